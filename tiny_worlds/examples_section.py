@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.tasks.catalogues import Params
 
 KEYS = ("seed", "train", "validation", "test")

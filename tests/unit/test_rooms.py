@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tallmasks
-from tallmasks.store.errors import EXTRAS
+from tallmasks.errors import EXTRAS
 
 PACKAGE = Path(tallmasks.__file__).parent
 WORKFLOW, WORLDS = (PACKAGE.parents[1] / folder for folder in ("workflow", "tiny_worlds"))

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from project import ORDERS, Project
+from tallmasks.artifacts.labels import digest_of
 from tallmasks.results.figures import FIGURES, FORMATS
 from tallmasks.results.paper import TABLES
-from tallmasks.store.artifacts import digest_of
 
 pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
 TARGETS = {"figures", "sweep", "paper", "report", "reported"}

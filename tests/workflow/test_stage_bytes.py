@@ -21,11 +21,11 @@ from safetensors.numpy import load_file, save_file
 from conftest import PARAMS
 from project import METHODS, ROOT, Project, Run, read_json
 from tallmasks import methods
+from tallmasks.artifacts.labels import FILES, digest_of, read_label
+from tallmasks.io.seals import NOT_CONTENT, content_of_json, content_of_tensors
+from tallmasks.io.tensor_files import open_tensors
 from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import stage_versions
-from tallmasks.store.artifacts import FILES, digest_of, read_label
-from tallmasks.store.seals import NOT_CONTENT, content_of_json, content_of_tensors
-from tallmasks.store.tensor_files import open_tensors
 
 pytestmark = pytest.mark.xdist_group("paper")  # goes on from every table and figure of the paper
 RECORD = Path(__file__).with_name("stages.json")

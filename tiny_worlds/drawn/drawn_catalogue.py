@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.tensor_files import write_tensors
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.task import Task
 from tiny_worlds.drawn import drawn_tasks

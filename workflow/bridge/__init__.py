@@ -14,11 +14,11 @@ from snakemake.exceptions import WorkflowError
 from bridge import run
 from bridge.run import InputFunction, Run, for_users
 from bridge.steps import RuleFunctions, Steps, job_file, newer_input
+from tallmasks.artifacts.folders import RESULTS, SCRATCH, STORE
 from tallmasks.plan import preflight
 from tallmasks.plan.node import STAGES
 from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
 from tallmasks.plan.planner import Plan
-from tallmasks.store.folders import RESULTS, SCRATCH, STORE
 
 
 def configuration(workflow: Any) -> dict[str, Any]:

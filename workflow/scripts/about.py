@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from job import Job, main
+from tallmasks.artifacts.labels import digest_of
+from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
-from tallmasks.store.artifacts import digest_of
-from tallmasks.store.atomic_files import atomic_write_text
 
 
 def run(job: Job) -> None:

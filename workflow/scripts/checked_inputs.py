@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks import methods
+from tallmasks.artifacts.folders import CHECKED, DAMAGED, PROVENANCE, STORE, set_aside
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, check
+from tallmasks.errors import TallmasksError, naming
+from tallmasks.parallel import parallel
 from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import stage_versions
-from tallmasks.store.artifacts import ARTIFACT, Damaged, check
-from tallmasks.store.errors import TallmasksError, naming
-from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, set_aside
-from tallmasks.store.parallel import parallel
-from tallmasks.tasks.catalogues import outside_code
+from tallmasks.plugins import outside_code
 
 AGAIN = "call the same command again"
 

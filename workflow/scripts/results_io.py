@@ -12,11 +12,11 @@ from typing import Any
 
 from job import Job
 from tallmasks import __version__
+from tallmasks.artifacts.labels import FILES, as_json, machine
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origins
+from tallmasks.io.atomic_files import whole
+from tallmasks.io.tensor_files import read_metadata
 from tallmasks.models.families import family
-from tallmasks.store.artifacts import FILES, as_json, machine
-from tallmasks.store.atomic_files import whole
-from tallmasks.store.tensor_files import read_metadata
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 

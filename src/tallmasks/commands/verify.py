@@ -22,18 +22,10 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from tallmasks.artifacts.folders import CHECKED, PROVENANCE, RESULTS, STORE, entries_under, leads_nowhere, set_aside
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, check
 from tallmasks.commands.progress import work_progress
-from tallmasks.store.artifacts import ARTIFACT, Damaged, check
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import (
-    CHECKED,
-    PROVENANCE,
-    RESULTS,
-    STORE,
-    entries_under,
-    leads_nowhere,
-    set_aside,
-)
+from tallmasks.errors import TallmasksError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+from tallmasks.errors import TallmasksError
 from tallmasks.plan import drawings  # noqa: F401  (declares the other stages and views)
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, NotOfThisBenchmark, results_of
-from tallmasks.store.errors import TallmasksError
 
 
 class Index:

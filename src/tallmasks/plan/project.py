@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tallmasks.artifacts.folders import STORE, entries_under
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, digest_of, read_label
 from tallmasks.plan import drawings  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import Node
 from tallmasks.plan.params import FILE, read_params
 from tallmasks.plan.planner import Plan
-from tallmasks.store.artifacts import ARTIFACT, Damaged, digest_of, read_label
-from tallmasks.store.folders import STORE, entries_under
 
 
 def open_plan(root: Path = Path()) -> Plan:

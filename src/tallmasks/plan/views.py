@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from tallmasks import methods
+from tallmasks.artifacts.folders import PROVENANCE
+from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import LEARNED
 from tallmasks.models.checkpoint_sources import FINETUNE, source_of
 from tallmasks.models.families import STATISTICS, statistics_of
@@ -17,8 +19,6 @@ from tallmasks.plan.chain import Seed
 from tallmasks.plan.node import STAGES, Node, Spec, Stage, results
 from tallmasks.plan.params import bundled_row
 from tallmasks.plan.planner import Plan
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import PROVENANCE
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[[Plan, str, str], Artifacts]

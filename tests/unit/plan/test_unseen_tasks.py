@@ -6,10 +6,10 @@ import pytest
 
 from conftest import ROOT
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 

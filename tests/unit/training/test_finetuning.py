@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from small_clip import SPEC, save_random
+from tallmasks.artifacts.labels import as_metadata
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.clip.augmentation import augment
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
-from tallmasks.store.artifacts import as_metadata
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import write_tensors
 from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.controlled import Controlled, part_mask
 from tallmasks.training.finetuning import FinetuneConfig, Progress, cosine_schedule, finetune, plateau_schedule

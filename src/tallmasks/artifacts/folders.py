@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tallmasks.store.artifacts import ARTIFACT, Damaged, read_label
-from tallmasks.store.errors import TallmasksError
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, read_label
+from tallmasks.errors import TallmasksError
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"

@@ -1,0 +1,52 @@
+"""Catalogues and model families, of the package and from outside: loading, and the digest of their code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.artifacts.fingerprints import fingerprint_of_module
+from tallmasks.errors import TallmasksError, at_import, nearest, needed_for
+
+
+def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
+    """The object `attribute` of a module: one of the package's, by a short name, or any by its own name.
+
+    Raises TallmasksError where there is no such module or object, or its import ends in an error.
+    """
+    module, problem = packages.get(name, name), ""
+    if name not in packages:
+        _look_in_project()
+    try:
+        if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
+            with needed_for(f"{what} {name!r}"):
+                imported = importlib.import_module(module)
+            if hasattr(imported, attribute):
+                return getattr(imported, attribute)
+            problem = f": {getattr(imported, '__file__', None) or imported} has no object {attribute}"
+    except TallmasksError:
+        raise
+    except Exception as error:
+        if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
+            raise TallmasksError(f"{what} {name!r}: {at_import(error)}") from error
+    raise TallmasksError(
+        f"no {what} {name!r}{problem}{nearest(name, packages)}; there are: {', '.join(packages)}, and every importable "
+        f"module with an object {attribute}"
+    )
+
+
+def outside_code(name: str, packages: Mapping[str, str]) -> str | None:
+    """The fingerprint of a module from outside, for recipes; None for the package's own, as stages have versions."""
+    if packages.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    _look_in_project()
+    return fingerprint_of_module(name)
+
+
+def _look_in_project() -> None:
+    """Find modules in the project's folder, where everything that reads params.yaml runs."""
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
