@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from tallmasks import methods
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import InMemory, Updates
+from tallmasks.io.tensor_files import Layout
 from tallmasks.models.families import family
 from tallmasks.plan import chain
 from tallmasks.plan.params import FILE, read_params
 from tallmasks.plan.planner import Plan
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector, open_task_vector
 
 GRID = [0.2, 0.3, 0.4, 0.5, 0.6]
@@ -69,7 +69,7 @@ class _OnCpu:
 
     model = argparse.Namespace(device=torch.device("cpu"))
 
-    def place(self, values: NDArray) -> torch.Tensor:
+    def to_device(self, values: NDArray) -> torch.Tensor:
         return torch.from_numpy(np.array(values))
 
 
@@ -83,21 +83,21 @@ def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy
     """Fine-tuned models of the workflow, with their validation data."""
     plan = Plan(read_params(FILE))
     spec = plan.model(model)
-    kin, params = family(spec), {**plan.evaluator(model), **plan.architecture(model)}
+    model_family, params = family(spec), {**plan.evaluator(model), **plan.architecture(model)}
     (source,) = chain.pretrained_source(plan, model).values()
     pretrained = Path(getattr(source, "path", source))
-    network = kin.load(params, pretrained, "float32", "cpu")
+    network = model_family.load(params, pretrained, "float32", "cpu")
     tasks = plan.benchmark(benchmark).merge
     vectors, evaluators = [], []
     with tempfile.TemporaryDirectory() as folder:
         for task in tasks:
             checkpoint = Path(chain.STAGES["finetune"](plan, model, task, plan.seeds[0]).path)
-            out, initial = Path(folder, f"{task}.safetensors"), kin.initial_state(params, pretrained)
+            out, initial = Path(folder, f"{task}.safetensors"), model_family.initial_state(params, pretrained)
             compute_task_vector(pretrained, checkpoint, initial, out, {}, [], 0)
             vector = open_task_vector(out)
             vectors.append(TaskVector(np.array(vector.flat), vector.layout, {}))
             own = {role: Path(nodes[0].path) for role, nodes in chain.task_inputs(plan, model, task).items()}
-            examples = kin.examples(Path(chain.STAGES["examples"](plan, model, task, "validation").path), own)
+            examples = model_family.examples(Path(chain.STAGES["examples"](plan, model, task, "validation").path), own)
             evaluators.append(Evaluator(network, [TaskData(task, {"validation": examples})]))
 
     def accuracy(task: int, update: Flat) -> float:

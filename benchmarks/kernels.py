@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from tallmasks.io.tensor_files import Layout
 from tallmasks.masks.consensus import keep_agreed
-from tallmasks.methods import Place, get_merge
+from tallmasks.methods import TensorPiece, get_merge
 from tallmasks.methods.rows.task_arithmetic import sum_merge
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector, trim_threshold
 
@@ -59,7 +59,7 @@ class Ours:
 
         def work(part: slice) -> None:
             rows, total, ties = [row[part] for row in self.rows], self.total[part], self.ties[part]
-            total[:] = sum_merge(rows, Place("", part.start, part.stop), None)
+            total[:] = sum_merge(rows, TensorPiece("", part.start, part.stop), None)
             kernels.merge_ties(rows, self.thresholds, majority, ties, mean=False)
             packed = slice(part.start // 8, -(-part.stop // 8))
             of_sum = [planes[:, packed] for planes in self.planes]

@@ -29,9 +29,9 @@ from measured import Failed, cost_of
 from model_shapes import vision_tower
 
 from tallmasks import methods
-from tallmasks.methods import Place
+from tallmasks.io.tensor_files import Layout
+from tallmasks.methods import TensorPiece
 from tallmasks.methods.options import options_for
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
 COLUMNS = ("what", "tasks", "merge", "parameters", "cpu_s", "ns_per_parameter_task", "more_mib", "given_mib")
@@ -78,8 +78,8 @@ def worker_matrix(spec: str, tasks: int, shape: tuple[int, int]) -> tuple[float,
     grams = [x.T @ x / len(x) for x in inputs for _ in range(tasks)]
     vectors = [TaskVector(matrix.reshape(-1), Layout((NAME,), (shape,)), {}) for matrix in tensors]
     of_data = [[{NAME: gram} for gram in grams]] if grams else []
-    facts = merge.look(vectors, *of_data, **options_for(merge.look, merge.chosen)) if merge.look else None
-    options, place = options_for(merge.apply, merge.chosen), Place(NAME, 0, tensors[0].size)
+    facts = merge.prepare(vectors, *of_data, **options_for(merge.prepare, merge.chosen)) if merge.prepare else None
+    options, place = options_for(merge.apply, merge.chosen), TensorPiece(NAME, 0, tensors[0].size)
     before, start = peak(), time.process_time()
     merge.apply(tensors, place, facts, **options)
     mebibytes = (tensors.nbytes + sum(gram.nbytes for gram in grams)) / 2**20

@@ -92,7 +92,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty hub cache, and no network."""
     from huggingface_hub import constants
 
-    from tallmasks.store import hub
+    from tallmasks.io import hub
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(hub, "reachable", lambda: False)

@@ -26,7 +26,7 @@ __version__ = "1.0.0"
 
 _HOME = "tallmasks.methods.state_dicts"
 _ELSEWHERE = {
-    "TallmasksError": "tallmasks.store.errors",
+    "TallmasksError": "tallmasks.errors",
     "compress": "tallmasks.commands.compress",
     "load_bundle": "tallmasks.bundles.loaded_bundle",
     "merge_checkpoints": "tallmasks.commands.merge",
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tallmasks.bundles.loaded_bundle import load_bundle
     from tallmasks.commands.compress import compress
     from tallmasks.commands.merge import merge_checkpoints, method_names
+    from tallmasks.errors import TallmasksError
     from tallmasks.methods.state_dicts import (
         agreement,
         apply,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
         tall_mask,
         task_vector,
     )
-    from tallmasks.store.errors import TallmasksError
 
 
 def __getattr__(name: str) -> Any:

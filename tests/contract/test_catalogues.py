@@ -11,9 +11,9 @@ from huggingface_hub import HfApi, constants
 import image_files
 import text_data
 from loopback_hub import Repository, loopback_hub
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
+from tallmasks.io.tensor_files import open_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, catalogue
 from tallmasks.tasks.text import TASKS as TEXTS
 from tallmasks.tasks.texts import open_texts

@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 
 import small_clip
 import small_t5
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import family, load
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.drawn import examples
 from tallmasks.tasks.texts import open_texts, write_texts
 from toys import llama_network, questions_toy
@@ -100,7 +100,7 @@ def test_the_buffer_is_theta_0_in_name_order(small: tuple[Small, Path, Any]) -> 
     assert family(case.spec).architecture_counts(case.spec)[0] == flat.size
     shapes = {name: tuple(tensor.shape) for name, tensor in load_file(weights).items()}
     assert family(case.spec).parameter_counts(case.spec, shapes)[0] == flat.size
-    assert all(family(case.spec).place(name) for name in model.trainable)
+    assert all(family(case.spec).layer_of(name) for name in model.trainable)
 
 
 def test_the_network_computes_with_the_buffer_in_use(small: tuple[Small, Path, Any], tmp_path: Path) -> None:

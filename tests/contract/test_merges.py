@@ -7,7 +7,7 @@ import pytest
 
 import reference
 from tallmasks import methods
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 from task_statistics import for_merge
 
@@ -34,13 +34,13 @@ def test_a_merge_gives_each_slice_or_tensor_by_itself(name: str) -> None:
     """A model larger than the memory could not be merged piece by piece."""
     given = vectors(0)
     whole = LAYOUT.split(merged(name, given))
-    apply = methods.get_merge(name).prepared(given, for_merge(name, LAYOUT, range(4)))
+    apply = methods.get_merge(name).bind(given, for_merge(name, LAYOUT, range(4)))
     for tensor, values in whole.items():
         ends = {0, values.size} if OVER[name] == "tensors" else {0, values.size // 2, values.size - 1, values.size}
         for start, stop in pairwise(sorted(ends)):
             rows = [LAYOUT.split(vector.flat)[tensor].reshape(-1)[start:stop] for vector in given]
             kept = [row.copy() for row in rows]
-            piece = apply(rows, methods.Place(tensor, start, stop))
+            piece = apply(rows, methods.TensorPiece(tensor, start, stop))
             assert piece.dtype == np.float32
             np.testing.assert_array_equal(piece, values.reshape(-1)[start:stop])
             np.testing.assert_array_equal(rows, kept, "a merge must not write to what it merges")

@@ -15,8 +15,8 @@ import torch
 
 import reference
 from tallmasks import methods
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout
 
 PACKAGE = Path(methods.__path__[0]).parent
 TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)

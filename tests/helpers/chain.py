@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from tallmasks import methods
+from tallmasks.io.tensor_files import load_state, write_tensors
 from tallmasks.masks.mask_bundles import write_mask_bundle
-from tallmasks.store.tensor_files import load_state, write_tensors
 from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
 from tallmasks.vectors.task_vectors import compute_task_vector
 

@@ -17,12 +17,12 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.overrides import TorchFunctionMode
 
 from tallmasks.evaluation import counting
-from tallmasks.models import cuda
+from tallmasks.models import cuda, prefetching
 from tallmasks.models.clip import network
 from tallmasks.models.language import text_tokenizer
 from tallmasks.models.pretrained_files import read_pretrained
 from tallmasks.models.t5 import t5_loading
-from tallmasks.training import batches, finetuning, unfinished
+from tallmasks.training import finetuning, unfinished
 
 NUMBERS = {"item": None, "__bool__": bool, "__int__": int, "__index__": int, "__float__": float}
 
@@ -97,7 +97,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.nn.Module, "to", _to)
     here = torch.device("cpu")  # modes are a thread's own
     for module in (finetuning, counting):
-        monkeypatch.setattr(module, "ahead", lambda prepared, device: batches.ahead(prepared, here))
+        monkeypatch.setattr(module, "prefetched", lambda prepared, device: prefetching.prefetched(prepared, here))
     for module in (network, t5_loading):
         monkeypatch.setattr(module, "read_pretrained", _read)
     with FakeTensorMode(allow_non_fake_inputs=True), Ones():

@@ -16,7 +16,7 @@ from threading import Thread
 import pytest
 from huggingface_hub import constants, utils
 
-from tallmasks.store import hub
+from tallmasks.io import hub
 
 REPOSITORY = "org/name"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

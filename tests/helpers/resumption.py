@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.store.artifacts import as_metadata, facts_of
+from tallmasks.artifacts.labels import as_metadata, facts_of
 from tallmasks.training.finetuning import FinetuneResult
 from tallmasks.training.unfinished import TrainingState
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 

@@ -10,8 +10,8 @@ import torch
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.utils.sentencepiece_model_pb2_new import ModelProto
 
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.texts import FREE, Text, Texts, open_texts, write_texts
 
 ARCHITECTURE: dict[str, Any] = {

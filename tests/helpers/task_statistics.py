@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tallmasks import methods
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.merges import LEARNED
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 from toys.quadratic_network import QuadraticNetwork
 

@@ -29,10 +29,10 @@ from conftest import ROOT, shipped_params
 from loopback_hub import COMMIT, REPOSITORY, LoopbackHub, Repository, loopback_hub, serving
 from models_made import make_small
 from project import Project, lay_out
+from tallmasks.errors import TallmasksError
+from tallmasks.io.hub import with_origin
+from tallmasks.io.tensor_files import open_tensors
 from tallmasks.models.clip import network as clip
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.hub import with_origin
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.text import TASKS as TEXT
 from tallmasks.tasks.vision import TASKS as VISION
 from tallmasks.tasks.vision.decoding import write_examples

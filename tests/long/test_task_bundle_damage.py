@@ -14,7 +14,7 @@ from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import bundle_digest
 from tallmasks.bundles.verification import verify_bundle
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import all_same, expected, make, make_own
 
@@ -97,8 +97,8 @@ def damaged(rng, files):
 )
 def test_damaged_and_forged_bundles(tmp_path, dtype, cases, include_base, monkeypatch):
     """A file damaged on its way would give slightly wrong models; a forged one would crash or run something."""
-    monkeypatch.setattr("tallmasks.store.hub.reachable", lambda: False)
-    monkeypatch.setattr("tallmasks.store.parallel.cores", lambda: 1)  # for five small tensors a pool is slow to start
+    monkeypatch.setattr("tallmasks.io.hub.reachable", lambda: False)
+    monkeypatch.setattr("tallmasks.parallel.cores", lambda: 1)  # for five small tensors a pool is slow to start
     facts = {"forms": FORMS, "tasks": TASKS, "include_base": include_base}
     made = make_own(tmp_path, CODINGS, **facts) if dtype == "own" else make(tmp_path, dtype, **facts)
     wanted = made.wanted if dtype == "own" else {task: expected(made, task) for task in TASKS}

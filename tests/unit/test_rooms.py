@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tallmasks
-from tallmasks.store.errors import EXTRAS
+from tallmasks.errors import EXTRAS
 
 PACKAGE = Path(tallmasks.__file__).parent
 WORKFLOW = PACKAGE.parents[1] / "workflow"

@@ -10,8 +10,8 @@ from project import METHODS, Project, Run, read_json
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.evaluation.records import read_evaluation
+from tallmasks.io.tensor_files import Layout, load_state, open_tensors
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.store.tensor_files import Layout, load_state, open_tensors
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 pytestmark = [pytest.mark.xdist_group("bundle_files"), pytest.mark.long]  # builds one bundle first, once

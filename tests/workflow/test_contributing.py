@@ -17,7 +17,7 @@ import numpy as np
 import tallmasks
 from tallmasks import methods
 from tallmasks.evaluation.protocols import InMemory
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
 layout = Layout(("a",), ((4,),))

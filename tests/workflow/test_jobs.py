@@ -12,11 +12,11 @@ import pytest
 from conftest import ROOT
 from processes import job_command
 from tallmasks import methods
+from tallmasks.artifacts.labels import as_metadata, digest_of, facts_of
+from tallmasks.io.tensor_files import open_tensors, write_tensors
 from tallmasks.plan import figure_views  # noqa: F401
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.recipes import stage_versions
-from tallmasks.store.artifacts import as_metadata, digest_of, facts_of
-from tallmasks.store.tensor_files import open_tensors, write_tensors
 
 TRIMS = [0.1, 0.2]
 STATE = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from models_made import make_small
-from tallmasks.store.errors import EXTRAS
+from tallmasks.errors import EXTRAS
 
 ABSENT = sorted({*EXTRAS, "snakemake", "threadpoolctl"} - {"typing_extensions", "yaml"})
 """The last two come with pydantic and huggingface_hub."""

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from project import ROOT, Project, lay_out
-from tallmasks.store.tensor_files import write_tensors
+from tallmasks.io.tensor_files import write_tensors
 
 OWN: dict[str, Any] = {
     "family": "toys.numbers_toy", "tasks": "toys.numbers_toy", "architecture": "linear",

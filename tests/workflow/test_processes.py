@@ -50,7 +50,7 @@ import numpy as np
 from tallmasks import methods
 from tallmasks.masks import consensus, mask_bundles as masks
 from tallmasks.vectors import multi_task_vectors as merging
-from tallmasks.store.tensor_files import Layout, new_flat, open_tensors
+from tallmasks.io.tensor_files import Layout, new_flat, open_tensors
 from tallmasks.vectors.task_vectors import compute_task_vector
 
 def chain(folder, size, tasks):

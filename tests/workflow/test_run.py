@@ -58,7 +58,7 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     for interrupt in (signal.SIGINT, signal.SIGKILL):
         assert "Traceback" not in interrupt_at_work(project, interrupt)
 
-    mistake = "    from tallmasks.store.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
+    mistake = "    from tallmasks.errors import TallmasksError\n    raise TallmasksError('no room; make some')\n"
     script.write_text(text.replace(begin, f"{begin}{mistake}"))
     output = project.run(*COMMAND, fails=True).output
     assert '"recipe"' not in output and "Traceback" not in output

@@ -21,9 +21,9 @@ from safetensors.numpy import load_file, save_file
 from conftest import PARAMS
 from project import METHODS, ROOT, Project, Run, read_json
 from tallmasks import methods
+from tallmasks.artifacts.labels import digest_of, read_label
+from tallmasks.io.seals import CONTENT, MAKING
 from tallmasks.plan.recipes import stage_versions
-from tallmasks.store.artifacts import digest_of, read_label
-from tallmasks.store.seals import CONTENT, MAKING
 
 pytestmark = pytest.mark.xdist_group("paper")  # goes on from every table and figure of the paper
 RECORD = Path(__file__).with_name("stages.json")

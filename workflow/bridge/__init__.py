@@ -14,11 +14,11 @@ from snakemake.exceptions import WorkflowError
 from bridge import run
 from bridge.jobs import ResultJobs, StoreJobs, job_file, stale_marker
 from bridge.run import InputFunction, Run, for_users
+from tallmasks.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
 from tallmasks.plan import preflight
 from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store
-from tallmasks.store.folders import RESULTS, SCRATCH, STORE, set_aside
 
 
 def configuration(workflow: Any) -> dict[str, Any]:

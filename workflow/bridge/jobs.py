@@ -18,15 +18,15 @@ from typing import Any
 from snakemake.io import ancient
 
 from bridge.run import InputFunction, Run, check_gpu_limit, for_users
+from tallmasks.artifacts.folders import PROVENANCE, SCRATCH
+from tallmasks.artifacts.labels import digest_of
+from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.models.families import family
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import FILE
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, Vouched
-from tallmasks.store.artifacts import digest_of
-from tallmasks.store.atomic_files import atomic_write_text
-from tallmasks.store.folders import PROVENANCE, SCRATCH
 from tallmasks.tasks.catalogues import catalogue
 
 LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")

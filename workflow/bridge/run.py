@@ -19,9 +19,9 @@ from typing import Any
 
 from snakemake.exceptions import WorkflowError
 
+from tallmasks.artifacts.folders import SCRATCH, try_lock
+from tallmasks.errors import TallmasksError, user_errors
 from tallmasks.models import cuda
-from tallmasks.store.errors import TallmasksError, in_words
-from tallmasks.store.folders import SCRATCH, try_lock
 
 InputFunction = Callable[..., Any]
 NO_PROFILE = (
@@ -36,7 +36,7 @@ def for_users(function: InputFunction) -> InputFunction:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            with in_words():
+            with user_errors():
                 return function(*args, **kwargs)
         except (TallmasksError, WorkflowError) as error:
             sys.exit(f"error: {error}")

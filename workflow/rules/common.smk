@@ -4,7 +4,7 @@ from pathlib import Path
 # This copy's code, also where the active environment was installed for another copy of the project.
 sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 
 try:
     from bridge import before_first_job, begin

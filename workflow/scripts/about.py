@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from job import Job, main
+from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
-from tallmasks.store.atomic_files import atomic_write_text
 
 
 def run(job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from job import Job, main
 from results_io import publish
-from tallmasks.store.file_archives import archived_files
+from tallmasks.io.file_archives import archived_files
 
 
 def run(job: Job) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks import methods
+from tallmasks.artifacts.fingerprints import fingerprint_of_module
+from tallmasks.artifacts.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, check
+from tallmasks.errors import TallmasksError, naming
+from tallmasks.io.seals import CONTENT
+from tallmasks.parallel import parallel
 from tallmasks.plan.recipes import version_of
-from tallmasks.store.artifacts import ARTIFACT, Damaged, check
-from tallmasks.store.errors import TallmasksError, naming
-from tallmasks.store.fingerprints import fingerprint_of_module
-from tallmasks.store.folders import CHECKED, DAMAGED, PROVENANCE, STORE, provenance_of, set_aside
-from tallmasks.store.parallel import parallel
-from tallmasks.store.seals import CONTENT
 
 AGAIN = "call the same command again"
 

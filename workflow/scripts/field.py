@@ -3,12 +3,12 @@
 from job import Job, main
 from results_io import evaluations_of, origins_of, publish
 from tables import counts_of
+from tallmasks.artifacts.folders import PROVENANCE
 from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_families, family_of
 from tallmasks.results.stored_files import starting_point, stored_gigabits
 from tallmasks.results.typesetting import latex, markdown
-from tallmasks.store.folders import PROVENANCE
 
 PUBLISHED = "vs_published.csv"
 

@@ -16,9 +16,9 @@ import time
 from itertools import chain
 from pathlib import Path
 
+from tallmasks.artifacts.folders import try_lock
+from tallmasks.errors import TallmasksError
 from tallmasks.models import cuda
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import try_lock
 
 POLL_SECONDS = 0.2
 QUARTERS = 4

@@ -4,8 +4,8 @@ from typing import cast
 
 from job import Job, main
 from model_io import load_model
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.clip.network import ClipModel
-from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.task import Task
 
 

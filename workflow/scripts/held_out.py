@@ -2,9 +2,9 @@
 
 from job import Job, main
 from results_io import publish
+from tallmasks.artifacts.folders import PROVENANCE
 from tallmasks.evaluation.records import read_evaluation
 from tallmasks.results.sweep_tables import held_out_for_people, held_out_table
-from tallmasks.store.folders import PROVENANCE
 
 
 def run(job: Job) -> None:

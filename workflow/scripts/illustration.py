@@ -2,14 +2,14 @@
 
 from job import Job, main
 from results_io import publish
-from tallmasks.masks.block import block
+from tallmasks.results.illustrated_block import illustrated_block
 from tallmasks.vectors.task_vectors import open_task_vector
 
 
 def run(job: Job) -> None:
     vectors = dict(zip(job.params["tasks"], map(open_task_vector, job.inputs["task_vectors"]), strict=False))
     grid = job.params["grid"]
-    table = block(vectors, mask_lambda=grid[len(grid) // 2])
+    table = illustrated_block(vectors, mask_lambda=grid[len(grid) // 2])
     publish(job, {"weights.csv": table.to_csv(index=False)})
 
 

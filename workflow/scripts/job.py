@@ -26,8 +26,8 @@ from threadpoolctl import threadpool_limits
 
 import checked_inputs
 import gpu
-from tallmasks.store.artifacts import as_metadata, facts_of, write_json
-from tallmasks.store.errors import TallmasksError, in_words
+from tallmasks.artifacts.labels import as_metadata, facts_of, write_json
+from tallmasks.errors import TallmasksError, user_errors
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def main(run: Callable[[Job], None]) -> None:
     job, start = Job.read(file, copies), time.monotonic()
     use_threads(job.threads)
     try:
-        with in_words(), checked_inputs.damage_put_away():
+        with user_errors(), checked_inputs.damage_put_away():
             gpu.lease(job.gpus, job.submitted, job.jobs_per_gpu)
             made_from = checked_inputs.checked(job.recipe, job.inputs, job.model, job.threads)
             run(replace(job, made_from=made_from))

@@ -6,7 +6,7 @@ from job import Job, main, say
 from model_io import load_model, load_tasks
 from tallmasks import methods
 from tallmasks.evaluation.unlabelled import UnlabelledTasks
-from tallmasks.store.tensor_files import write_tensors
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import open_task_vector
 
 

@@ -18,7 +18,9 @@ def run(job: Job) -> None:
     ):
         evaluation = read_evaluation(selected).in_order(job.params["tasks"])
         chosen = dict(zip(evaluation.tasks, evaluation.mask_lambda or (), strict=True))
-        tables = statistics(open_mask_bundle(bundle), chosen, open_multi_task_vector(merged), family(job.params).place)
+        tables = statistics(
+            open_mask_bundle(bundle), chosen, open_multi_task_vector(merged), family(job.params).layer_of
+        )
         for name, table in tables.items():
             table.insert(0, "method", method)
             parts.setdefault(f"{name}.csv", []).append(table)

@@ -10,9 +10,9 @@ from typing import Any
 from job import Job, say
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.records import SPLITS
+from tallmasks.io.tensor_files import read_metadata
 from tallmasks.models import cuda
 from tallmasks.models.families import Examples, Model, Precision, family
-from tallmasks.store.tensor_files import read_metadata
 
 
 def load_model(job: Job, precision: Precision | None = None) -> Model:
@@ -29,8 +29,8 @@ def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluato
 
 def load_examples(job: Job, role: str) -> Examples:
     """The examples in a role of a job on one task."""
-    kin = family(job.params)
-    return kin.examples(job.input(role), {name: job.input(name) for name in kin.task_inputs})
+    model_family = family(job.params)
+    return model_family.examples(job.input(role), {name: job.input(name) for name in model_family.task_inputs})
 
 
 def load_task(job: Job) -> TaskData:
@@ -40,10 +40,10 @@ def load_task(job: Job) -> TaskData:
 
 def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
     """The tasks of a job on several, whose input files are in the order of the tasks."""
-    kin, tasks = family(job.params), []
+    model_family, tasks = family(job.params), []
     for place, task in enumerate(job.params["tasks"]):
-        own = {name: job.inputs[f"{name}s"][place] for name in kin.task_inputs}
-        tasks.append(TaskData(task, {split: kin.examples(job.inputs[split][place], own) for split in splits}))
+        own = {name: job.inputs[f"{name}s"][place] for name in model_family.task_inputs}
+        tasks.append(TaskData(task, {split: model_family.examples(job.inputs[split][place], own) for split in splits}))
     return tasks
 
 

@@ -3,18 +3,18 @@
 import json
 
 from job import Job, main
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.families import family
-from tallmasks.store.tensor_files import write_tensors
 
 
 def run(job: Job) -> None:
-    kin = family(job.params)
+    model_family = family(job.params)
     if "weights" in job.inputs:
         weights, origin = job.input("weights"), {"file": job.input("weights").name}
     else:
-        weights, origin = kin.download_pretrained(job.params, job.params["pretrained"])
+        weights, origin = model_family.download_pretrained(job.params, job.params["pretrained"])
     print(f"pretrained weights: {weights} ({', '.join(origin.values())})", flush=True)
-    tensors = kin.convert_pretrained(job.params, weights)
+    tensors = model_family.convert_pretrained(job.params, weights)
     write_tensors(job.output, tensors, job.metadata | {"origin": json.dumps(origin)})
 
 

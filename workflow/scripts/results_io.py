@@ -12,12 +12,12 @@ from typing import Any
 
 from job import Job
 from tallmasks import __version__
+from tallmasks.artifacts.folders import PROVENANCE
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origins
+from tallmasks.io.atomic_files import whole
+from tallmasks.io.seals import CONTENT, SEAL, content_of_json, seal_of
+from tallmasks.io.tensor_files import read_metadata
 from tallmasks.models.families import family
-from tallmasks.store.atomic_files import whole
-from tallmasks.store.folders import PROVENANCE
-from tallmasks.store.seals import CONTENT, SEAL, content_of_json, seal_of
-from tallmasks.store.tensor_files import read_metadata
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 

@@ -8,8 +8,8 @@ import torch
 from job import Job, say
 from model_io import load_examples, load_model
 from tallmasks.evaluation.sweeps import sample
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.families import family
-from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 

@@ -8,12 +8,12 @@ from tallmasks.vectors.task_vectors import compute_task_vector
 
 def run(job: Job) -> None:
     pretrained, params = job.input("pretrained"), job.params
-    kin = family(params)
-    _, frozen = kin.parameter_counts(params, open_checkpoint(pretrained).shapes)
+    model_family = family(params)
+    _, frozen = model_family.parameter_counts(params, open_checkpoint(pretrained).shapes)
     compute_task_vector(
         pretrained,
         job.input("checkpoint"),
-        kin.initial_state(params, pretrained),
+        model_family.initial_state(params, pretrained),
         job.output,
         job.metadata,
         params["fractions"],

@@ -13,7 +13,7 @@ from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.theta_0 import NoBase
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -46,7 +46,7 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
 
     Raises TallmasksError for a task that the bundle lacks, and where the base is not to be had.
     """
-    weights, place = bundle.weights(task), bundle.parts.place
+    weights, place = bundle.weights(task), bundle.parts.location
     base, model = weights.base, weights.parts.manifest.model(task)
     last = list(base.files)[-1]
     places = {name: file for name, file in base.places.items() if name in weights.tensors or name in weights.aliases}

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, TaskModel, read_manifest
 from tallmasks.bundles.packed_tau import PackedTau
-from tallmasks.store import hub
-from tallmasks.store.dtypes import DTYPES, OF_BUNDLES
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import once
-from tallmasks.store.plain_files import LARGEST_JSON, open_plain, within
-from tallmasks.store.tensor_files import TensorSpec, open_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
+from tallmasks.io.dtypes import DTYPES, OF_BUNDLES
+from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
+from tallmasks.io.tensor_files import TensorSpec, open_tensors
+from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
@@ -82,7 +82,7 @@ def bytes_on_device(manifest: Manifest) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class BundlePlace:
+class BundleLocation:
     """Where a bundle is: a folder, or a hub repository at a commit, whose files are downloaded one by one."""
 
     root: Path
@@ -111,22 +111,22 @@ class BundlePlace:
         return path
 
 
-def open_place(spec: str | Path) -> BundlePlace:
+def open_location(spec: str | Path) -> BundleLocation:
     """The place of a bundle: a folder, or else `organisation/name[@revision]` on the hub, pinned to a commit.
 
     Raises TallmasksError where there is neither; a file counts as a folder, which `manifest_of` refuses.
     """
     if os.path.lexists(spec):
-        return BundlePlace(Path(spec).absolute())  # files are opened later, or by another process
+        return BundleLocation(Path(spec).absolute())  # files are opened later, or by another process
     repository = repository_of(str(spec))
     if repository is None:
         raise TallmasksError(f"{str(spec)!r} is no folder and no repository of the hub; expected a bundle's folder.")
     name, revision = repository
     manifest = hub.download(name, MANIFEST, revision)
-    return BundlePlace(manifest.parent, name, hub.commit_of(manifest) or revision)
+    return BundleLocation(manifest.parent, name, hub.commit_of(manifest) or revision)
 
 
-def manifest_of(place: BundlePlace) -> Manifest:
+def manifest_of(place: BundleLocation) -> Manifest:
     """The checked bundle.json of a bundle. Raises TallmasksError where there is none, or a damaged one."""
     with open_plain(place.file(MANIFEST)) as file:
         return read_manifest(file.read(LARGEST_JSON + 1), str(place.root / MANIFEST))
@@ -143,8 +143,8 @@ class BundleParts:
         checked: ``(file) -> path`` of a file whose size and sha256 are those in bundle.json.
     """
 
-    def __init__(self, place: BundlePlace, manifest: Manifest) -> None:
-        self.place, self.manifest = place, manifest
+    def __init__(self, place: BundleLocation, manifest: Manifest) -> None:
+        self.location, self.manifest = place, manifest
         self.checked = once(self._checked)
         self._opened = once(self._open)
         self.tau = once(self._packed_tau)
@@ -197,16 +197,16 @@ class BundleParts:
         for name in self.manifest.files:
             if name.startswith(BASE):
                 self.checked(name)
-        return self.place.root / BASE
+        return self.location.root / BASE
 
     def _checked(self, name: str) -> Path:
-        path, expected = self.place.file(name), self.manifest.files[name]
+        path, expected = self.location.file(name), self.manifest.files[name]
         actual, wanted = f"{path.stat().st_size} bytes", f"{expected.size} bytes"
         if actual == wanted:
             actual, wanted = f"sha256 {sha256_of(path)}", f"sha256 {expected.sha256}"
         if actual != wanted:
             raise TallmasksError(
-                f"{self.place.title}: {name} has {actual}; bundle.json says {wanted}. It was damaged or is another"
+                f"{self.location.title}: {name} has {actual}; bundle.json says {wanted}. It was damaged or is another"
                 " file: get it again."
             )
         return path
@@ -218,7 +218,7 @@ class BundleParts:
         for key in sorted(actual.keys() | expected.keys()):
             if actual.get(key) != expected.get(key):
                 raise TallmasksError(
-                    f"{self.place.title}: {name} does not hold the tensors of bundle.json: {key!a} is"
+                    f"{self.location.title}: {name} does not hold the tensors of bundle.json: {key!a} is"
                     f" {actual.get(key, 'nothing')}, expected {expected.get(key, 'nothing')}. It was not made by this"
                     " package: get the bundle again."
                 )

@@ -40,12 +40,12 @@ from tallmasks.bundles.manifest import (
 )
 from tallmasks.bundles.model_card import model_card
 from tallmasks.bundles.packed_tau import pieces
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io.atomic_files import atomic_write_bytes, whole
+from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
+from tallmasks.io.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
 from tallmasks.masks.mask_bundles import MaskBundle
-from tallmasks.store.atomic_files import atomic_write_bytes, whole
-from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
-from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import converted, narrowed
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint

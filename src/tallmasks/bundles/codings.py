@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.tensor_files import TensorSpec
+from tallmasks.io.tensor_files import TensorSpec
 
 if TYPE_CHECKING:
     import torch
@@ -194,7 +194,7 @@ class LowRank(Whole):
         return {name: np.ascontiguousarray(values, np.float32) for name, values in parts.items()}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
-        from tallmasks.store import half_floats
+        from tallmasks.vectors import loops
 
         columns = self.shape[1]
         out = np.zeros(stop - start, np.float32)
@@ -202,7 +202,7 @@ class LowRank(Whole):
             first, last = start // columns, -(-stop // columns)
             left = parts[".left"][first:last] * parts[".singular"]
             right = np.array(parts[".right"]).reshape(-1)
-            half_floats.low_rank_product(left, right, np.float32(1), start - first * columns, columns, out)
+            loops.low_rank_product(left, right, np.float32(1), start - first * columns, columns, out)
         return out
 
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:

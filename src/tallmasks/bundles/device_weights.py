@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.live_modules import PlacedTensor
+from tallmasks.bundles.live_modules import ModuleTensor
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.store.dtypes import DTYPES, OF_BUNDLES, torch_dtypes
-from tallmasks.store.parallel import once
+from tallmasks.io.dtypes import DTYPES, OF_BUNDLES, torch_dtypes
+from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.packed_bits import unpacked
 
@@ -88,10 +88,10 @@ class DeviceWeights:
         self._constant = held(self._upload_constant)
 
     @torch.no_grad()
-    def write(self, placed: Sequence[PlacedTensor], task: str | None) -> None:
+    def write(self, tensors: Sequence[ModuleTensor], task: str | None) -> None:
         """Make tensors those of a task's model, or of theta_0; they may be on other devices and of other dtypes."""
         weights: TaskWeights = self._weights(task)
-        targets = {one.name: one.tensor.detach() for one in placed}
+        targets = {one.name: one.tensor.detach() for one in tensors}
         for group in self._groups:
             names = [name for name in group.parts if name in targets and (task is None or weights.is_updated(name))]
             if names:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import SCALE
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.store.dtypes import OF_BUNDLES
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import Layout, NewTensors
+from tallmasks.io.dtypes import OF_BUNDLES
+from tallmasks.io.tensor_files import Layout, NewTensors
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 
 _ENCODED = 1 << 21

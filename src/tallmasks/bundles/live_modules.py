@@ -12,16 +12,16 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.store.dtypes import FLOATS, torch_codes, torch_dtypes
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import FLOATS, torch_codes, torch_dtypes
+from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
 from tallmasks.vectors.checkpoints.loaded_names import Conversions, unwrapped
 
 Tensors = dict[str, torch.Tensor]
 
 
-class PlacedTensor(NamedTuple):
+class ModuleTensor(NamedTuple):
     """A tensor of a module, or a view of a part of one.  It has the bundle's name, and its names in the module."""
 
     name: str
@@ -73,7 +73,7 @@ def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
     return flat.view(torch_dtypes()[info.dtype]).reshape(info.shape)
 
 
-def placed_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tuple[list[PlacedTensor], tuple[str, ...]]:
+def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tuple[list[ModuleTensor], tuple[str, ...]]:
     """The parameters and persistent buffers of a module that a model has values of, tied ones once; and the names of
     the task's own tensors that the module has no place for.
 
@@ -82,15 +82,15 @@ def placed_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
     tensors are not the model's.  Also for a module without values.
     """
     matched, beside = _matched(module, form)
-    placed = sorted(matched, key=lambda one: one.name)
-    left = tuple(sorted(form.heads - {one.name for one in placed}))
+    tensors = sorted(matched, key=lambda one: one.name)
+    left = tuple(sorted(form.heads - {one.name for one in tensors}))
     if (left or beside) and not keep_heads:
         raise TallmasksError(
             f"The task's model has {name_some(left) or 'no head'} of its own, for which the module has no place, and"
             f" the module has {name_some(beside) or 'nothing'} beside it. Build the module from the task's"
             " configuration (`tallmasks export` writes it), or leave heads as they are: keep_heads=True"
         )
-    for name, tensor, _ in placed:
+    for name, tensor, _ in tensors:
         is_known = torch_codes().get(tensor.dtype) in (*FLOATS, form.tensors[name].dtype)
         if not is_known or tensor.is_meta or tensor.layout != torch.strided:
             raise TallmasksError(
@@ -98,19 +98,19 @@ def placed_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
                 " bfloat16, float16 or float64 values in memory. Load the model whole, without quantisation, device_map"
                 " and offloading."
             )
-    return placed, left
+    return tensors, left
 
 
 def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.Tensor]) -> Tensors:
     """A bundle's state dict under a module's names, every tied name included.
 
     Tensors without floats that the bundle's base lacks are the module's own.  The module's tensors need no values.
-    Raises TallmasksError as :func:`placed_tensors`.
+    Raises TallmasksError as :func:`module_tensors`.
     """
-    (placed, _), own = _matched(module, form), module.state_dict()
+    (tensors, _), own = _matched(module, form), module.state_dict()
     parts, names = _as_in_files(module, own, form)
     state = {name: weights.get(names.get(name, name), own[name]) for name in own.keys() & parts.keys()}
-    state |= {name: weights[one.name] for one in placed for name in one.names if name in own}
+    state |= {name: weights[one.name] for one in tensors for name in one.names if name in own}
     for joined in own.keys() - parts.keys():
         state[joined] = torch.empty_like(own[joined], device="cpu")
         for name, part in _parted(module, {joined: state[joined]}).items():
@@ -118,7 +118,7 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
     return state
 
 
-def _matched(module: torch.nn.Module, form: Form) -> tuple[list[PlacedTensor], list[str]]:
+def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], list[str]]:
     """The module's tensors that the model has, and the names of its tensors that the model has no values for."""
     own = dict(_named_tensors(module))
     free = form.free
@@ -126,7 +126,7 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[PlacedTensor], l
     tied: dict[tuple, list[str]] = {}
     for name, tensor in parts.items():
         tied.setdefault(_identity(tensor), []).append(name)
-    placed: list[PlacedTensor] = []
+    tensors: list[ModuleTensor] = []
     strange: list[str] = []
     beside: list[str] = []
     for names in tied.values():
@@ -144,23 +144,23 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[PlacedTensor], l
                 f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle; expected"
                 " the model that the bundle was made of."
             )
-        placed += [PlacedTensor(name, parts[names[0]], names) for name in candidates]
+        tensors += [ModuleTensor(name, parts[names[0]], names) for name in candidates]
     if strange:
         buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
         strange = [name for name in strange if name not in buffers]
-    missing = sorted(form.tensors.keys() - {one.name for one in placed} - free)
+    missing = sorted(form.tensors.keys() - {one.name for one in tensors} - free)
     if missing or strange:
         raise TallmasksError(
             f"The module lacks {name_some(missing) or 'nothing'} of the bundle, as tensors of floats, and has"
             f" {name_some(strange) or 'nothing'}, which the bundle lacks; expected the model that it was made of."
         )
-    for name, tensor, _ in placed:
+    for name, tensor, _ in tensors:
         if tuple(tensor.shape) != (shape := form.tensors[name].shape):
             raise TallmasksError(
                 f"The module's tensor {name} has the shape {list(tensor.shape)}; the bundle expects {list(shape)}. Give"
                 " the model that the bundle was made of."
             )
-    return placed, beside
+    return tensors, beside
 
 
 def _has_form(tensor: torch.Tensor, expected: TensorInfo) -> bool:

@@ -10,16 +10,16 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.bundles.device_weights import DeviceWeights
-from tallmasks.bundles.live_modules import PlacedTensor
+from tallmasks.bundles.live_modules import ModuleTensor
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.store.dtypes import DTYPES
+from tallmasks.io.dtypes import DTYPES
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 
-def copy_of(placed: list[PlacedTensor]) -> Checkpoint:
+def copy_of(tensors: list[ModuleTensor]) -> Checkpoint:
     """A copy of a module's tensors, under the bundle's names."""
     infos, arrays = {}, {}
-    for one in placed:
+    for one in tensors:
         infos[one.name] = TensorInfo(one.dtype, tuple(one.tensor.shape))
         copied = np.array(_bytes(one.tensor.detach().cpu().reshape(-1)))
         arrays[one.name] = copied.view(DTYPES[one.dtype].numpy).reshape(one.tensor.shape)
@@ -27,27 +27,27 @@ def copy_of(placed: list[PlacedTensor]) -> Checkpoint:
 
 
 def overwrite(
-    placed: list[PlacedTensor], weights: TaskWeights, before: TaskWeights, kept: DeviceWeights | None
+    tensors: list[ModuleTensor], weights: TaskWeights, before: TaskWeights, kept: DeviceWeights | None
 ) -> None:
     """Write ``weights`` over a module's tensors; if anything stops it, ``before`` over those that it has.
 
     The files of both are checked already.  ``kept``: the parts of the bundle on a device, where they are kept there.
     """
     try:
-        _write(placed, weights, kept)
+        _write(tensors, weights, kept)
     except BaseException:
         of_base = {name: info.shape for name, info in before.tensors.items()}
-        _write([one for one in placed if of_base.get(one.name) == tuple(one.tensor.shape)], before, kept)
+        _write([one for one in tensors if of_base.get(one.name) == tuple(one.tensor.shape)], before, kept)
         raise
 
 
-def _write(placed: list[PlacedTensor], weights: TaskWeights, kept: DeviceWeights | None) -> None:
+def _write(tensors: list[ModuleTensor], weights: TaskWeights, kept: DeviceWeights | None) -> None:
     if kept is not None:
-        kept.write(placed, weights.task)
+        kept.write(tensors, weights.task)
         return
-    in_order: list[PlacedTensor] = []
-    others: dict[torch.device, list[PlacedTensor]] = {}
-    for one in placed:
+    in_order: list[ModuleTensor] = []
+    others: dict[torch.device, list[ModuleTensor]] = {}
+    for one in tensors:
         on_cpu = one.tensor.device.type == "cpu" and one.tensor.is_contiguous()
         (in_order if on_cpu else others.setdefault(one.tensor.device, [])).append(one)
     weights.fill((one.name, one.dtype, _bytes(one.tensor.detach().view(-1))) for one in in_order)

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.bundles.bundle_parts import BundleParts, bytes_on_device, density, manifest_of, open_place
+from tallmasks.bundles.bundle_parts import BundleParts, bytes_on_device, density, manifest_of, open_location
 from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.theta_0 import NoBase, check_form, check_module, find_base
-from tallmasks.store.dtypes import DTYPES
-from tallmasks.store.errors import TallmasksError, nearest, needed_for
-from tallmasks.store.parallel import once
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError, nearest, needed_for
+from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.tensor_files import name_some
+from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -49,7 +49,7 @@ class Bundle:
         """What is kept on the device, where one was named."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = self.parts.place.title, self._base_spec, self._device
+        arguments = self.parts.location.title, self._base_spec, self._device
         return load_bundle, arguments, {"_of_module": self._of_module}
 
     def __repr__(self) -> str:
@@ -184,28 +184,28 @@ class Bundle:
     ) -> tuple[str, ...]:
         with needed_for("switching a module"):
             from tallmasks.bundles.device_weights import DeviceWeights
-            from tallmasks.bundles.live_modules import form_of, placed_tensors
+            from tallmasks.bundles.live_modules import form_of, module_tensors
             from tallmasks.bundles.live_weights import copy_of, overwrite
 
-        placed, left = placed_tensors(module, form_of(self.manifest, task), keep_heads)
+        tensors, left = module_tensors(module, form_of(self.manifest, task), keep_heads)
         if task is not None:
             self.parts.check(task)
         try:
             base = self._of_module or self.base
         except NoBase:
             own = self.manifest.model(task or "").own
-            base = copy_of([one for one in placed if one.name not in own])
+            base = copy_of([one for one in tensors if one.name not in own])
             check_module(base, self.manifest, module_is_base)
             self._of_module = base
         weights = TaskWeights(self.parts, base, task)
-        if unknown := [one.name for one in placed if one.name not in weights.tensors]:
+        if unknown := [one.name for one in tensors if one.name not in weights.tensors]:
             raise TallmasksError(
                 f"{name_some(unknown)}: the first module did not have these tensors of the base, and its files are not"
                 " here. Give them: load_bundle(..., base=...)"
             )
         if self._device is not None and self._kept is None:
             self._kept = DeviceWeights(self.parts, base, self._device, self.manifest.stored, keep=True)
-        overwrite(placed, weights, TaskWeights(self.parts, base, None), self._kept)
+        overwrite(tensors, weights, TaskWeights(self.parts, base, None), self._kept)
         return left
 
     def weights(self, task: str) -> TaskWeights:
@@ -237,7 +237,7 @@ def load_bundle(
     Raises TallmasksError where bundle.json is missing, damaged or says anything beyond the format.  Also for a base
     with other tensors than the bundle names, and a device that torch does not have.
     """
-    place = open_place(path_or_repository)
+    place = open_location(path_or_repository)
     manifest = manifest_of(place)
     title = str(base) if isinstance(base, (str, Path)) else "the base given"
     if isinstance(base, (str, Path)):
@@ -259,5 +259,5 @@ def _torch_device(device: str | torch.device) -> torch.device:
 
 def size_of_bundle(bundle: Bundle) -> int:
     """Bytes of all files but an included base's: with bundle.json, and the card where it is on this machine."""
-    of_text = [path for name in (MANIFEST, CARD) if (path := bundle.parts.place.root / name).is_file()]
+    of_text = [path for name in (MANIFEST, CARD) if (path := bundle.parts.location.root / name).is_file()]
     return bundle.manifest.size + sum(path.stat().st_size for path in of_text)

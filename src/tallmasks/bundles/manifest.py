@@ -21,10 +21,10 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationE
 from pydantic import model_validator as checked
 
 from tallmasks.bundles.codings import CODINGS, Coding, coding_of
-from tallmasks.store.dtypes import FLOATS
-from tallmasks.store.errors import TallmasksError, nearest, short
-from tallmasks.store.plain_files import LARGEST_JSON
-from tallmasks.store.seals import canonical
+from tallmasks.errors import TallmasksError, nearest, short
+from tallmasks.io.dtypes import FLOATS
+from tallmasks.io.plain_files import LARGEST_JSON
+from tallmasks.io.seals import canonical
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
 

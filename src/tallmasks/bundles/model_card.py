@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rich.filesize import decimal
 
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.store.markdown import plain_markdown
+from tallmasks.io.markdown import plain_markdown
 
 
 def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mapping[str, float]) -> str:

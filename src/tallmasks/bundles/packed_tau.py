@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import FLOATS
+from tallmasks.io.dtypes import FLOATS
 from tallmasks.vectors.checkpoints.float_bytes import widened
 from tallmasks.vectors.kernels import read_only
 

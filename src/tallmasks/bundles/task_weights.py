@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.manifest import TaskModel
 from tallmasks.bundles.packed_tau import Raw, pieces
-from tallmasks.store.dtypes import DTYPES
-from tallmasks.store.parallel import parallel
+from tallmasks.io.dtypes import DTYPES
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import converted, rounded
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.manifest import FORMATS, Manifest
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import name_some
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -27,8 +27,8 @@ def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
         check_content(given, manifest, given.title)
         return given
     if origin.included:
-        return own_base(parts.included_base(), manifest, f"{parts.place.title}: base")
-    beside = [str(folder / origin.path) for folder in (parts.place.root.parent, Path()) if origin.path]
+        return own_base(parts.included_base(), manifest, f"{parts.location.title}: base")
+    beside = [str(folder / origin.path) for folder in (parts.location.root.parent, Path()) if origin.path]
     there = [path for path in dict.fromkeys(beside) if Path(path).exists()]
     problems = [] if there or not origin.path else [f"no {origin.path} beside the bundle or in the current folder"]
     for spec in (*there, *([f"{origin.repository}@{origin.revision}"] if origin.repository else [])):
@@ -37,7 +37,7 @@ def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
         except (TallmasksError, OSError, ValueError) as error:
             problems.append(" ".join(str(error).split()))
     raise NoBase(
-        f"{parts.place.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
+        f"{parts.location.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
         " Give --base (base= in Python): the file, folder or repository of the model that was fine-tuned"
     )
 

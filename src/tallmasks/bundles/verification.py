@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_place
+from tallmasks.artifacts.folders import PROVENANCE
+from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_location
 from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.theta_0 import find_base, own_base
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import PROVENANCE
+from tallmasks.errors import TallmasksError
 
 
 def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
@@ -19,7 +19,7 @@ def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
     Files that the bundle does not name are problems too, except README.md, provenance.json and hidden ones.
     """
     try:
-        place = open_place(path)
+        place = open_location(path)
         manifest = manifest_of(place)
     except TallmasksError as error:
         return [str(error)]

@@ -38,13 +38,13 @@ from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.manifest import BASE
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied, say_own, say_sizes
-from tallmasks.methods import Method, Place, ScaledMask, Vector, registry
-from tallmasks.methods.merges import places_of
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import OF_BUNDLES
+from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
+from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.streaming import Merging, in_stream
-from tallmasks.store.dtypes import OF_BUNDLES
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
+from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:
 
-            def work(place: Place) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
+            def work(place: TensorPiece) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
                 rows = stream.rows(place)
                 merged = merging(place, rows)
                 if method.scaled_mask is None:
@@ -193,7 +193,7 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
                 products = [_products(row, merged, bits) for row, bits in zip(rows, packed, strict=True)]
                 return lengths, products
 
-            every = parallel(work, places_of(stream.layout, merging.over_tensors), merging.threads)
+            every = parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
             pieces, products = zip(*every, strict=True)
             if method.scaled_mask:
                 for task, pairs in zip(given.tasks, zip(*pieces, strict=True), strict=True):
@@ -224,7 +224,7 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.given.output, facts) as new:
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
-        def work(place: Place) -> None:
+        def work(place: TensorPiece) -> None:
             coding = facts.codings[place.name]
             for task in facts.tasks:
                 tensor = stream.row(task, place).reshape(coding.shape)
@@ -234,7 +234,7 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
                 squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
 
         # a tensor at a time: it may be large, and products have threads of their own
-        parallel(work, places_of(stream.layout, whole_tensors=True), threads=1)
+        parallel(work, pieces_of_layout(stream.layout, whole_tensors=True), threads=1)
         new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
     return new.error
 

@@ -22,8 +22,11 @@ from collections import Counter, defaultdict
 from importlib.metadata import version
 from pathlib import Path
 
+from tallmasks.artifacts.folders import RESULTS
 from tallmasks.commands.gpu_rates import A100_FACTOR, START_SECONDS, Rates, measured, rates_of_an_h100
 from tallmasks.commands.why import files_with
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io import hub
 from tallmasks.models import cuda
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
@@ -31,9 +34,6 @@ from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, open_plan
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.folders import RESULTS
 from tallmasks.tasks.catalogues import catalogue
 
 WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines

@@ -17,8 +17,8 @@ from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.commands.given_checkpoints import new_path
 from tallmasks.commands.opened_models import say_copied
 from tallmasks.commands.progress import work_progress
-from tallmasks.store.markdown import code_span, plain_markdown
-from tallmasks.store.plain_files import expanded
+from tallmasks.io.markdown import code_span, plain_markdown
+from tallmasks.io.plain_files import expanded
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 

@@ -13,10 +13,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from tallmasks.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
+from tallmasks.io.atomic_files import TEMPORARY
 from tallmasks.plan.index import Index
 from tallmasks.plan.project import open_plan
-from tallmasks.store.atomic_files import TEMPORARY
-from tallmasks.store.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.plain_files import expanded
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io.plain_files import expanded
 
 if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given  # whose libraries take long to import

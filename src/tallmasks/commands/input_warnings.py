@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallmasks.store.errors import TallmasksError, short, warn
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError, short, warn
+from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.library_models import library_model
 from tallmasks.vectors.checkpoints.vocabularies import TOKENIZER, read_tokenizer

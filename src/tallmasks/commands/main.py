@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, TextIO, cast
 
 from tallmasks import __version__
-from tallmasks.store.errors import TallmasksError, TallmasksWarning, in_words, needed_for
+from tallmasks.errors import TallmasksError, TallmasksWarning, needed_for, user_errors
 
 COMMANDS = {
     "merge": "merge fine-tuned models of one base into one model",
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 module.add_arguments(command)
                 command.set_defaults(run=module.run)
         parsed = parser.parse_args(arguments or ["--help"])
-        with in_words(), needed_for(f"tallmasks {parsed.command}"):
+        with user_errors(), needed_for(f"tallmasks {parsed.command}"):
             status = int(parsed.run(parsed))
         sys.stdout.flush()
         return status

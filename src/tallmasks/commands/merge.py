@@ -30,16 +30,16 @@ import numpy as np
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied
-from tallmasks.methods import Fixed, Method, Place, Scaled, registry
-from tallmasks.methods.merges import pieces_of, places_of
+from tallmasks.errors import TallmasksError, warn
+from tallmasks.io.dtypes import DTYPES, FLOATS
+from tallmasks.io.tensor_files import name_some
+from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
+from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
 from tallmasks.methods.weighting import TRIMS, Weighting
-from tallmasks.store.dtypes import DTYPES, FLOATS
-from tallmasks.store.errors import TallmasksError, warn
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import name_some
+from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import tensors_file
@@ -163,7 +163,7 @@ def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
     method, alpha, weighting = merging_method(given)
     models = opened(given)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
-    if loras and registry.get_merge(str(method.merge)).look is noise_of_tasks:
+    if loras and registry.get_merge(str(method.merge)).prepare is noise_of_tasks:
         warn(
             f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which an adapter loses if it is"
             " merged into bfloat16 first: that may give a quite different model"
@@ -197,12 +197,12 @@ def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -
         merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
         with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
 
-            def work(place: Place) -> None:
+            def work(place: TensorPiece) -> None:
                 source = OnePiece(stream, place, merging, lambdas)
                 change = np.float32(alpha) * update(method, source)
                 new.write(place.name, place.start, source.pretrained + change)
 
-            parallel(work, places_of(stream.layout, merging.over_tensors), merging.threads)
+            parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
             sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
             parallel(
                 lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE)

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from tallmasks.errors import TallmasksError, short
+from tallmasks.io.plain_files import expanded
 from tallmasks.methods.registry import get, names
 from tallmasks.methods.weighting import DENSITY
-from tallmasks.store.errors import TallmasksError, short
-from tallmasks.store.plain_files import expanded
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output",

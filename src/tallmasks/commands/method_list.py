@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tallmasks import methods
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.methods import INPUTS
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.descriptions import computed_from, inputs_of, looks_at, needs, seen_by, stage_of, varies_by
 from tallmasks.methods.options import options_of
 from tallmasks.methods.registry import all_options
-from tallmasks.store.errors import TallmasksError, nearest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,12 +29,12 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks import __version__
 from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
+from tallmasks.errors import TallmasksError, short, warn
+from tallmasks.io.plain_files import expanded
+from tallmasks.io.validation import Section, optional, validated
+from tallmasks.io.yaml_files import read_yaml
 from tallmasks.methods import registry
 from tallmasks.methods.weighting import Weighting
-from tallmasks.plan.refusals import Section, optional, validated
-from tallmasks.store.errors import TallmasksError, short, warn
-from tallmasks.store.plain_files import expanded
-from tallmasks.store.yaml_files import read_yaml
 
 MASK_LAMBDA = 0.4
 """The middle of the paper's grid, where masks are needed and none is given."""

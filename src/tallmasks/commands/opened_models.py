@@ -16,12 +16,12 @@ from rich.filesize import decimal
 
 from tallmasks.commands.input_warnings import warn_of_inputs
 from tallmasks.commands.progress import work_progress
-from tallmasks.methods.merges import Place
+from tallmasks.errors import TallmasksError, warn
+from tallmasks.io.atomic_files import refuse_existing
+from tallmasks.io.tensor_files import Layout, name_some
+from tallmasks.methods.merges import TensorPiece
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
-from tallmasks.store.atomic_files import refuse_existing
-from tallmasks.store.errors import TallmasksError, warn
-from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -29,7 +29,7 @@ from tallmasks.vectors.checkpoints.library_models import library_advice
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
-from tallmasks.vectors.differences import Piece
+from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
     from tallmasks.commands.models_file import Given
@@ -249,7 +249,7 @@ class Models:
         """Whether a tensor that all models have is not the base's in every task."""
         return not all(one.same(self.part, name) for one in self.task_parts.values())
 
-    def mean(self, place: Place) -> NDArray[np.float32]:
+    def mean(self, place: TensorPiece) -> NDArray[np.float32]:
         """The plain mean over the tasks of a piece of a float tensor, float32: within the tasks' values."""
         pieces = [one.piece(place.name, place.start, place.stop) for one in self.tasks.values()]
         return np.asarray(np.mean(pieces, axis=0, dtype=np.float64), np.float32)
@@ -261,7 +261,7 @@ class Models:
     def stream(self, progress: Callable[[int], None]) -> Stream:
         """The models as a stream, which tells how much of it was read."""
 
-        def change(checkpoint: Checkpoint) -> Piece:
+        def change(checkpoint: Checkpoint) -> ReadPiece:
             def read(name: str, start: int, stop: int) -> NDArray[np.float32]:
                 progress(stop - start)
                 return checkpoint.difference(self.base, name, start, stop)
@@ -350,4 +350,4 @@ def passes(merge: str | None) -> int:
     """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, and for what
     is written."""
     chosen = get_merge(merge) if merge else None
-    return 1 + (chosen is not None and chosen.look is not None and chosen.over == "slices")
+    return 1 + (chosen is not None and chosen.prepare is not None and chosen.over == "slices")

@@ -13,7 +13,7 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.tasks.task import SPLITS
 from tallmasks.tasks.text.prompt_files import prompts_of
 from tallmasks.tasks.text.text_catalogue import example

@@ -26,9 +26,9 @@ from rich.filesize import decimal
 
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import bytes_of_bundle
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.results.stored_files import StartingPoint, bundle_facts
-from tallmasks.store.dtypes import FLOATS, OF_BUNDLES
-from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
@@ -79,11 +79,11 @@ def _of_project() -> int:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(HEADER)
     for model in plan.models:
-        kin, (source,) = family(plan.model(model)), pretrained_source(plan, model).values()
+        model_family, (source,) = family(plan.model(model)), pretrained_source(plan, model).values()
         if isinstance(source, Path):
-            counts = ParameterCounts.of(kin, plan.model(model), source)
+            counts = ParameterCounts.of(model_family, plan.model(model), source)
         else:
-            counts = ParameterCounts(*kin.architecture_counts(plan.model(model)))
+            counts = ParameterCounts(*model_family.architecture_counts(plan.model(model)))
         for benchmark in plan.benchmarks(model):
             for name in plan.method_names:
                 stored = counts.stored(methods.get(name), len(plan.tasks(benchmark)))

@@ -22,10 +22,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from tallmasks.commands.progress import work_progress
-from tallmasks.store.artifacts import ARTIFACT, Damaged, Label, check
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import (
+from tallmasks.artifacts.folders import (
     CHECKED,
     PROVENANCE,
     RESULTS,
@@ -35,6 +32,9 @@ from tallmasks.store.folders import (
     provenance_of,
     set_aside,
 )
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, Label, check
+from tallmasks.commands.progress import work_progress
+from tallmasks.errors import TallmasksError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,16 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tallmasks.artifacts.folders import RESULTS
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, load_json, read_label
+from tallmasks.errors import TallmasksError, nearest, short
+from tallmasks.io.tensor_files import name_some
 from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.index import Index
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Results, Store, Vouched, open_plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
-from tallmasks.store.errors import TallmasksError, nearest, short
-from tallmasks.store.folders import RESULTS
-from tallmasks.store.tensor_files import name_some
 
 SHOWN = 4  # names in one line
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 
 
 def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:

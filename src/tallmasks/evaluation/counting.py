@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model
-from tallmasks.training.batches import ahead
+from tallmasks.models.prefetching import prefetched
 from tallmasks.vectors.packed_bits import unpacked
 
 Progress = Callable[[str], None]
@@ -136,7 +136,7 @@ class Evaluator:
         """theta_0 + coefficient * update, in memory that the next weight set overwrites."""
         return torch.add(self._pretrained, self._on_device(update), alpha=coefficient, out=self._buffer(0))
 
-    def place(self, array: NDArray) -> NDArray | torch.Tensor:
+    def to_device(self, array: NDArray) -> NDArray | torch.Tensor:
         """An array for computing updates: as it is on a CPU, else on the GPU."""
         return array if self.model.device.type == "cpu" else torch.from_dlpack(array).to(self.model.device)
 
@@ -166,7 +166,7 @@ class Evaluator:
         count = getattr(self.model, "count_right_of", self._one_by_one)
         fewer = "lower `evaluation: batch_size` in params.yaml, or set jobs_per_gpu: 1"
         with torch.inference_mode(), cuda.room_for(f"a pass of {self.batch_size} {self._unit}", fewer):
-            for batch in ahead(self.model.batches(task.splits[split], self.batch_size), self.model.device):
+            for batch in prefetched(self.model.batches(task.splits[split], self.batch_size), self.model.device):
                 right = right + count(batch, sets)  # scores make the sum of counts one of scores
                 report.advance(len(sets) * len(batch))
         self.model.use(own)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallmasks.errors import TallmasksError
 from tallmasks.models.families import Batch, Examples, WatchedModel
-from tallmasks.store.errors import TallmasksError
 
 
 def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:

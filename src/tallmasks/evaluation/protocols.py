@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
 from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
 from tallmasks.evaluation.counting import Evaluator, Update, unpack_mask
 from tallmasks.evaluation.records import SPLITS, Evaluation, Score
+from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
 from tallmasks.methods import INPUTS, Fixed, Masked, Method, Scaled, Source
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
@@ -103,7 +103,7 @@ class Updates:
                 if declared.packed:
                     value = unpack_mask(value, self._source.layout.size, self._evaluator.model.device)
                 elif isinstance(value, np.ndarray) and value.ndim:
-                    value = self._evaluator.place(value)
+                    value = self._evaluator.to_device(value)
                 self._inputs[name] = key, value
         return self._method(**{name: value for name, (_, value) in self._inputs.items()})
 

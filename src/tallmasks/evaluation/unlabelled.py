@@ -37,7 +37,7 @@ class UnlabelledTasks:
         self._draws = [np.random.default_rng([task, len(examples)]) for task in range(len(examples))]
         self.generator = torch.Generator(model.device).manual_seed(0)
 
-    def place(self, flat: NDArray[np.float32]) -> torch.Tensor:
+    def to_device(self, flat: NDArray[np.float32]) -> torch.Tensor:
         return torch.from_numpy(np.array(flat)).to(self._model.device)
 
     def gradient(self, update: torch.Tensor, task: int, size: int, loss: Loss) -> torch.Tensor:

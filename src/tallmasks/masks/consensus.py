@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.io.tensor_files import new_flat, open_tensors
 from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
-from tallmasks.store.tensor_files import new_flat, open_tensors
 from tallmasks.vectors import kernels
 
 FORMAT = "tallmasks/agreement/1"

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.tensor_files import Layout, TensorFile, TensorSpec, new_tensors, open_tensors
+from tallmasks.io.tensor_files import Layout, TensorFile, TensorSpec, new_tensors, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import open_task_vector

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tallmasks.masks.mask_bundles import MaskBundle
 
-Place = Callable[[str], tuple[str, str]]
+LayerOf = Callable[[str], tuple[str, str]]
 
 
 def statistics(
-    bundle: MaskBundle, chosen: Mapping[str, float], multi_task_vector: NDArray[np.float32], place: Place
+    bundle: MaskBundle, chosen: Mapping[str, float], multi_task_vector: NDArray[np.float32], layer_of: LayerOf
 ) -> dict[str, pd.DataFrame]:
     """Tables of the masks at each task's chosen lambda.
 
@@ -24,7 +24,7 @@ def statistics(
     Args:
         chosen: mask_lambda by task, in the order of the tables.
         multi_task_vector: tau_MTL, float32 [P'].
-        place: the layer and the kind of a tensor, by name; layers are "before", 0, 1, ..., d0, d1, ... (of a decoder),
+        layer_of: layer and kind of a tensor, by name; layers are "before", 0, 1, ..., d0, d1, ... (of a decoder),
             "after".
 
     Returns:
@@ -42,7 +42,7 @@ def statistics(
     ]
     return {
         "density": pd.DataFrame(density, columns=["task", "mask_lambda", "density", "merged_zero"]),
-        "tensors": _tensors(bundle, used, place),
+        "tensors": _tensors(bundle, used, layer_of),
         "overlap": _overlap(used),
     }
 
@@ -51,13 +51,13 @@ def _count(bits: NDArray[np.uint8]) -> int:
     return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
 
-def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], place: Place) -> pd.DataFrame:
+def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], layer_of: LayerOf) -> pd.DataFrame:
     layout = bundle.layout
     held = np.zeros(len(layout.names))
     for bits in masks.values():
         mask = np.unpackbits(bits, count=layout.size, bitorder="little")
         held += np.add.reduceat(mask, layout.offsets, dtype=np.int64)
-    rows = [(*place(name), part.stop - part.start) for name, part in layout.parts.items()]
+    rows = [(*layer_of(name), part.stop - part.start) for name, part in layout.parts.items()]
     table = pd.DataFrame(rows, columns=["layer", "kind", "weights"]).assign(held=held / len(masks))
     table = table.groupby(["layer", "kind"], as_index=False, sort=False).sum()
     table = table.sort_values("layer", key=lambda layers: layers.map(from_input_to_output), kind="stable")

@@ -16,10 +16,11 @@ The protocol of a method, one of the classes in ``method_protocols``, says how i
 import importlib
 import pkgutil
 
+from tallmasks.errors import TallmasksError, at_import
 from tallmasks.methods import rows
 from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
-from tallmasks.methods.merges import Mask, Merge, Network, Place, Statistics, Vector, each_piece
+from tallmasks.methods.merges import Mask, Merge, Network, Statistics, TensorPiece, Vector, each_piece
 from tallmasks.methods.method_protocols import PAST_ONE, FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Fraction, Share
 from tallmasks.methods.own_tensors import by_tensor
@@ -51,11 +52,11 @@ from tallmasks.methods.registry import (
     tuned_merge,
 )
 from tallmasks.methods.scaled_masks import ScaledMask
-from tallmasks.store.errors import TallmasksError, at_import
 
 __all__ = [
     "GROUPS", "INPUTS", "PAST_ONE", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept", "Mask", "Masked",
-    "Merge", "Method", "Network", "PerTask", "Place", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "Vector",
+    "Merge", "Method", "Network", "PerTask", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "TensorPiece",
+    "Vector",
     "at_threshold", "by_tensor", "code", "consensus", "consensus_row", "data_behind", "each_piece", "get",
     "get_merge", "input", "kept_fractions", "masking", "masking_row", "merge", "merge_names", "merged_row", "method",
     "names", "needing", "shown", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind",

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tallmasks.artifacts.fingerprints import LENGTH, fingerprint, imported_by, is_own_import
+from tallmasks.errors import TallmasksError
 from tallmasks.methods import rows
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.fingerprints import LENGTH, fingerprint, imported_by, is_own_import
 
 REGISTERING = ("merge", "method")
 

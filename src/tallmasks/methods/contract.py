@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tallmasks.errors import TallmasksError
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.code_digests import code_digest
@@ -21,7 +22,6 @@ from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scal
 from tallmasks.methods.options import Option, Value, options_for, options_of
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.scaled_masks import ScaledMask
-from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.task_vectors import TaskVector
 
 Group = Literal["paper", "later"]

@@ -36,7 +36,7 @@ def looks_at(method: Method) -> str:
 
 def seen_by(merge: Merge) -> str:
     """The same of a merge alone."""
-    return f"{WHOLE}, {merge.over}" if merge.look or merge.learn else merge.over
+    return f"{WHOLE}, {merge.over}" if merge.prepare or merge.learn else merge.over
 
 
 def stage_of(merge: Merge) -> str:

@@ -18,10 +18,10 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.method_protocols import Fixed, Masked, Scaled
 from tallmasks.methods.method_protocols import Protocol as ProtocolOfMethod
 from tallmasks.methods.options import Value, options_for
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
 Per = Literal["benchmark", "task", "mask_lambda"]

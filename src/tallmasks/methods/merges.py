@@ -11,11 +11,11 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.options import Option, Value, options_for, options_of, written
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import Layout
+from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -31,7 +31,7 @@ Loss = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPiece:
     """Values start..stop of a flattened tensor."""
 
     name: str
@@ -39,14 +39,14 @@ class Place:
     stop: int
 
 
-def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[Place]:
+def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[TensorPiece]:
     """Pieces of `step` values of tensors with these sizes; the last piece of a tensor may be shorter."""
     for name, size in sizes.items():
         for start in range(0, size, step):
-            yield Place(name, start, min(start + step, size))
+            yield TensorPiece(name, start, min(start + step, size))
 
 
-def places_of(layout: Layout, whole_tensors: bool = False) -> list[Place]:
+def pieces_of_layout(layout: Layout, whole_tensors: bool = False) -> list[TensorPiece]:
     """The pieces of all tensors: of `kernels.PIECE` values, or tensor by tensor."""
     sizes = {name: math.prod(shape) for name, shape in layout.by_name.items()}
     return list(pieces_of(sizes, max([1, *sizes.values()]) if whole_tensors else kernels.PIECE))
@@ -54,7 +54,7 @@ def places_of(layout: Layout, whole_tensors: bool = False) -> list[Place]:
 
 def each_piece(
     task_vectors: Sequence[TaskVector],
-    work: Callable[[list[Vector], Place, slice], Result],
+    work: Callable[[list[Vector], TensorPiece, slice], Result],
     whole_tensors: bool = False,
 ) -> list[Result]:
     """The results of ``work`` on T slices, float32 [n] each, of every place, in order; it also gets the flat slice.
@@ -63,12 +63,12 @@ def each_piece(
     """
     layout = task_vectors[0].layout
 
-    def at(place: Place) -> Result:
+    def at(place: TensorPiece) -> Result:
         offset = layout.parts[place.name].start
         part = slice(offset + place.start, offset + place.stop)
         return work([vector.flat[part] for vector in task_vectors], place, part)
 
-    return parallel(at, places_of(layout, whole_tensors), 1 if whole_tensors else None)
+    return parallel(at, pieces_of_layout(layout, whole_tensors), 1 if whole_tensors else None)
 
 
 class Network(Protocol):
@@ -87,7 +87,7 @@ class Network(Protocol):
     layout: Layout
     generator: Any
 
-    def place(self, flat: NDArray[np.float32]) -> Any:
+    def to_device(self, flat: NDArray[np.float32]) -> Any:
         """A copy of a vector on the device."""
 
     def gradient(self, update: Any, task: int, size: int, loss: Loss) -> Any:
@@ -122,15 +122,15 @@ class Merge:
     name: str
     apply: Callable[..., Any]
     over: Literal["slices", "tensors"] = "slices"
-    look: Callable[..., Any] | None = None
+    prepare: Callable[..., Any] | None = None
     statistics: str | None = None
     learn: Callable[..., Statistics] | None = None
     masked_as: str | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
-    def prepared(
+    def bind(
         self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
-    ) -> Callable[[Sequence[Vector], Place], Vector]:
+    ) -> Callable[[Sequence[Vector], TensorPiece], Vector]:
         """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
@@ -138,14 +138,14 @@ class Merge:
             )
         of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
         facts: Any = of_data[0] if self.learn else None
-        if self.look is not None:
-            facts = self.look(task_vectors, *of_data, **options_for(self.look, self.chosen))
+        if self.prepare is not None:
+            facts = self.prepare(task_vectors, *of_data, **options_for(self.prepare, self.chosen))
         options = options_for(self.apply, self.chosen)
         if self.over == "slices":
             return lambda rows, place: self.apply(rows, place, facts, **options)
         shapes = task_vectors[0].layout.by_name
 
-        def of_tensor(rows: Sequence[Vector], place: Place) -> Vector:
+        def of_tensor(rows: Sequence[Vector], place: TensorPiece) -> Vector:
             tensors = np.stack(rows).reshape(-1, *shapes[place.name])
             return np.asarray(self.apply(tensors, place, facts, **options), np.float32).reshape(-1)
 
@@ -153,9 +153,9 @@ class Merge:
 
     def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
         """Fill ``out``, float32 [P'].  Raises TallmasksError for NaN or infinity, or without needed statistics."""
-        apply = self.prepared(task_vectors, statistics)
+        apply = self.bind(task_vectors, statistics)
 
-        def fill(rows: list[Vector], place: Place, part: slice) -> None:
+        def fill(rows: list[Vector], place: TensorPiece, part: slice) -> None:
             out[part] = apply(rows, place)
 
         each_piece(task_vectors, fill, self.over != "slices")
@@ -175,17 +175,17 @@ class Merge:
     @property
     def code(self) -> str:
         """What stands for its code in the recipes of what it merges."""
-        return code_digest(self.apply, self.look, self.over, self.statistics, *([self.learn] if self.learn else []))
+        return code_digest(self.apply, self.prepare, self.over, self.statistics, *([self.learn] if self.learn else []))
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        return options_of(self.apply, self.look, self.learn)
+        return options_of(self.apply, self.prepare, self.learn)
 
     def __post_init__(self) -> None:
-        options_of(self.apply, self.look, self.learn)  # it refuses a word without its vocabulary
+        options_of(self.apply, self.prepare, self.learn)  # it refuses a word without its vocabulary
         if self.learn:
             if self.statistics not in (None, LEARNED):
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")
             object.__setattr__(self, "statistics", LEARNED)
-        elif self.statistics and self.look is None:
+        elif self.statistics and self.prepare is None:
             raise ValueError(f"merge {self.name}: statistics are for its look, and it has none")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError, nearest
 
 Value = int | float | str | bool
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tallmasks.bundles.codings import Coding, Whole
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import options
@@ -16,7 +17,6 @@ from tallmasks.methods.contract import Group, Method, merged_vector
 from tallmasks.methods.merges import LEARNED, Merge, Vector
 from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
 from tallmasks.methods.options import Option, Value
-from tallmasks.store.errors import TallmasksError, nearest
 
 Entry = TypeVar("Entry", Merge, Method)
 

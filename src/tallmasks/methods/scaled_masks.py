@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 
 Vector = NDArray[np.float32]
 

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import open_model
+from tallmasks.errors import TallmasksError, warn
+from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.method_protocols import Fixed
-from tallmasks.store.errors import TallmasksError, warn
-from tallmasks.store.tensor_files import Layout, name_some
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.buffers import buffers_among
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint

@@ -11,15 +11,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import inputs, registry
 from tallmasks.methods.contract import Method
-from tallmasks.methods.merges import Merge, Place, Vector
+from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.weighting import WeightedMerge, Weighting
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import once
-from tallmasks.store.tensor_files import Layout
+from tallmasks.parallel import once
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Difference, Piece
+from tallmasks.vectors.differences import Difference, ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
 OF_PIECES = {"pretrained", "layout", "task_vector", "threshold", "multi_task_vector", "agreement", "mask"}
@@ -40,8 +40,8 @@ class Stream:
     def __init__(
         self,
         layout: Layout,
-        pretrained: Piece,
-        changes: Mapping[str, Piece],
+        pretrained: ReadPiece,
+        changes: Mapping[str, ReadPiece],
         frozen: int = 0,
         roundoff: Sequence[Callable[[str], float]] | None = None,
     ) -> None:
@@ -80,11 +80,11 @@ class Stream:
 
         return noise
 
-    def rows(self, place: Place) -> Sequence[Vector]:
+    def rows(self, place: TensorPiece) -> Sequence[Vector]:
         """tau_t of every task there, float32 [n] each.  Raises TallmasksError for NaN, infinity or an overflow."""
         return [self.row(task, place) for task in self.changes]
 
-    def row(self, task: str, place: Place) -> Vector:
+    def row(self, task: str, place: TensorPiece) -> Vector:
         """tau_t of one task there, float32 [n]. Raises as :meth:`rows`."""
         row = self.changes[task](place.name, place.start, place.stop)
         if not kernels.finite(row):
@@ -111,7 +111,7 @@ class Merging:
     def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name
         self._weighted = WeightedMerge(merge, stream.vectors, [*stream.changes], of_tasks) if of_tasks else None
-        self._apply = self._weighted or merge.prepared(stream.vectors)
+        self._apply = self._weighted or merge.bind(stream.vectors)
         self.over_tensors = merge.over != "slices"
 
     @property
@@ -122,7 +122,7 @@ class Merging:
     def weighed(self, rows: Sequence[Vector]) -> Sequence[Vector]:
         return self._weighted.weighed(rows) if self._weighted else rows
 
-    def __call__(self, place: Place, rows: Sequence[Vector]) -> Vector:
+    def __call__(self, place: TensorPiece, rows: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].  Raises TallmasksError where it holds NaN or infinity."""
         merged = self._apply(rows, place)
         if not kernels.finite(merged):
@@ -136,7 +136,7 @@ class OnePiece:
     ``lambdas``: each task's mask lambda.
     """
 
-    def __init__(self, stream: Stream, place: Place, merging: Merging, lambdas: Sequence[float]) -> None:
+    def __init__(self, stream: Stream, place: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
         self._lambdas = lambdas
         rows = stream.rows(place)
         self.rows = merging.weighed(rows)

@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from tallmasks.errors import TallmasksError
 from tallmasks.methods import options, registry
-from tallmasks.methods.merges import Merge, Place, Vector
+from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import once
+from tallmasks.parallel import once
 from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference
 from tallmasks.vectors.task_vectors import TaskVector
@@ -65,7 +65,7 @@ class Weighting:
 
 
 class WeightedMerge:
-    """A merge with the weights of its tasks: called as `Merge.prepared` is, with rows of task vectors as they are.
+    """A merge with the weights of its tasks: called as `Merge.bind` is, with rows of task vectors as they are.
 
     ``merge``: one that `Weighting.check` accepts; ``task_vectors``: in the order of ``tasks``.
     """
@@ -82,16 +82,18 @@ class WeightedMerge:
         )
         self._alone, self._limit = once(self._made_sparse), once(self._limit_in)
         if name == "della":  # its rows are whole tensors, and it does not look at the model
-            self._combined: Callable[[Rows, Place], Vector] = lambda rows, place: agreeing_or_plus(rows, mean=False)
+            self._combined: Callable[[Rows, TensorPiece], Vector] = lambda rows, place: agreeing_or_plus(
+                rows, mean=False
+            )
         else:
             combined = registry.get_merge("ties_sum:keep=1.0" if name in _ELECTED else "sum")
-            self._combined = combined.prepared([self._weighted_vector(number) for number in range(len(task_vectors))])
+            self._combined = combined.bind([self._weighted_vector(number) for number in range(len(task_vectors))])
 
     def weighed(self, rows: Rows) -> list[Vector]:
         """Rows times their weights, nothing left out: what masks are computed from."""
         return [row * weight for row, weight in zip(rows, self._weights, strict=True)]
 
-    def __call__(self, rows: Rows, place: Place) -> Vector:
+    def __call__(self, rows: Rows, place: TensorPiece) -> Vector:
         weighted = self.weighed([self._sparse(number, row, place) for number, row in enumerate(rows)])
         merged = self._combined(weighted, place)
         if not self._normalize:
@@ -105,13 +107,13 @@ class WeightedMerge:
         divisor[divisor == 0] = 1
         return merged / divisor
 
-    def _sparse(self, number: int, row: Vector, place: Place) -> Vector:
+    def _sparse(self, number: int, row: Vector, place: TensorPiece) -> Vector:
         """What a task's density leaves of its row."""
         if self._trim == "tensor":
             return np.where(abs(row) >= self._limit(number, place.name), row, np.float32(0))
         return self._alone(number)([row], place)
 
-    def _made_sparse(self, number: int) -> Callable[[Rows, Place], Vector]:
+    def _made_sparse(self, number: int) -> Callable[[Rows, TensorPiece], Vector]:
         """The merge over one task alone, which leaves what it keeps of it."""
         chosen, vector, density = dict(self._merge.chosen), self._vectors[number], self._densities[number]
         if density is not None:
@@ -121,7 +123,7 @@ class WeightedMerge:
             )
             if len(set(self._densities)) > 1:  # its threshold is its own to compute
                 vector = TaskVector(vector.flat, vector.layout, {}, vector.frozen)
-        return replace(self._merge, chosen=chosen).prepared([vector])
+        return replace(self._merge, chosen=chosen).bind([vector])
 
     def _limit_in(self, number: int, tensor: str) -> np.float32:
         """The magnitude from which on a task's tensor keeps its weights: max(1, int(density * n)) of them, and ties."""
@@ -144,7 +146,7 @@ class WeightedMerge:
 
         def piece(name: str, start: int, stop: int) -> Vector:
             offset = vector.layout.parts[name].start
-            sparse = self._sparse(number, vector.flat[offset + start : offset + stop], Place(name, start, stop))
+            sparse = self._sparse(number, vector.flat[offset + start : offset + stop], TensorPiece(name, start, stop))
             return sparse * self._weights[number]
 
         return TaskVector(cast(Any, Difference(vector.layout, piece)), vector.layout, {}, vector.frozen)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.source_digests import named_path
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io.file_digests import named_path
 
 FINETUNE = "finetune"
 FOLDER_SUFFIXES = (".safetensors", ".pt")

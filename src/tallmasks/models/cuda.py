@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.tasks.catalogues import outside_code, registered
+from tallmasks.plugins import load_plugin, outside_code
 from tallmasks.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Family(Protocol):
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
         """The same from the architecture alone."""
 
-    def place(self, tensor: str) -> tuple[str, str]:
+    def layer_of(self, tensor: str) -> tuple[str, str]:
         """The layer of a tensor ("before", "0", "1", ..., then a decoder's "d0", "d1", ..., "after") and its kind."""
 
     def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
@@ -224,7 +224,7 @@ def family(spec: Spec) -> Family:
 
     Raises TallmasksError where there is none of that name.
     """
-    return registered("model family", str(spec.get("family")), FAMILIES, "FAMILY")
+    return load_plugin("model family", str(spec.get("family")), FAMILIES, "FAMILY")
 
 
 def network_of(spec: Spec) -> dict[str, Any]:

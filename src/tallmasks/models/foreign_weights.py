@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError, short
+from tallmasks.errors import TallmasksError, short
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 SAME = 1e-3

@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
 
-from tallmasks.store.atomic_files import whole
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
+from tallmasks.io.atomic_files import whole
 
 
 def write_pretrained(tensors: dict[str, torch.Tensor], recipe: Mapping[str, Any], output: Path) -> None:

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks import methods
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.methods.merges import LEARNED
 from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
 from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
 from tallmasks.plan import preflight
 from tallmasks.plan.node import STAGES, Made, Node, stage
 from tallmasks.plan.planner import Plan
-from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.tasks.catalogues import CATALOGUES, catalogue, outside_code
+from tallmasks.plugins import outside_code
+from tallmasks.tasks.catalogues import CATALOGUES, catalogue
 from tallmasks.training.controlled import Controlled
 
 Seed = int | Controlled

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tallmasks import methods
+from tallmasks.artifacts.labels import Damaged
 from tallmasks.evaluation.records import read_orders
 from tallmasks.evaluation.subsets import Subset, distinct_subsets
 from tallmasks.plan import chain
 from tallmasks.plan.chain import Seed, Tasks, pretrained_source
 from tallmasks.plan.node import Made, Node, stage
 from tallmasks.plan.planner import Plan
-from tallmasks.store.artifacts import Damaged
 
 
 @stage(version=3, uses="evaluation", ending="json")

@@ -7,11 +7,11 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 
+from tallmasks.errors import TallmasksError
 from tallmasks.plan import figure_stages, figure_views  # noqa: F401  (declares the other views)
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, View, results_of
-from tallmasks.store.errors import TallmasksError
 
 
 class Index:

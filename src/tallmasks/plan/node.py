@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec
 
-from tallmasks.store.artifacts import digest_of
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.source_digests import sha256_of_file, sha256_of_folder
+from tallmasks.artifacts.labels import digest_of
+from tallmasks.errors import TallmasksError
+from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
 
 Which = ParamSpec("Which")
 Uses = Literal["arrays", "one_task", "evaluation", "finetuning"]

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks import methods
+from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.evaluation.subsets import ORDERS
+from tallmasks.io.validation import validated
+from tallmasks.io.yaml_files import read_yaml, scalar
 from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.models.families import family
 from tallmasks.plan import params_model
-from tallmasks.plan.refusals import validated
-from tallmasks.store.errors import TallmasksError, nearest, short
-from tallmasks.store.yaml_files import read_yaml, scalar
 from tallmasks.tasks.catalogues import CATALOGUES, catalogue
 from tallmasks.tasks.task import Task
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
 
-from tallmasks.plan.refusals import Section, optional
-from tallmasks.store.errors import short
+from tallmasks.errors import short
+from tallmasks.io.validation import Section, optional
 
 
 def _different(values: list[Any]) -> list[Any]:

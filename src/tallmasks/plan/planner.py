@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks import methods
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.evaluation.subsets import ORDERS
+from tallmasks.io.file_digests import named_path
 from tallmasks.models.families import family, network_of
 from tallmasks.plan.node import Node
 from tallmasks.plan.params import Benchmark, Params, check_params, known_tasks
-from tallmasks.store.errors import TallmasksError, nearest
-from tallmasks.store.source_digests import named_path
 from tallmasks.tasks.task import Task
 
 

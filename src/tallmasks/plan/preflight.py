@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
 from tallmasks.models.families import family
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
+from tallmasks.parallel import parallel
 from tallmasks.tasks.dataset_files import is_cached
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallmasks.artifacts.folders import PROVENANCE, RESULTS, provenance_of
+from tallmasks.artifacts.labels import Damaged, Label, read_label
+from tallmasks.io.seals import CONTENT
 from tallmasks.plan import chain, figure_stages, recipes
 from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.node import Node
 from tallmasks.plan.params import FILE, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.artifacts import Damaged, Label, read_label
-from tallmasks.store.folders import PROVENANCE, RESULTS, provenance_of
-from tallmasks.store.seals import CONTENT
 
 
 def open_plan(root: Path = Path()) -> Plan:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tallmasks.artifacts.labels import digest_of
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.models.checkpoint_sources import FINETUNE, source_of
 from tallmasks.plan import chain, figure_views  # noqa: F401  (declares the other views and stages)
 from tallmasks.plan.drawings import DRAWINGS, Drawing
@@ -12,8 +14,6 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, View
 from tallmasks.results import figures
 from tallmasks.results.paper import PUBLISHED, published_name
-from tallmasks.store.artifacts import digest_of
-from tallmasks.store.errors import TallmasksError, nearest
 
 
 def stage_versions() -> dict[str, int]:

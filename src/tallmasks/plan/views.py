@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tallmasks import methods
+from tallmasks.artifacts.folders import PROVENANCE, RESULTS
+from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import LEARNED
 from tallmasks.models.families import STATISTICS, statistics_of
 from tallmasks.plan import chain
@@ -18,8 +20,6 @@ from tallmasks.plan.chain import Seed
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import Benchmark, bundled_row
 from tallmasks.plan.planner import Plan
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.folders import PROVENANCE, RESULTS
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[[Plan, str, str], Artifacts]

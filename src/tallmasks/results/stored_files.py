@@ -20,10 +20,10 @@ import numpy as np
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
 from tallmasks.evaluation.records import Evaluation
+from tallmasks.io.dtypes import FLOATS
+from tallmasks.io.tensor_files import Layout, TensorSpec, bytes_of_file, write_tensors
 from tallmasks.methods import bits
 from tallmasks.models.families import family
-from tallmasks.store.dtypes import FLOATS
-from tallmasks.store.tensor_files import Layout, TensorSpec, bytes_of_file, write_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 

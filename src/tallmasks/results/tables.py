@@ -31,10 +31,10 @@ class ParameterCounts:
     shapes: Shapes = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kin: Family, spec: Spec, pretrained: Path) -> ParameterCounts:
+    def of(cls, model_family: Family, spec: Spec, pretrained: Path) -> ParameterCounts:
         """From a pretrained file of a family's model."""
-        initial = kin.initial_state(spec, pretrained)
-        counts = kin.parameter_counts(spec, open_checkpoint(pretrained).shapes)
+        initial = model_family.initial_state(spec, pretrained)
+        counts = model_family.parameter_counts(spec, open_checkpoint(pretrained).shapes)
         return cls(*counts, {name: values.shape for name, values in initial.items()})
 
     def stored(self, method: Method, tasks: int) -> float:

@@ -6,14 +6,12 @@ names one from outside by its module (`tasks: my_package.my_tasks`).
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tallmasks.store.errors import TallmasksError, at_import, nearest, needed_for
-from tallmasks.store.fingerprints import fingerprint_of_module
+from tallmasks.plugins import load_plugin
 from tallmasks.tasks.task import Task
 
 CATALOGUES = {
@@ -83,35 +81,4 @@ def catalogue(name: str) -> Catalogue:
 
     Raises TallmasksError where there is none of that name, or the module that it names has none.
     """
-    return registered("task catalogue", name, CATALOGUES, "CATALOGUE")
-
-
-def registered(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
-    """The object `attribute` of a module: one of the package's, by a short name, or any by its own name.
-
-    Raises TallmasksError where there is no such module or object, or its import ends in an error.
-    """
-    module, problem = packages.get(name, name), ""
-    try:
-        if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
-            with needed_for(f"{what} {name!r}"):
-                imported = importlib.import_module(module)
-            if hasattr(imported, attribute):
-                return getattr(imported, attribute)
-            problem = f": {getattr(imported, '__file__', None) or imported} has no object {attribute}"
-    except TallmasksError:
-        raise
-    except Exception as error:
-        if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
-            raise TallmasksError(f"{what} {name!r}: {at_import(error)}") from error
-    raise TallmasksError(
-        f"no {what} {name!r}{problem}{nearest(name, packages)}; there are: {', '.join(packages)}, and every importable "
-        f"module with an object {attribute}"
-    )
-
-
-def outside_code(name: str, packages: Mapping[str, str]) -> str | None:
-    """The fingerprint of a module from outside, for recipes; None for the package's own, as stages have versions."""
-    if packages.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
-        return None
-    return fingerprint_of_module(name)
+    return load_plugin("task catalogue", name, CATALOGUES, "CATALOGUE")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
 
 
 @dataclass(frozen=True)

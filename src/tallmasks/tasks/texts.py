@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.tensor_files import open_tensors, write_tensors
+from tallmasks.io.tensor_files import open_tensors, write_tensors
 
 FREE = -1
 """The answer of an example without choices: the model writes it, and every one of ``answers`` counts as right."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallmasks.errors import TallmasksError
 from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model, Precision
-from tallmasks.store.errors import TallmasksError
-from tallmasks.training.batches import ShuffledBatches, ahead
+from tallmasks.models.prefetching import prefetched
+from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.early_stopping import BestSoFar
-from tallmasks.training.unfinished import TrainingState, Underway
+from tallmasks.training.unfinished import TrainingRun, TrainingState
 
 PROGRESS_EVERY = 10  # steps
 
@@ -143,7 +144,7 @@ def finetune(
     if validation is not None and config.validate_every is not None:
         best = BestSoFar(validation, config.validate_every, config.patience, config.batch_size)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
-    training = Underway(model, optimizer, generator, batches, at_once, best)
+    training = TrainingRun(model, optimizer, generator, batches, at_once, best)
     training.is_deterministic = torch.are_deterministic_algorithms_enabled()
     curve, losses = training.curve, list[torch.Tensor]()
 
@@ -152,7 +153,7 @@ def finetune(
         batch = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
         return batch, training.draws()
 
-    prepared = ahead(iter(prepare, None), model.device)
+    prepared = prefetched(iter(prepare, None), model.device)
     with state or nullcontext(), _dropout(model, f"{config.seed} {task} dropout"):
         if state:
             state.restore(training)
@@ -216,7 +217,7 @@ def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: floa
     return torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay, eps=epsilon, fused=fused)
 
 
-def _backward(training: Underway, batch: Batch) -> torch.Tensor:
+def _backward(training: TrainingRun, batch: Batch) -> torch.Tensor:
     """Set the gradients of the mean loss over a batch; returns the loss.
 
     Where the GPU's memory is too small, the batch begins anew with half as many examples at once.  So does every later

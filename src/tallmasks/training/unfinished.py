@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from tallmasks.store.artifacts import Damaged, as_metadata, check
-from tallmasks.store.tensor_files import load_state, write_tensors
+from tallmasks.artifacts.labels import Damaged, as_metadata, check
+from tallmasks.io.tensor_files import load_state, write_tensors
 
 if TYPE_CHECKING:
     from tallmasks.models.families import Model
@@ -29,7 +29,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
-class Underway:
+class TrainingRun:
     """A training between two steps.
 
     Attributes:
@@ -109,7 +109,7 @@ class TrainingState:
     As a context manager it waits, at the end, for the save that is being written.
 
     Attributes:
-        making: The checkpoint's label as metadata (see `tallmasks.store.artifacts.as_metadata`).
+        making: The checkpoint's label as metadata (see `tallmasks.artifacts.labels.as_metadata`).
         seconds: Between two saves, at least.
         clock: Seconds since any moment.
     """
@@ -130,7 +130,7 @@ class TrainingState:
     def __exit__(self, *error: object) -> None:
         self.wait()
 
-    def save_if_due(self, training: Underway) -> None:
+    def save_if_due(self, training: TrainingRun) -> None:
         """Copy the state after the last step of the curve, and have it written, if enough time has passed.
 
         Raises what the save before it raised.
@@ -166,7 +166,7 @@ class TrainingState:
             return Damaged(self.path, "is of another training, or of other data")
         return None
 
-    def restore(self, training: Underway) -> None:
+    def restore(self, training: TrainingRun) -> None:
         """Continue from the saved state, if there is one.  Raises what `unfit` returns."""
         if unfit := self.unfit():
             raise unfit

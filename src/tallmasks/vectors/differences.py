@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 
-Piece = Callable[[str, int, int], NDArray[np.float32]]
+ReadPiece = Callable[[str, int, int], NDArray[np.float32]]
 """Values start..stop of a flattened tensor, float32, by the tensor's name."""
 
 
@@ -21,7 +21,7 @@ class Difference:
     """A flat task vector, float32 [P'], whose slices are computed from ``piece``; any thread may ask for one."""
 
     layout: Layout
-    piece: Piece
+    piece: ReadPiece
 
     @property
     def size(self) -> int:

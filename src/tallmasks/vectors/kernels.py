@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.parallel import cores as threads
-from tallmasks.store.parallel import once, parallel
+from tallmasks.parallel import cores as threads
+from tallmasks.parallel import once, parallel
 
 PIECE = 1 << 17
 """Values in a piece: threads that change pieces wait for the interpreter, and slices should stay in a core's caches."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.tensor_files import new_flat, open_tensors
+from tallmasks.io.tensor_files import new_flat, open_tensors
 from tallmasks.vectors.task_vectors import MERGED_FORMAT, TaskVector, open_task_vector
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, new_flat, open_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout, new_flat, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallmasks.errors import TallmasksError
 from tallmasks.models.families import STATISTICS
 from tallmasks.models.language.text_family import TextFamily
 from tallmasks.models.language.text_tokenizer import TENSOR
-from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Llama(TextFamily):
 
         return sum(values.numel() for values in llama_network.build(spec["architecture"]).parameters()), 0
 
-    def place(self, tensor: str) -> tuple[str, str]:
+    def layer_of(self, tensor: str) -> tuple[str, str]:
         if tensor.startswith("model.layers."):
             layer, kind = tensor.removeprefix("model.layers.").split(".", 1)
             return layer, kind.removesuffix(".weight")

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import load_state, open_tensors, write_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe
 from tallmasks.tasks.task import Task
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -166,7 +166,7 @@ class Linear:
     def architecture_counts(self, spec: Mapping[str, Any]) -> tuple[int, int]:
         return CLASSES * (FEATURES + 1), 0
 
-    def place(self, tensor: str) -> tuple[str, str]:
+    def layer_of(self, tensor: str) -> tuple[str, str]:
         return "0", tensor
 
     def load(self, spec: Any, weights: Path, precision: str = "float32", device: Any = None) -> LinearModel:

@@ -21,12 +21,12 @@ class QuadraticNetwork:
         self.wanted = wanted or [0.5] * len(task_vectors)
         self.generator = torch.Generator().manual_seed(0)
 
-    def place(self, flat: Any) -> torch.Tensor:
+    def to_device(self, flat: Any) -> torch.Tensor:
         return torch.from_numpy(np.array(flat))
 
     def gradient(self, update: torch.Tensor, task: int, size: int, loss: Loss) -> torch.Tensor:
         moved = update.clone().requires_grad_()
-        goal = self.wanted[task] * self.place(self.task_vectors[task].flat)
+        goal = self.wanted[task] * self.to_device(self.task_vectors[task].flat)
         distance = ((moved - goal) * (goal != 0)).square().sum() / goal.square().sum()
         logits = torch.stack([torch.zeros(()), 3 - distance]).expand(size, 2)
         return torch.autograd.grad(loss(logits.log_softmax(dim=1)), moved)[0]

@@ -15,8 +15,8 @@ from tallmasks.bundles.codings import CODINGS
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import FORMATS
 from tallmasks.bundles.verification import verify_bundle
-from tallmasks.store.dtypes import OF_BUNDLES
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import OF_BUNDLES
 from task_bundles import all_same
 
 FROZEN = Path(__file__).parent / "frozen"

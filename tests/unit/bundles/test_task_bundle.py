@@ -22,8 +22,8 @@ from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.packed_tau import PackedTau
-from tallmasks.store.dtypes import torch_dtypes
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import torch_dtypes
 from tallmasks.vectors.checkpoints.float_bytes import rounded
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.packed_bits import unpacked

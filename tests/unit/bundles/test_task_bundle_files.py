@@ -15,7 +15,7 @@ from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.commands.main import main
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make
 
@@ -150,7 +150,7 @@ def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypat
     with loopback_hub(made.folder, tmp_path / "cache") as server, monkeypatch.context() as patch:
         assert all_same(load_bundle(REPOSITORY).state_dict("mnist"), expected(made, "mnist"))
         assert set(masks.values()) & set(server.downloads) == {masks["mnist"]}
-        patch.setattr("tallmasks.store.hub.reachable", lambda: False)
+        patch.setattr("tallmasks.io.hub.reachable", lambda: False)
         (snapshot,) = (tmp_path / "cache").glob("**/snapshots/*")
         for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", snapshot):
             assert all_same(load_bundle(spec).state_dict("mnist"), expected(made, "mnist"))

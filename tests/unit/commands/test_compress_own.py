@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 import tallmasks
 from models_made import NAMED, TASKS, of_base_and_tasks, run, weights
 from tallmasks import methods
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 
 CALLS = {
     "tsv_c": ["--method", "tsv_c"],

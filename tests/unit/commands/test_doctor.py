@@ -12,10 +12,10 @@ from conftest import ROOT
 from tallmasks.commands import doctor
 from tallmasks.commands.gpu_rates import Rates, measured
 from tallmasks.commands.main import main
+from tallmasks.io import hub
 from tallmasks.models import cuda
 from tallmasks.plan import chain, preflight
 from tallmasks.plan.planner import Plan
-from tallmasks.store import hub
 
 
 @pytest.fixture(autouse=True)

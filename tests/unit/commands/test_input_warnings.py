@@ -12,7 +12,7 @@ import transformers
 import tallmasks
 from small_checkpoints import file_of
 from small_models import made, moved
-from tallmasks.store.errors import TallmasksWarning
+from tallmasks.errors import TallmasksWarning
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 import later_reference
 from models_made import refusal, run
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 
 VALUES = Path(later_reference.__file__).with_name("mergekit_values.safetensors")
 with safe_open(VALUES, "np") as written:

@@ -14,11 +14,11 @@ from small_t5 import SPEC as T5_SPEC
 from small_t5 import plain_network, save_small, small_examples
 from tallmasks.evaluation.data_statistics import layer_grams, squared_gradients
 from tallmasks.evaluation.unlabelled import UnlabelledTasks
-from tallmasks.methods.rows.parts.certainty import entropy
+from tallmasks.io.tensor_files import Layout
+from tallmasks.methods.rows.parts.entropy_minimisation import entropy
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load, statistics_of
-from tallmasks.store.tensor_files import Layout
 from tallmasks.tasks.texts import FREE
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -187,7 +187,7 @@ def test_a_gradient_is_that_of_the_loss_and_no_label_counts(kind: str, tmp_path:
     vector = TaskVector(direction, layout, {})
     before = model.initial().clone()
     network, relabelled = (UnlabelledTasks(model, [one], [vector]) for one in (examples, other))
-    zero = network.place(np.zeros_like(direction))
+    zero = network.to_device(np.zeros_like(direction))
     gradient = network.gradient(zero, 0, 6, entropy)
     assert torch.equal(gradient, relabelled.gradient(zero, 0, 6, entropy))
     assert torch.equal(model.initial(), before), "the pretrained weights are still there"
@@ -195,9 +195,9 @@ def test_a_gradient_is_that_of_the_loss_and_no_label_counts(kind: str, tmp_path:
     torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(6))
 
     def loss(scale: float) -> float:
-        model.use(before + scale * network.place(direction))
+        model.use(before + scale * network.to_device(direction))
         with torch.no_grad():
             return float(entropy(model.choice_log_probabilities(model.prepare(examples)).double()))
 
     slope = (loss(0.02) - loss(-0.02)) / 0.04
-    assert float(gradient @ network.place(direction)) == pytest.approx(slope, rel=0.05, abs=1e-5)
+    assert float(gradient @ network.to_device(direction)) == pytest.approx(slope, rel=0.05, abs=1e-5)

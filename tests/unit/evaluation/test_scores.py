@@ -15,9 +15,9 @@ from tallmasks.evaluation import counting
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import Tuner
 from tallmasks.evaluation.records import Evaluation
+from tallmasks.io.tensor_files import write_tensors
+from tallmasks.models.prefetching import prefetched
 from tallmasks.results.tables import interval_table, per_task_table
-from tallmasks.store.tensor_files import write_tensors
-from tallmasks.training.batches import ahead
 from toys.numbers_toy import LinearModel, Numbers
 
 
@@ -91,7 +91,7 @@ def test_order_and_size_of_batches_change_no_score(weights: Path, monkeypatch: p
     """A model's accuracy would depend on how its sentences are packed."""
     expected = Evaluator(HalfPoints(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS)
     assert Evaluator(Sorted(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
-    monkeypatch.setattr(counting, "ahead", lambda prepared, device: ahead(prepared, torch.device("cuda")))
+    monkeypatch.setattr(counting, "prefetched", lambda prepared, device: prefetched(prepared, torch.device("cuda")))
     together = Together(weights)
     monkeypatch.setattr(counting, "CPU_BYTES", 3 * together.initial().nbytes)
     assert Evaluator(together, tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected

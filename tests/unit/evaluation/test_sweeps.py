@@ -15,9 +15,9 @@ from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import Tuner
 from tallmasks.evaluation.sweeps import TaskSubset, sample, share
+from tallmasks.io.tensor_files import Layout
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import Model, load
-from tallmasks.store.tensor_files import Layout
 from tallmasks.tasks.drawn import examples
 from tallmasks.vectors.task_vectors import TaskVector
 

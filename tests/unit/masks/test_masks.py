@@ -7,13 +7,13 @@ import pytest
 
 import reference
 from chain import LAMBDAS, build
-from tallmasks.masks.block import SIDE, block
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
 from tallmasks.masks.mask_statistics import from_input_to_output, statistics
-from tallmasks.models.clip.tensor_names import place
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, open_tensors
+from tallmasks.models.clip.tensor_names import layer_of
+from tallmasks.results.illustrated_block import SIDE, illustrated_block
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import TaskVector
@@ -92,7 +92,7 @@ def test_statistics_equal_the_plain_ones(merge, chain):
     """The figures would show other masks than those that are applied."""
     bundle, merged = open_mask_bundle(chain.folder / f"masks-{merge}"), open_multi_task_vector(chain.folder / merge)
     masks = {task: reference.unpacked(bundle, task, value) for task, value in CHOSEN.items()}
-    found = statistics(bundle, CHOSEN, merged, place)
+    found = statistics(bundle, CHOSEN, merged, layer_of)
     density = found["density"].set_index("task")
     for task, mask in masks.items():
         assert density.loc[task, "density"] == pytest.approx(mask.mean())
@@ -135,7 +135,7 @@ def test_statistics_equal_the_plain_ones(merge, chain):
 )
 def test_places(tensor, expected):
     """A matrix would be counted to the wrong layer; or layer 10 stand before layer 2."""
-    assert place(tensor) == expected
+    assert layer_of(tensor) == expected
     assert sorted(["after", "10", "before", "2"], key=from_input_to_output) == ["before", "2", "10", "after"]
 
 
@@ -146,7 +146,7 @@ def test_the_block_is_the_real_thing() -> None:
     """The illustration would show masks that the method does not make."""
     draw = np.random.default_rng(0)
     vectors = {task: TaskVector(draw.normal(size=LAYOUT.size).astype(np.float32), LAYOUT, {}) for task in "abcd"}
-    table = block(vectors, mask_lambda=0.4)
+    table = illustrated_block(vectors, mask_lambda=0.4)
     parts = {task: LAYOUT.split(vector.flat)["c.weight"][:SIDE, :SIDE] for task, vector in vectors.items()}
     merged = reference.sum_vectors([part.ravel() for part in parts.values()]).reshape(SIDE, SIDE)
     masks = {task: reference.mask(part, merged, 0.4) for task, part in parts.items()}

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.streaming import in_stream
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 from task_statistics import for_merge, inputs
 
@@ -106,4 +106,4 @@ def test_checkpoints_alone_are_refused(name: str, stage: str, data: str) -> None
     with pytest.raises(TallmasksError, match=f"{name} needs {data}"):
         in_stream(methods.get(name))
     with pytest.raises(TallmasksError, match=f"stage {stage} computes"):
-        methods.get_merge(name).prepared([])
+        methods.get_merge(name).bind([])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from strategies import no_deadline, task_vectors
 from tallmasks import methods
-from tallmasks.store.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout
 
 LAYOUT = Layout(
     ("0.a.weight", "0.b.bias", "0.c.weight", "0.d.weight", "0.e.multiplier", "embed.weight"),

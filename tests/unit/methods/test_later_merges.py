@@ -8,11 +8,11 @@ import pytest
 import later_reference
 import reference
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.methods.rows.parts.layers_in_blocks import is_linear_layer
 from tallmasks.methods.rows.parts.seeded_draws import dropped, task_keys
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
 BLOCKS = {

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tallmasks import methods
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows import adamerging, concrete
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 from toys.quadratic_network import QuadraticNetwork
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 import reference
 import tallmasks
 from tallmasks import TallmasksError
-from tallmasks.store.errors import TallmasksWarning
+from tallmasks.errors import TallmasksWarning
 
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
 SHAPES = {"b.weight": (3, 4), "a": (5,)}

@@ -9,14 +9,14 @@ import pytest
 
 import reference
 from tallmasks import methods
-from tallmasks.methods import Place, registry
-from tallmasks.methods.merges import places_of
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout
+from tallmasks.methods import TensorPiece, registry
+from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.streaming import Merging, OnePiece, Stream, update
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import Layout
+from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Piece
+from tallmasks.vectors.differences import ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector
 
 LAYOUT = Layout(("a", "b.bias", "c", "d.scalar"), ((96, 128), (7,), (40, 3), ()))
@@ -38,7 +38,7 @@ def flats(tasks: int = 3) -> list[np.ndarray]:
     return list(found)
 
 
-def pieces_of(flat: np.ndarray) -> Piece:
+def pieces_of(flat: np.ndarray) -> ReadPiece:
     parts = LAYOUT.split(flat)
     return lambda name, start, stop: parts[name].reshape(-1)[start:stop]
 
@@ -48,15 +48,15 @@ def stream_of(vectors: list[np.ndarray], pretrained: np.ndarray) -> Stream:
     return Stream(LAYOUT, pieces_of(pretrained), named, FROZEN)
 
 
-def gathered(stream: Stream, whole_tensors: bool, work: Callable[[Place], np.ndarray]) -> np.ndarray:
+def gathered(stream: Stream, whole_tensors: bool, work: Callable[[TensorPiece], np.ndarray]) -> np.ndarray:
     """What `work` gives on every place, as one flat vector."""
     out = np.full(LAYOUT.size, np.nan, np.float32)
     parts = LAYOUT.split(out)
 
-    def put(place: Place) -> None:
+    def put(place: TensorPiece) -> None:
         parts[place.name].reshape(-1)[place.start : place.stop] = work(place)
 
-    parallel(put, places_of(stream.layout, whole_tensors))
+    parallel(put, pieces_of_layout(stream.layout, whole_tensors))
     return out
 
 
@@ -96,7 +96,7 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
     LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
     stream = stream_of(vectors, vectors[0])
     with pytest.raises(TallmasksError, match="task 1: tensor c holds NaN or infinity"):
-        parallel(stream.rows, places_of(stream.layout))
+        parallel(stream.rows, pieces_of_layout(stream.layout))
 
 
 def test_an_error_ends_the_stream() -> None:

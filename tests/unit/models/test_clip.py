@@ -14,12 +14,12 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from small_clip import SPEC, save_random
+from tallmasks.errors import TallmasksError
 from tallmasks.models import cuda
 from tallmasks.models.clip import FAMILY, tokenizer
 from tallmasks.models.clip import network as clip
 from tallmasks.models.clip.onednn import use_onednn
 from tallmasks.models.families import load
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import NAMES, TASKS, examples
 
 

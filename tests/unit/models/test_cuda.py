@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gpus import LISTED
+from tallmasks.errors import TallmasksError
 from tallmasks.models import cuda
-from tallmasks.store.errors import TallmasksError
 
 GPUS = list(LISTED.values())
 

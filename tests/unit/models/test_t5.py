@@ -11,6 +11,8 @@ import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
 from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, sentences, small_examples
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import load_state, write_tensors
 from tallmasks.models.families import family, load
 from tallmasks.models.language.text_model import TextModel
 from tallmasks.models.language.text_scoring import Scoring, exact_match, f1
@@ -18,8 +20,6 @@ from tallmasks.models.t5 import FAMILY, t5_network
 from tallmasks.models.t5.ia3 import Ia3Model
 from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
 from tallmasks.models.t5.t5_network import T5Model
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import load_state, write_tensors
 from tallmasks.tasks.texts import Texts, open_texts, write_texts
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
@@ -88,9 +88,9 @@ def test_the_tensors_are_those_of_the_network(projection: str) -> None:
 def test_layers_are_told_from_names() -> None:
     """Figures of the masks would pile up all layers at one place."""
     names = [*Architecture.of(ARCHITECTURE).shapes, *Architecture.of(ARCHITECTURE).trainable("ia3")]
-    layers, kinds = (set(found) for found in zip(*map(FAMILY.place, names), strict=True))
+    layers, kinds = (set(found) for found in zip(*map(FAMILY.layer_of, names), strict=True))
     assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
-    assert FAMILY.place("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
+    assert FAMILY.layer_of("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
 
 
 def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) -> None:

@@ -12,13 +12,13 @@ import pytest
 from conftest import ROOT, shipped_params
 from plans import paths
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.t5 import FAMILY
 from tallmasks.plan import chain, recipes
 from tallmasks.plan.drawings import DRAWINGS
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import open_task_vector
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))

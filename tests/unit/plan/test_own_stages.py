@@ -44,7 +44,7 @@ def plan(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setitem(STAGES, "overlaps", made)
     own = Input("overlap", "one", "benchmark", overlap, stage="overlaps", role="overlaps")
     monkeypatch.setitem(INPUTS, "overlap", own)
-    merge = Merge("largest_own", largest, look=look, statistics="overlaps")
+    merge = Merge("largest_own", largest, prepare=look, statistics="overlaps")
     monkeypatch.setitem(registry._merges, "largest_own", merge)
     method = Method("scaled_own", scaled, PerTask(), 900, "Scaled", "nobody", storage=bits.finetuned, group="later")
     monkeypatch.setitem(registry._methods, "scaled_own", method)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from tallmasks.artifacts.labels import facts_of, write_json
 from tallmasks.evaluation.subsets import orders
 from tallmasks.plan import chain, figure_stages, recipes
 from tallmasks.plan.drawings import FIGURE
@@ -13,7 +14,6 @@ from tallmasks.plan.index import Index
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS, results_of
 from tallmasks.results.figures import FIGURES
-from tallmasks.store.artifacts import facts_of, write_json
 from tallmasks.training.controlled import Controlled
 
 Params = dict[str, Any]

@@ -18,13 +18,13 @@ from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
 from ruamel.yaml import YAML
 
 from conftest import PARAMS, ROOT
+from tallmasks.errors import TallmasksError
 from tallmasks.models.clip.clip_family import architectures, configuration_keys
 from tallmasks.plan import recipes
 from tallmasks.plan.params import check_params, read_params
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import open_plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 TEXT = PARAMS.read_text()

@@ -10,11 +10,11 @@ import pytest
 from conftest import ROOT
 from plans import paths
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
 from tallmasks.plan import chain, recipes
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.drawn import TASKS
 
 Params = dict[str, Any]

@@ -7,11 +7,11 @@ import pytest
 
 from conftest import ROOT, shipped_params
 from plans import paths
+from tallmasks.errors import TallmasksError
 from tallmasks.plan import chain, recipes
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.vision.vision_tasks import vision_task_of
 
 Params = dict[str, Any]

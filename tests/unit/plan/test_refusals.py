@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from tallmasks.errors import TallmasksError
 from tallmasks.plan.index import closure
 from tallmasks.plan.planner import Plan
-from tallmasks.store.errors import TallmasksError
 
 OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from tallmasks.errors import TallmasksError
 from tallmasks.plan import chain, recipes
 from tallmasks.plan.node import STAGES
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 TASKS = ("mnist", "svhn")

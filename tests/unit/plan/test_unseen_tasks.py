@@ -6,11 +6,11 @@ import pytest
 
 from conftest import ROOT
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
 from tallmasks.plan import recipes
 from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import VIEWS
-from tallmasks.store.errors import TallmasksError
 
 Params = dict[str, Any]
 

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tallmasks.masks.block import SIDE, block
+from tallmasks.io.tensor_files import Layout
+from tallmasks.results.illustrated_block import SIDE, illustrated_block
 from tallmasks.results.paper_tables import laid_out, side_by_side
 from tallmasks.results.reference import BENCHMARKS, paper_table
-from tallmasks.store.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
 TASKS = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if not name.endswith("tasks")}
@@ -39,7 +39,7 @@ def test_figure_1_shows_vectors_too(shape: tuple[int, int]) -> None:
     layout = Layout(("a", "b"), (shape, (2,)))
     draw = np.random.default_rng(0)
     vectors = {name: TaskVector(draw.normal(size=layout.size).astype(np.float32), layout, {}) for name in "pq"}
-    table = block(vectors, 0.4).query("row == 'vector' and block == 'p'")
+    table = illustrated_block(vectors, 0.4).query("row == 'vector' and block == 'p'")
     side = min(SIDE, *shape) if 1 not in shape else min(SIDE, max(1, max(shape) // SIDE))
     assert table["y"].max() + 1 == (side if max(shape) > 3 else 3)
     expected = layout.split(vectors["p"].flat)["a"]

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tallmasks.commands import main as cli
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
+from tallmasks.io.tensor_files import open_tensors
 from tallmasks.plan import chain
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, catalogue
 from tallmasks.tasks.task import SPLITS
 from tallmasks.tasks.text import TASKS

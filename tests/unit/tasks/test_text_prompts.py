@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment, meta
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.tasks.text import TASKS
 from tallmasks.tasks.text.prompt_files import Prompt, prompts_of
 from tallmasks.tasks.text.rendering import LONGEST, RENDERING, render

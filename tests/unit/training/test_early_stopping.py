@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from resumption import ends_as_undisturbed
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import write_tensors
-from tallmasks.training import batches, finetuning
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import write_tensors
+from tallmasks.models import prefetching
+from tallmasks.training import finetuning
 from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
 from tallmasks.training.unfinished import TrainingState
 from toys.numbers_toy import LinearModel, Numbers
@@ -234,7 +235,9 @@ def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monk
             return super().prepare(*args)
 
     model(tmp_path)
-    monkeypatch.setattr(finetuning, "ahead", lambda prepared, device: batches.ahead(prepared, torch.device("cuda")))
+    monkeypatch.setattr(
+        finetuning, "prefetched", lambda prepared, device: prefetching.prefetched(prepared, torch.device("cuda"))
+    )
     found = ends_as_undisturbed(
         lambda state, report: run(Preparing(tmp_path / "weights.safetensors"), config(iterations=24), state, report),
         tmp_path,

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from small_clip import SPEC, save_random
+from tallmasks.artifacts.labels import as_metadata, facts_of
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.clip.augmentation import augment
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
-from tallmasks.store.artifacts import as_metadata, facts_of
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import write_tensors
 from tallmasks.tasks.drawn import TASKS, examples
 from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.controlled import Controlled, part_mask

@@ -12,12 +12,12 @@ from fake_gpu import fake_gpu
 from tallmasks import methods
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import InMemory, Tuner, evaluate
+from tallmasks.io.tensor_files import Layout
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
-from tallmasks.store.tensor_files import Layout
 from tallmasks.tasks.drawn import examples
 from tallmasks.training.finetuning import FinetuneConfig, finetune
-from tallmasks.training.unfinished import Underway
+from tallmasks.training.unfinished import TrainingRun
 from tallmasks.vectors.task_vectors import TaskVector
 
 TEXT = {**small_t5.SPEC, "scoring": {"max_input_tokens": 20, "max_new_tokens": 2, "free_answers": "mean"}}
@@ -50,9 +50,9 @@ class Saves:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def restore(self, training: Underway) -> None: ...
+    def restore(self, training: TrainingRun) -> None: ...
 
-    def save_if_due(self, training: Underway) -> None:
+    def save_if_due(self, training: TrainingRun) -> None:
         self.count += 1
         assert all(tensor.device.type == "cpu" for tensor in training.snapshot().values())
         for state in training.optimizer.state.values():

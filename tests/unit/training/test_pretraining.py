@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 
 from conftest import shipped_params
 from small_clip import SPEC as CLIP_SPEC
+from tallmasks.io.tensor_files import open_tensors
 from tallmasks.models.families import load
 from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.models.t5.t5_loading import t5_network
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.drawn import TASKS
 from tallmasks.tasks.written.lexicon import tokenizer_json
 from tallmasks.tasks.written.world import DEED_WORDS

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tallmasks.artifacts.labels import as_metadata, facts_of
+from tallmasks.errors import TallmasksError
 from tallmasks.models.flat_weights import FlatWeights
-from tallmasks.store.artifacts import as_metadata, facts_of
-from tallmasks.store.errors import TallmasksError
 from tallmasks.training import unfinished
 from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.finetuning import adamw
-from tallmasks.training.unfinished import TrainingState, Underway
+from tallmasks.training.unfinished import TrainingRun, TrainingState
 
 MAKING = as_metadata(facts_of({}, {}, 1))
 
@@ -66,7 +66,7 @@ def test_an_error_of_a_save_ends_the_training(tmp_path: Path, monkeypatch: pytes
         state.save_if_due(STANDING)
 
 
-def training_on(device: str) -> Underway:
+def training_on(device: str) -> TrainingRun:
     """A training of three tensors after one step."""
     shapes = {"a": (4, 3), "b": (5,), "c": (2, 2)}
     model: Any = FlatWeights(
@@ -74,14 +74,14 @@ def training_on(device: str) -> Underway:
     )
     optimizer = adamw(model, learning_rate=0.1, weight_decay=0.0, epsilon=1e-8)
     generator = torch.Generator()
-    training = Underway(model, optimizer, generator, ShuffledBatches(10, 4, generator), 4)
+    training = TrainingRun(model, optimizer, generator, ShuffledBatches(10, 4, generator), 4)
     training.curve.append((1, 0.1, 1.0))
     training.drawn = training.draws()
     step(training)
     return training
 
 
-def step(training: Underway) -> None:
+def step(training: TrainingRun) -> None:
     for parameter in training.model.parameters():
         parameter.grad = torch.full_like(parameter, 0.5)
     training.optimizer.step()

@@ -10,7 +10,7 @@ import transformers
 from small_checkpoints import bloom, file_of, state
 from small_models import SEQUENCES
 from tallmasks.bundles.bundle_models import open_model
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of

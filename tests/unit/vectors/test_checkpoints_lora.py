@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from small_checkpoints import bloom, file_of, lora, refusal
-from tallmasks.store.errors import TallmasksError, TallmasksWarning
+from tallmasks.errors import TallmasksError, TallmasksWarning
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first

@@ -249,7 +249,7 @@ def test_a_json_file_of_many_megabytes_is_refused_before_it_is_parsed(tmp_path, 
     """60 megabytes of brackets would take two gigabytes of memory."""
     folder, name = lora(tmp_path / "lora", {"q.lora_A.weight": torch.ones(4, 5)}), "adapter_config.json"
     text = (folder / name).read_text()
-    monkeypatch.setattr("tallmasks.store.plain_files.LARGEST_JSON", len(text) + 10)
+    monkeypatch.setattr("tallmasks.io.plain_files.LARGEST_JSON", len(text) + 10)
     for other in (text + " " * 11, "[" * 100_000):
         (folder / name).write_text(other)
         assert "expected a" in refusal(lambda: open_checkpoint(folder))
@@ -289,7 +289,7 @@ def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path, monkeyp
     what to do."""
     with loopback_hub(saved_llama(tmp_path / "model"), tmp_path / "cache"), monkeypatch.context() as patch:
         open_checkpoint(REPOSITORY)
-        patch.setattr("tallmasks.store.hub.reachable", lambda: False)
+        patch.setattr("tallmasks.io.hub.reachable", lambda: False)
         (folder,) = (tmp_path / "cache").glob("**/snapshots/*")
         (tmp_path / "named").symlink_to(folder)
         for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", f"{REPOSITORY}@{COMMIT[:7]}", folder, tmp_path / "named"):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import tallmasks
 from small_checkpoints import file_of, refusal, saved_llama, state, whole
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 

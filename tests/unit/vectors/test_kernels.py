@@ -65,7 +65,7 @@ def test_ties_is_trim_elect_merge(vectors, fraction, mean, piece):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_share_one_majority(threads, monkeypatch):
     """Cancelled weights would get the sign of one piece, or every thread would read all models."""
-    monkeypatch.setattr("tallmasks.store.parallel.cores", lambda: threads)
+    monkeypatch.setattr("tallmasks.parallel.cores", lambda: threads)
     vectors = np.random.default_rng(0).integers(-2, 3, (4, 1000)).astype(np.float32)
     vectors[:, 7:14] = [[1], [-1], [0], [0]]  # a piece of nothing but cancelled weights
     limits, out = [np.float32(1)] * 4, np.empty(1000, np.float32)

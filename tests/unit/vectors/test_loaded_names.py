@@ -17,7 +17,7 @@ from small_models import IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.commands.main import main
 from tallmasks.commands.opened_models import apart
-from tallmasks.store.errors import TallmasksWarning
+from tallmasks.errors import TallmasksWarning
 from tallmasks.vectors.checkpoints import library_models, loaded_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import reference
 from strategies import no_deadline, task_vectors
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, load_state, open_tensors, write_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout, load_state, open_tensors, write_tensors
 from tallmasks.vectors import task_vectors as module
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector, trim_threshold

@@ -12,9 +12,9 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomResizedCrop, functional
 
 from image_files import RNG, encoded, picture, write_idx, write_parquet
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import open_tensors
 from tallmasks.models.clip.augmentation import crop_and_resize
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import open_tensors
 from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision import decoding as module
 from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples

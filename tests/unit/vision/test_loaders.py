@@ -9,7 +9,7 @@ from open_clip.transform import image_transform
 from PIL import Image
 
 from image_files import SCHEMAS, write_repository
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.io.tensor_files import open_tensors
 from tallmasks.tasks.catalogues import catalogue
 from tallmasks.tasks.task import SPLITS
 from tallmasks.tasks.vision import TASKS

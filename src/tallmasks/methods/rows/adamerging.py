@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from tallmasks.methods import Fixed, Fraction, Network, Place, Share, Statistics, Vector, merge, merged_row
-from tallmasks.methods.rows.parts.certainty import Count, most_certain
+from tallmasks.methods import Fixed, Fraction, Network, Share, Statistics, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods.rows.parts.entropy_minimisation import Count, most_certain
 from tallmasks.methods.rows.ties import Elected, agreeing, trim_and_elect
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -41,13 +41,13 @@ def elect(vectors: Sequence[TaskVector], learned: Statistics, *, keep: Fraction 
 
 
 @merge("adamerging", learn=learn)
-def weighted(rows: Sequence[Vector], place: Place, coefficients: Statistics) -> Vector:
+def weighted(rows: Sequence[Vector], place: TensorPiece, coefficients: Statistics) -> Vector:
     """sum_t lambda_t tau_t."""
     return np.sum([value * row for value, row in zip(coefficients[place.name], rows, strict=True)], axis=0)
 
 
-@merge("adamerging_ties", look=elect, learn=learn_elected)
-def weighted_elected(rows: Sequence[Vector], place: Place, facts: tuple[Elected, Statistics]) -> Vector:
+@merge("adamerging_ties", prepare=elect, learn=learn_elected)
+def weighted_elected(rows: Sequence[Vector], place: TensorPiece, facts: tuple[Elected, Statistics]) -> Vector:
     return weighted(left(rows, facts[0]), place, facts[1])
 
 

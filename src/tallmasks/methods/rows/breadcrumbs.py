@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merge, merged_row
 
 
 @merge("breadcrumbs", over="tensors")
-def breadcrumbs(tensors: Vector, place: Place, facts: None, *, middle: Share = 0.15, outliers: Share = 0.006) -> Vector:
+def breadcrumbs(
+    tensors: Vector, place: TensorPiece, facts: None, *, middle: Share = 0.15, outliers: Share = 0.006
+) -> Vector:
     """float32 [T, ..., n] -> [..., n]: from each row the int(outliers * n) largest magnitudes out, the next
     int(middle * n) in, the rest out; summed over the tasks.  A single number stays.
 

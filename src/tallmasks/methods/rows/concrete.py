@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tallmasks.methods import Fixed, Network, Place, Share, Statistics, Vector, merge, merged_row
-from tallmasks.methods.rows.parts.certainty import Adam, Count, entropy
+from tallmasks.methods import Fixed, Network, Share, Statistics, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods.rows.parts.entropy_minimisation import Adam, Count, entropy
 from tallmasks.methods.rows.task_arithmetic import sum_merge
 
 TEMPERATURE, LEAST = 0.5, 1e-6
@@ -18,7 +18,7 @@ def learn(
     mask from a concrete distribution, sigmoid((logits + logistic noise) / temperature).  As FusionBench
     (tanganke/fusion_bench, clip_concrete_task_arithmetic.py), which draws the last mask too; here that has no noise.
     """
-    total = sum(net.place(vector.flat) for vector in net.task_vectors) * coefficient
+    total = sum(net.to_device(vector.flat) for vector in net.task_vectors) * coefficient
     logits, adam = total * 0, Adam(rate)
     for step in range(1, steps + 1):
         chance = (total * 0).uniform_(LEAST, 1 - LEAST, generator=net.generator)
@@ -37,7 +37,7 @@ def learn(
 
 
 @merge("concrete", learn=learn)
-def masked_sum(rows: Sequence[Vector], place: Place, masks: Statistics, *, coefficient: Share = 0.3) -> Vector:
+def masked_sum(rows: Sequence[Vector], place: TensorPiece, masks: Statistics, *, coefficient: Share = 0.3) -> Vector:
     """coefficient * mask * sum_t tau_t."""
     mask = masks[place.name].reshape(-1)[place.start : place.stop]
     return sum_merge(rows, place, None) * (mask * mask.dtype.type(coefficient))

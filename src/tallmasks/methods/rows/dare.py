@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import Between, Place, Vector, merge, merged_row
+from tallmasks.methods import Between, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.seeded_draws import dropped, task_keys
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -18,8 +18,8 @@ def keys_of_tasks(task_vectors: Sequence[TaskVector], *, seed: Seed = 0) -> list
     return task_keys(task_vectors, seed)
 
 
-@merge("dare", look=keys_of_tasks)
-def dare(rows: Sequence[Vector], place: Place, keys: list[bytes], *, drop: Rate = 0.5) -> Vector:
+@merge("dare", prepare=keys_of_tasks)
+def dare(rows: Sequence[Vector], place: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5) -> Vector:
     """The sum over the tasks of tau_t with each weight 0 with the probability `drop`, else divided by 1 - drop.
 
     As the official code (yule-BUAA/MergeLM, mask_weights_utils), but for the generator: there the bits come from

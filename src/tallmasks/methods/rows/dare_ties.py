@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tallmasks.methods import PAST_ONE, Fraction, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Fraction, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.dare import Rate, Seed
 from tallmasks.methods.rows.parts.seeded_draws import dropped, dropped_vector, task_keys
 from tallmasks.methods.rows.ties import Elected, agreeing, trim_and_elect
@@ -20,8 +20,8 @@ def drop_and_elect(
     return keys, trim_and_elect(left, keep=keep)
 
 
-@merge("dare_ties", look=drop_and_elect)
-def dare_ties(rows: Sequence[Vector], place: Place, facts: Facts, *, drop: Rate = 0.5) -> Vector:
+@merge("dare_ties", prepare=drop_and_elect)
+def dare_ties(rows: Sequence[Vector], place: TensorPiece, facts: Facts, *, drop: Rate = 0.5) -> Vector:
     """The disjoint mean of what DARE leaves of each task, as the official code does (yule-BUAA/MergeLM): TIES' share
     `keep` is of all parameters, the dropped ones among them.  It is counted as for TIES here, which can be one weight
     fewer than there."""

@@ -4,17 +4,19 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Between, Place, Scaled, Vector, merge, merged_row
+from tallmasks.errors import TallmasksError
+from tallmasks.methods import PAST_ONE, Between, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.dare import Rate, keys_of_tasks
 from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
 from tallmasks.methods.rows.parts.seeded_draws import draws
-from tallmasks.store.errors import TallmasksError
 
 Epsilon = Annotated[float, Between(0, 0.5)]
 
 
-@merge("della", over="tensors", look=keys_of_tasks)
-def della(tensors: Vector, place: Place, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15) -> Vector:
+@merge("della", over="tensors", prepare=keys_of_tasks)
+def della(
+    tensors: Vector, place: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15
+) -> Vector:
     """float32 [T, ...] -> [...]: the probability to stay rises with the magnitude's rank in each row, from 1 - drop -
     epsilon to 1 - drop + epsilon.  What stays gets the L1 norm that the tensor had.  Then the disjoint mean of TIES,
     with plus where tasks cancel each other.
@@ -29,7 +31,7 @@ def della(tensors: Vector, place: Place, keys: list[bytes], *, drop: Rate = 0.5,
     return agreeing_or_plus(left, mean=True)
 
 
-def pruned(tensor: Vector, key: bytes, place: Place, drop: float, epsilon: float) -> Vector:
+def pruned(tensor: Vector, key: bytes, place: TensorPiece, drop: float, epsilon: float) -> Vector:
     """What stays of one task's tensor, rescaled."""
     if not drop:
         return tensor

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.methods import PerTask, Place, ScaledMask, Vector, bits, merge, method
+from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, bits, merge, method
 
 
 @merge("emr_unified")
-def elect(rows: Sequence[Vector], place: Place, facts: None) -> Vector:
+def elect(rows: Sequence[Vector], place: TensorPiece, facts: None) -> Vector:
     """g * max of the |tau_t| whose sign is g, with g the sign of the mean of tau_t."""
     stacked = np.stack(rows)
     sign = np.sign(stacked.sum(axis=0))

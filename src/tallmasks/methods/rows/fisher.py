@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods import Fixed, Place, Statistics, Vector, merge, merged_row
+from tallmasks.methods import Fixed, Statistics, TensorPiece, Vector, merge, merged_row
 from tallmasks.vectors.task_vectors import TaskVector
 
 EPSILON = 1e-6
@@ -21,8 +21,8 @@ def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics])
     return [np.float32(value / sum(inverse)) for value in inverse], statistics
 
 
-@merge("fisher", look=shares, statistics="fisher")
-def fisher(rows: Sequence[Vector], place: Place, facts: Facts) -> Vector:
+@merge("fisher", prepare=shares, statistics="fisher")
+def fisher(rows: Sequence[Vector], place: TensorPiece, facts: Facts) -> Vector:
     """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
 
     As the code of MergeLM (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py) with normalised weights.

@@ -1,11 +1,11 @@
 """Iso-C: the sum of the task matrices with all its singular values made equal to their mean."""
 
-from tallmasks.methods import PAST_ONE, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, noise_of_tasks, top_triplets
 
 
-@merge("iso_c", over="tensors", look=noise_of_tasks)
-def iso_c(tensors: Vector, place: Place, noise_of: NoiseOf) -> Vector:
+@merge("iso_c", over="tensors", prepare=noise_of_tasks)
+def iso_c(tensors: Vector, place: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; of any other tensor the mean over the tasks.
 
     The official code (danielm1405/iso-merging) leaves matrices named `text_projection` to the mean too; the models

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import (
     NoiseOf,
     is_matrix,
@@ -12,8 +12,8 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 )
 
 
-@merge("iso_cts", over="tensors", look=noise_of_tasks)
-def iso_cts(tensors: Vector, place: Place, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
+@merge("iso_cts", over="tensors", prepare=noise_of_tasks)
+def iso_cts(tensors: Vector, place: TensorPiece, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
     """float32 [T, m, n] -> [m, n]: the top directions of the sum, a share `common` of them, and each task's top ones
     outside of these; U and V made orthogonal, every singular value at their mean.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import Between, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import Between, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.methods.rows.task_arithmetic import sum_merge
 from tallmasks.vectors.task_vectors import TaskVector
@@ -19,8 +19,8 @@ def scales(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5) -> dict[str
     return {name: np.float32(alpha + beta * depth) for name, depth in depths(task_vectors[0].layout.names).items()}
 
 
-@merge("lines", look=scales)
-def lines(rows: Sequence[Vector], place: Place, scale: dict[str, np.float32]) -> Vector:
+@merge("lines", prepare=scales)
+def lines(rows: Sequence[Vector], place: TensorPiece, scale: dict[str, np.float32]) -> Vector:
     """The sum times alpha + beta * l / (L - 1) in block l of L, times alpha outside blocks.
 
     As the official code (wang-kee/LiNeS, src/eval/eval.py).  There alpha = |sum of tau_t| / (T |tau_MTL|), in L1 norms,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Fraction, Place, Scaled, Vector, each_piece, merge, merged_row
+from tallmasks.methods import PAST_ONE, Fraction, Scaled, TensorPiece, Vector, each_piece, merge, merged_row
 from tallmasks.methods.rows.lines import Slope
 from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.methods.rows.ties import Elected, ties_mean, trim_and_elect
@@ -18,7 +18,7 @@ def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, ke
     blocks.  alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
     elected = trim_and_elect(task_vectors, keep=keep)
 
-    def lengths(rows: list[Vector], place: Place, part: slice) -> np.ndarray:
+    def lengths(rows: list[Vector], place: TensorPiece, part: slice) -> np.ndarray:
         both = np.sum(rows, axis=0), ties_mean(rows, place, elected)
         return np.array([abs(each).sum(dtype=float) for each in both])
 
@@ -28,8 +28,8 @@ def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, ke
     return elected, {name: np.float32(alpha + beta * depth) for name, depth in of_tensors}
 
 
-@merge("lines_ties", look=elect_and_scale)
-def lines_ties(rows: Sequence[Vector], place: Place, facts: Facts) -> Vector:
+@merge("lines_ties", prepare=elect_and_scale)
+def lines_ties(rows: Sequence[Vector], place: TensorPiece, facts: Facts) -> Vector:
     """The disjoint mean of TIES times the scale of its tensor (wang-kee/LiNeS, src/eval/eval.py)."""
     elected, scales = facts
     return ties_mean(rows, place, elected) * scales[place.name]

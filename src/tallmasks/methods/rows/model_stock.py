@@ -4,13 +4,13 @@ from itertools import combinations
 
 import numpy as np
 
-from tallmasks.methods import Fixed, Place, Vector, merge, merged_row
+from tallmasks.methods import Fixed, TensorPiece, Vector, merge, merged_row
 
 SINGULAR = 1e-6
 
 
 @merge("model_stock", over="tensors")
-def model_stock(tensors: Vector, place: Place, facts: None, *, filter_wise: bool = False) -> Vector:
+def model_stock(tensors: Vector, place: TensorPiece, facts: None, *, filter_wise: bool = False) -> Vector:
     """float32 [T, ..., n] -> [..., n]: t times the mean, t = T cos / (1 + (T - 1) cos), where cos is the mean cosine
     between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4); a scalar is one
     row.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Between, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Between, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.competition import Balance, balance_of
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -15,8 +15,8 @@ def balance(task_vectors: Sequence[TaskVector], *, ratio: Annotated[float, Betwe
     return balance_of(task_vectors, ratio)
 
 
-@merge("pcb", look=balance)
-def pcb(rows: Sequence[Vector], place: Place, balance: Balance) -> Vector:
+@merge("pcb", prepare=balance)
+def pcb(rows: Sequence[Vector], place: TensorPiece, balance: Balance) -> Vector:
     """sum_t s_t tau_t / sum_t s_t.  s_t is the score above the task's floor, as a share of its top's.
 
     As the official code (duguodong7/pcb-merging, pcb_ES.py) with one lambda for all tasks, which is tuned; there an

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods import Fixed, Place, Share, Statistics, Vector, merge, merged_row
+from tallmasks.methods import Fixed, Share, Statistics, TensorPiece, Vector, merge, merged_row
 from tallmasks.vectors.task_vectors import TaskVector
 
 RIDGE = 1e-7  # of the trace, which no eigenvalue exceeds: what float32 leaves of a Gram's own zeros
@@ -18,8 +18,8 @@ def grams_of_tasks(task_vectors: Sequence[TaskVector], grams: Grams) -> Grams:
     return grams
 
 
-@merge("regmean", over="tensors", look=grams_of_tasks, statistics="grams")
-def regmean(tensors: Vector, place: Place, grams: Grams, *, off_diagonal: Share = 1.0) -> Vector:
+@merge("regmean", over="tensors", prepare=grams_of_tasks, statistics="grams")
+def regmean(tensors: Vector, place: TensorPiece, grams: Grams, *, off_diagonal: Share = 1.0) -> Vector:
     """float32 [T, m, n] -> [m, n]: of a linear layer (sum_t tau_t G_t) (sum_t G_t)^-1, G_t = X_t^T X_t / n of what
     enters it, with its off-diagonals times `off_diagonal`; of any other tensor the mean.
 

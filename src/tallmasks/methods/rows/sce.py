@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Place, Scaled, Share, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merge, merged_row
 
 
 @merge("sce", over="tensors")
-def sce(tensors: Vector, place: Place, facts: None, *, select_topk: Share = 1.0) -> Vector:
+def sce(tensors: Vector, place: TensorPiece, facts: None, *, select_topk: Share = 1.0) -> Vector:
     """float32 [T, ...] -> [...]: of the weights that vary over the tasks at all, those int(select_topk * n) with the
     largest variance stay.  A task counts by the mean of its squares.  The weighted mean is of what has the sign of the
     sum, plus where the sum is 0.

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from tallmasks.methods import Fixed, Place, Vector, merge, merged_row
+from tallmasks.methods import Fixed, TensorPiece, Vector, merge, merged_row
 
 
 @merge("sum")
-def sum_merge(rows: Sequence[Vector], place: Place, facts: None) -> Vector:
+def sum_merge(rows: Sequence[Vector], place: TensorPiece, facts: None) -> Vector:
     """tau_MTL = sum of tau_t, added task by task in float32."""
     total = rows[0].copy()
     for row in rows[1:]:

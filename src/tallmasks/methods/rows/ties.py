@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tallmasks.methods import Fraction, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import Fraction, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -19,14 +19,14 @@ def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) 
     return thresholds, kernels.majority_sign([vector.flat for vector in task_vectors], thresholds)
 
 
-@merge("ties_sum", look=trim_and_elect)
-def ties_sum(rows: Sequence[Vector], place: Place, elected: Elected) -> Vector:
+@merge("ties_sum", prepare=trim_and_elect)
+def ties_sum(rows: Sequence[Vector], place: TensorPiece, elected: Elected) -> Vector:
     """The disjoint sum: of what agrees with the elected sign."""
     return agreeing(rows, elected, mean=False)
 
 
-@merge("ties_mean", look=trim_and_elect, masked_as="ties_sum")
-def ties_mean(rows: Sequence[Vector], place: Place, elected: Elected) -> Vector:
+@merge("ties_mean", prepare=trim_and_elect, masked_as="ties_sum")
+def ties_mean(rows: Sequence[Vector], place: TensorPiece, elected: Elected) -> Vector:
     """The disjoint mean: of what agrees with the elected sign."""
     return agreeing(rows, elected, mean=True)
 

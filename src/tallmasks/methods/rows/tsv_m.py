@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Place, Scaled, Vector, merge, merged_row
+from tallmasks.methods import PAST_ONE, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import (
     NoiseOf,
     is_matrix,
@@ -12,8 +12,8 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 )
 
 
-@merge("tsv_m", over="tensors", look=noise_of_tasks)
-def tsv_m(tensors: Vector, place: Place, noise_of: NoiseOf) -> Vector:
+@merge("tsv_m", over="tensors", prepare=noise_of_tasks)
+def tsv_m(tensors: Vector, place: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks side by side, r the
     smaller of m and n.  U and V are each replaced by the nearest orthogonal matrix; where r < T, and of any other
     tensor, the mean.

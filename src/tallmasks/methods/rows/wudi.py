@@ -4,7 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import Between, Fixed, Place, Share, Vector, merge, merged_row
+from tallmasks.methods import Between, Fixed, Share, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.layers_in_blocks import is_linear_layer
 
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
@@ -13,7 +13,7 @@ FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
 @merge("wudi", over="tensors")
 def wudi(
     tensors: Vector,
-    place: Place,
+    place: TensorPiece,
     facts: None,
     *,
     steps: Annotated[int, Between(0, 100_000)] = 300,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.tensor_files import load_state, open_tensors
+from tallmasks.io.tensor_files import load_state, open_tensors
 
 
 @dataclass(frozen=True)

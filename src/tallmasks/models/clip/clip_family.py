@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io import hub
 from tallmasks.models.clip import tensor_names
 from tallmasks.models.clip.clip_examples import ClipExamples, open_examples
 from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS
 from tallmasks.models.families import STATISTICS, Precision, Spec
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError, nearest
 from tallmasks.tasks.task import Task
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -83,8 +83,8 @@ class Clip:
 
         return network.trial(spec, precision, device, count)
 
-    def place(self, tensor: str) -> tuple[str, str]:
-        return tensor_names.place(tensor)
+    def layer_of(self, tensor: str) -> tuple[str, str]:
+        return tensor_names.layer_of(tensor)
 
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None

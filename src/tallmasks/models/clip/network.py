@@ -24,6 +24,7 @@ from open_clip.model import CLIP, CustomTextCLIP
 from open_clip.tokenizer import SimpleTokenizer
 from torch.nn import functional
 
+from tallmasks.errors import TallmasksError
 from tallmasks.models import cuda
 from tallmasks.models.clip import tensor_names
 from tallmasks.models.clip.augmentation import augment, crop_and_resize, random_crops
@@ -34,7 +35,6 @@ from tallmasks.models.families import Precision
 from tallmasks.models.flat_weights import FlatWeights
 from tallmasks.models.layer_inputs import Receiver, watched
 from tallmasks.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.task import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file

@@ -36,7 +36,7 @@ def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
     return trainable, sum(sizes.values()) - trainable
 
 
-def place(tensor: str) -> tuple[str, str]:
+def layer_of(tensor: str) -> tuple[str, str]:
     """The layer ("before", "0", "1", ..., "after") and the kind of a tensor, "other" for none of `KINDS`.
 
     A ResNet's layers are its stages.

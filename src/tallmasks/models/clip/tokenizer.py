@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from open_clip.tokenizer import SimpleTokenizer
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 
 
 class Tokenizer:

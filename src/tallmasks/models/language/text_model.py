@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from tallmasks.errors import TallmasksError
 from tallmasks.models.flat_weights import FlatWeights
 from tallmasks.models.language.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
 from tallmasks.models.language.text_scoring import MARKS, Scoring
 from tallmasks.models.language.text_tokenizer import TextTokenizer
 from tallmasks.models.layer_inputs import Receiver, watched
-from tallmasks.store.errors import TallmasksError
 from tallmasks.tasks.texts import FREE, Texts
 
 

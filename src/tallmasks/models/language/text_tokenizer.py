@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 
 TENSOR = "tokenizer.json"
 """The tensor in a pretrained file with the JSON as UTF-8, uint8."""

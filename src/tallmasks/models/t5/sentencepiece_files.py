@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_bytes
+from tallmasks.errors import TallmasksError
+from tallmasks.io.plain_files import read_bytes
 
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model")
 """Names of a tokenizer beside weights; the first that exists counts."""

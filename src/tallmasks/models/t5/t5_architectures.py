@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from tallmasks.store.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError, nearest
 
 TABLES = ("shared.weight", "lm_head.weight")
 FROZEN = {"shared": TABLES[:1], "lm_head": TABLES[1:], "none": ()}
@@ -162,7 +162,7 @@ def _named(name: str) -> dict[str, Any]:
     return {"vocab_size": 32128, "d_model": d_model, "d_kv": 64, "d_ff": d_ff, **counts}
 
 
-def place(tensor: str) -> tuple[str, str]:
+def layer_of(tensor: str) -> tuple[str, str]:
     """The layer of a tensor ("before", "0", "1", ... of the encoder, "d0", "d1", ... of the decoder, "after") and its
     kind, "other" for none of `_KINDS`."""
     name = tensor.removeprefix(PEFT_PREFIX)

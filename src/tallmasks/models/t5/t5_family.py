@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
 from tallmasks.models.families import STATISTICS, Precision, Spec
 from tallmasks.models.language.text_family import TextFamily
 from tallmasks.models.t5 import t5_architectures
 from tallmasks.models.t5.sentencepiece_files import TOKENIZER_FILES
 from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class T5(TextFamily):
 
         return t5_loading.trial(spec, precision, device, count)
 
-    def place(self, tensor: str) -> tuple[str, str]:
-        return t5_architectures.place(tensor)
+    def layer_of(self, tensor: str) -> tuple[str, str]:
+        return t5_architectures.layer_of(tensor)
 
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from transformers import T5ForConditionalGeneration, __version__
 
+from tallmasks.errors import TallmasksError
 from tallmasks.models.families import Precision
 from tallmasks.models.language.text_batches import IGNORED, TextBatch
 from tallmasks.models.language.text_model import TextModel
 from tallmasks.models.language.text_scoring import Scoring
 from tallmasks.models.language.text_tokenizer import TextTokenizer
-from tallmasks.store.errors import TallmasksError
 
 OTHER = (
     f"transformers {__version__} has no T5LayerCrossAttention with an EncDecAttention that is a T5Attention, which is "

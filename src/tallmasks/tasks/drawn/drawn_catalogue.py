@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import write_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import write_tensors
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.drawn import drawn_tasks
 from tallmasks.tasks.task import Task

@@ -15,8 +15,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.fingerprints import fingerprint_of_file
+from tallmasks.artifacts.fingerprints import fingerprint_of_file
+from tallmasks.errors import TallmasksError
 from tallmasks.tasks.drawn import glyphs, objects, own, scenes
 from tallmasks.tasks.drawn.canvas import Canvas, Draw
 from tallmasks.tasks.drawn.shift import SHIFTS, Step, shifted

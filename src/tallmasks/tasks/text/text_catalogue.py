@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.source_digests import named_path
+from tallmasks.errors import TallmasksError
+from tallmasks.io.file_digests import named_path
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.task import Split, Task, published_part
 from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of

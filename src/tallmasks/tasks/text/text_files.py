@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub, reading
 from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.text.rendering import Row

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub, reading
 from tallmasks.tasks.vision.vision_tasks import VisionTask
 

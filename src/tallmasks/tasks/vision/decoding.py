@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import TensorSpec, new_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import TensorSpec, new_tensors
+from tallmasks.parallel import parallel
 from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
 from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE, VisionTask

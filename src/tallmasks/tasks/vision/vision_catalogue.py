@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.source_digests import named_path
+from tallmasks.errors import TallmasksError
+from tallmasks.io.file_digests import named_path
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.task import Task
 from tallmasks.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, vision_task_of

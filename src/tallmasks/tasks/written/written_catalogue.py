@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from tallmasks.tasks.task import Task
 from tallmasks.tasks.texts import write_texts

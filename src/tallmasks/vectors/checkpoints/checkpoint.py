@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import DTYPES, FLOATS, ROUNDOFF
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
-from tallmasks.store.plain_files import open_plain, read_plain_json
-from tallmasks.store.tensor_files import Layout, name_some
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import DTYPES, FLOATS, ROUNDOFF
+from tallmasks.io.plain_files import open_plain, read_plain_json
+from tallmasks.io.tensor_files import Layout, name_some
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
 

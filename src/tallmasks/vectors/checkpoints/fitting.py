@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import compress
 
-from tallmasks.store.errors import TallmasksError, warn
-from tallmasks.store.parallel import parallel
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError, warn
+from tallmasks.io.tensor_files import name_some
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.library_models import library_model

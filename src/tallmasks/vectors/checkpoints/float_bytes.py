@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import DTYPES
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import DTYPES
 from tallmasks.vectors.kernels import largest_magnitude, read_only
 
 _TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32))}
@@ -19,7 +19,7 @@ def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
     values = read_only(typed if typed.flags.aligned else typed.copy())
     if dtype == "F32":
         return values
-    from tallmasks.store import half_floats  # it imports numba
+    from tallmasks.io import half_floats  # it imports numba
 
     out = np.empty(values.size, np.float32)
     if dtype == "BF16":
@@ -74,7 +74,7 @@ def rounded(values: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:
         return values.astype(np.float64).view(np.uint8)
     if dtype == "F32":
         return values.view(np.uint8)
-    from tallmasks.store import half_floats
+    from tallmasks.io import half_floats
 
     out = np.empty(values.size, np.uint16)
     narrow = half_floats.narrow_bfloat16 if dtype == "BF16" else half_floats.narrow_float16

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError, short
-from tallmasks.store.plain_files import read_plain_json, within
+from tallmasks.errors import TallmasksError, short
+from tallmasks.io.plain_files import read_plain_json, within
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 PART_INDEXES = ("modules.json", "model_index.json")

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tallmasks.store import hub
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.folder_parts import PART_INDEXES, parts_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_FILES
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH

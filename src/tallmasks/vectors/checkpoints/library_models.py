@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from tallmasks.store.errors import EXTRAS, warn
+from tallmasks.errors import EXTRAS, warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 _MODULES = 20

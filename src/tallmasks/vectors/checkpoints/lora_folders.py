@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError, short, warn
-from tallmasks.store.plain_files import read_plain_json
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError, short, warn
+from tallmasks.io.plain_files import read_plain_json
+from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.inputs_first import inputs_first
@@ -61,7 +61,7 @@ class _Product:
 
     def piece(self, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop, flattened."""
-        from tallmasks.store.half_floats import low_rank_product
+        from tallmasks.vectors.loops import low_rank_product
 
         out = np.empty(stop - start, np.float32)
         low_rank_product(self.left, self.right, self.scale, start, self.columns, out)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.atomic_files import no_room
-from tallmasks.store.dtypes import DTYPES, FLOATS, torch_dtypes
-from tallmasks.store.errors import TallmasksError, needed_for, short
-from tallmasks.store.plain_files import read_plain_json
+from tallmasks.errors import TallmasksError, needed_for, short
+from tallmasks.io.atomic_files import no_room
+from tallmasks.io.dtypes import DTYPES, FLOATS, torch_dtypes
+from tallmasks.io.plain_files import read_plain_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS

@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError, short
-from tallmasks.store.hub import OPEN_CLIP_FILES
-from tallmasks.store.plain_files import read_plain_json, within
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError, short
+from tallmasks.io.hub import OPEN_CLIP_FILES
+from tallmasks.io.plain_files import read_plain_json, within
+from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import joined_parts, parts_of
 from tallmasks.vectors.checkpoints.hub_models import CHAT_TEMPLATES, COMPANIONS, OF_TRAINING, fetched, repository_of

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from tallmasks.store.errors import warn
+from tallmasks.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
 from tallmasks.vectors.checkpoints.loaded_names import modern

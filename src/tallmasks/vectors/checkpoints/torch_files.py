@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.store.errors import needed_for
+from tallmasks.errors import needed_for
 
 if TYPE_CHECKING:
     import torch

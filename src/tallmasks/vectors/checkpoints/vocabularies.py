@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_plain_json
-from tallmasks.store.tensor_files import name_some
+from tallmasks.errors import TallmasksError
+from tallmasks.io.plain_files import read_plain_json
+from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.dtypes import DTYPES, code_of
-from tallmasks.store.errors import TallmasksError, short
-from tallmasks.store.tensor_files import name_some, open_tensors
+from tallmasks.errors import TallmasksError, short
+from tallmasks.io.dtypes import DTYPES, code_of
+from tallmasks.io.tensor_files import name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 

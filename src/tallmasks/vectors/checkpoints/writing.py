@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.atomic_files import refuse_existing, whole
-from tallmasks.store.dtypes import DTYPES, FLOATS, code_of
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.parallel import parallel
+from tallmasks.errors import TallmasksError
+from tallmasks.io.atomic_files import refuse_existing, whole
+from tallmasks.io.dtypes import DTYPES, FLOATS, code_of
+from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import cast, narrowed, rounded
 from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, TorchSink, planned, small_files

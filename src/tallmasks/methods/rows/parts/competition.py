@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors import kernels
 from tallmasks.vectors.kernels import Vector
 from tallmasks.vectors.task_vectors import TaskVector

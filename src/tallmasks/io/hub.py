@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.source_digests import sha256_of_file
+from tallmasks.errors import TallmasksError
+from tallmasks.io.file_digests import sha256_of_file
 
 Kind = Literal["model", "dataset"]
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.artifacts import ARTIFACT, Damaged, load_json, read_label
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.seals import SEAL, seal_of
+from tallmasks.artifacts.labels import ARTIFACT, Damaged, load_json, read_label
+from tallmasks.errors import TallmasksError
+from tallmasks.io.seals import SEAL, seal_of
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"

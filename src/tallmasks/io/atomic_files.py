@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tallmasks.store.errors import TallmasksError, naming
+from tallmasks.errors import TallmasksError, naming
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")

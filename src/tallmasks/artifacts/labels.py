@@ -23,10 +23,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.atomic_files import atomic_write_text
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
-from tallmasks.store.tensor_files import open_tensors, read_metadata
+from tallmasks.errors import TallmasksError
+from tallmasks.io.atomic_files import atomic_write_text
+from tallmasks.io.seals import CONTENT, SEAL, canonical, content_of_json, content_of_tensors, seal_of
+from tallmasks.io.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)

@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import open_plain
+from tallmasks.errors import TallmasksError
+from tallmasks.io.plain_files import open_plain
 
 LARGEST = 1 << 17
 """Bytes of a file at most; the shipped params.yaml has 10,000."""

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tallmasks.store import fingerprints
-from tallmasks.store import source_digests as content
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.source_digests import sha256_of_file, sha256_of_folder
+from tallmasks.artifacts import fingerprints
+from tallmasks.errors import TallmasksError
+from tallmasks.io import file_digests as content
+from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_content_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Every plan, and every job on a cluster, would read tens of gigabytes; or a full disk end all later plans."""
     digest = sha256_of_folder(folder)
     content._sha256.cache_clear()  # as another process
-    monkeypatch.setattr("tallmasks.store.source_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("tallmasks.io.file_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
     assert sha256_of_folder(folder) == digest
     (folder / ".cache").write_text("a hidden file is no data")
     assert sha256_of_folder(folder) == digest

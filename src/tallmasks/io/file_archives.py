@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import TensorSpec, new_tensors, open_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import TensorSpec, new_tensors, open_tensors
 
 FORMAT = "tallmasks/files/1"
 _PIECE = 1 << 24

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import read_bytes, read_plain_json
-from tallmasks.store.tensor_files import open_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.plain_files import read_bytes, read_plain_json
+from tallmasks.io.tensor_files import open_tensors
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()])

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from strategies import no_deadline
+from tallmasks.artifacts import labels
+from tallmasks.artifacts.folders import set_aside
+from tallmasks.artifacts.labels import Damaged, as_metadata, check, digest_of, facts_of, read_label, write_json
 from tallmasks.commands import verify  # noqa: F401  (main imports it, which nobody may not)
 from tallmasks.commands.main import main
+from tallmasks.errors import TallmasksError, user_errors
+from tallmasks.io.tensor_files import load_state, open_tensors, write_tensors
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.project import Store
-from tallmasks.store import artifacts
-from tallmasks.store.artifacts import Damaged, as_metadata, check, digest_of, facts_of, read_label, write_json
-from tallmasks.store.errors import TallmasksError, in_words
-from tallmasks.store.folders import set_aside
-from tallmasks.store.tensor_files import load_state, open_tensors, write_tensors
 
 COUNTS = {"validation": [20, 10], "test": [30, 40]}
 EVALUATION = {
@@ -165,7 +165,10 @@ def test_what_may_not_be_read_or_written_is_said_in_one_line(tmp_path, monkeypat
     with as_nobody():
         with pytest.raises(Damaged, match="cannot be read"):
             read_label(Path("store", unreadable.name))
-        with pytest.raises(TallmasksError, match=r"^store cannot be read or written by this user") as error, in_words():
+        with (
+            pytest.raises(TallmasksError, match=r"^store cannot be read or written by this user") as error,
+            user_errors(),
+        ):
             write_json(Path("store/new.json"), {}, {})
         assert "give the user the right" in str(error.value)
         assert main(["verify", "store"]) == 1
@@ -180,7 +183,7 @@ def test_a_disk_that_fails_is_told_by_a_file(tmp_path, monkeypatch):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(TallmasksError, match=r"new\.json: Input/output error; the disk"), in_words():
+    with pytest.raises(TallmasksError, match=r"new\.json: Input/output error; the disk"), user_errors():
         write_json(tmp_path / "new.json", {}, {})
 
 
@@ -260,7 +263,7 @@ def test_an_artifact_that_is_made_again_concerns_nobody(tmp_path):
 
 def test_the_machine_is_named_with_all_that_decides_bits(monkeypatch):
     """Rounding on another processor, with other threads or libraries, would pass for damage."""
-    here = artifacts.machine(2)
-    assert "2 threads" in here and "torch" in here and here == artifacts.machine(2)
+    here = labels.machine(2)
+    assert "2 threads" in here and "torch" in here and here == labels.machine(2)
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
-    assert artifacts.machine(2) != here != artifacts.machine(1)
+    assert labels.machine(2) != here != labels.machine(1)

@@ -10,9 +10,9 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from tallmasks.store.atomic_files import atomic_write_text
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.tensor_files import Layout, load_state, new_flat, open_tensors, write_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.atomic_files import atomic_write_text
+from tallmasks.io.tensor_files import Layout, load_state, new_flat, open_tensors, write_tensors
 
 STATE = {
     "b.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

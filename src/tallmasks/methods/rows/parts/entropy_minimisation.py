@@ -48,7 +48,7 @@ def most_certain(
 
     It is summed over the tasks; ``flats`` are the tau_t, float32 [P'] each.
     """
-    names, vectors = network.layout.names, [network.place(flat) for flat in flats]
+    names, vectors = network.layout.names, [network.to_device(flat) for flat in flats]
     place_of = {name: place if by == "tensor" else 0 for place, name in enumerate(names)}
     parts = {name: [vector[part] for vector in vectors] for name, part in network.layout.parts.items()}
     values, adam = np.full((max(place_of.values()) + 1, len(vectors)), START), Adam(learning_rate)

@@ -40,7 +40,7 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
+def user_errors() -> Iterator[None]:
     """Raise a TallmasksError for what a user can put right: a right that is missing, a file in the place of a folder,
     a GPU without enough memory."""
     try:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.float_bytes import narrowed, rounded, widened
 
 TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
-from tallmasks.store.atomic_files import whole
-from tallmasks.store.dtypes import DTYPES, code_of
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.plain_files import open_plain
-from tallmasks.store.seals import CONTENT, SEAL, content_of_tensors, seal_of
+from tallmasks.errors import TallmasksError
+from tallmasks.io.atomic_files import whole
+from tallmasks.io.dtypes import DTYPES, code_of
+from tallmasks.io.plain_files import open_plain
+from tallmasks.io.seals import CONTENT, SEAL, content_of_tensors, seal_of
 
 LARGEST_HEADER = 1 << 24
 """Bytes of a file's header at most: parsed, it takes some 25 times as many."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tallmasks.store.errors import TallmasksError, nearest, short
+from tallmasks.errors import TallmasksError, nearest, short
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -8,7 +8,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from tallmasks.store.errors import TallmasksError, naming
+from tallmasks.errors import TallmasksError, naming
 
 LARGEST_JSON = 1 << 24
 """Bytes of somebody's JSON file at most: parsed, it takes up to thirty times as many."""

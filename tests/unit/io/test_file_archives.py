@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallmasks.store.errors import TallmasksError
-from tallmasks.store.file_archives import FORMAT, archive_folder, archived_files
-from tallmasks.store.tensor_files import write_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.file_archives import FORMAT, archive_folder, archived_files
+from tallmasks.io.tensor_files import write_tensors
 
 
 def test_what_was_put_in_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bundle out of the store would be another than the one that was made."""
-    monkeypatch.setattr("tallmasks.store.file_archives._PIECE", 100)
+    monkeypatch.setattr("tallmasks.io.file_archives._PIECE", 100)
     content = {"a.json": b"{}", "masks/ünï.safetensors": os.urandom(1234), "empty": b"", ".hidden": b"x"}
     for name, text in content.items():
         path = tmp_path / "folder" / name

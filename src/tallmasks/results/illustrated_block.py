@@ -20,7 +20,7 @@ K = 2
 """The consensus threshold."""
 
 
-def block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame:
+def illustrated_block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame:
     """The first weights of the largest matrix: task vectors, masks, and the masked sum of the vectors.
 
     One row per weight: ``row`` ("vector", "mask", "masked"), ``block`` (a task or "merged"), ``y``, ``x``, ``value``.

@@ -86,25 +86,3 @@ def narrow_float16(patterns, out):
         value = np.int32(value | (_HALF_QUIET & nan))
         sign = np.int32(np.int32(bits >> _SIXTEEN) & _HALF_SIGN)
         out[i] = np.uint16(np.int32(value | sign))
-
-
-@njit(nogil=True, cache=True)
-def low_rank_product(left, right, scale, start, columns, out):
-    """float32 [rows, r], [r * columns] -> [n]: the values from ``start`` on of the flattened scale * (left right).
-
-    Each value is summed over r in order, so the result depends on neither the cut nor the machine.
-    """
-    ranks = right.size // columns
-    done = 0
-    while done < out.size:
-        row, first = (start + done) // columns, (start + done) % columns
-        count = min(columns - first, out.size - done)
-        part = out[done : done + count]
-        part[:] = 0
-        for k in range(ranks):
-            factor, line = left[row, k], right[k * columns + first : k * columns + first + count]
-            for j in range(count):
-                part[j] += factor * line[j]
-        for j in range(count):
-            part[j] *= scale
-        done += count

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tallmasks.store.atomic_files import atomic_write_text
-from tallmasks.store.errors import TallmasksError
+from tallmasks.errors import TallmasksError
+from tallmasks.io.atomic_files import atomic_write_text
 
 REMEMBERED = Path(".tallmasks", "content")  # in the current folder: the checksums of data folders, by their path
 Identity = tuple[int, int, int, int]

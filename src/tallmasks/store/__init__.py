@@ -1,1 +1,0 @@
-"""The store: tensor files, what artifacts say of themselves, the folders that they lie in."""
