@@ -37,7 +37,8 @@ from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
-from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
+from tallmasks.methods.streaming import Merging, OnePiece, in_stream
+from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import TRIMS, Weighting
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
@@ -197,15 +198,15 @@ def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -
         merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
         with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
 
-            def work(place: TensorPiece) -> None:
-                source = OnePiece(stream, place, merging, lambdas)
-                change = np.float32(alpha) * update(method, source)
-                new.write(place.name, place.start, source.pretrained + change)
+            def work(piece: TensorPiece) -> None:
+                source = OnePiece(stream, piece, merging, lambdas)
+                change = np.float32(alpha) * Updates(method, source)()
+                new.write(piece.name, piece.start, source.pretrained + change)
 
             parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
             sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
             parallel(
-                lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE)
+                lambda piece: new.write(piece.name, piece.start, models.mean(piece)), pieces_of(sizes, kernels.PIECE)
             )
 
 

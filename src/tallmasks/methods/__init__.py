@@ -1,7 +1,7 @@
 """Merges and methods: each file of the folder ``rows`` registers its own, and nothing else changes.
 
-A *merge* turns the task vectors of a benchmark into one multi-task vector. Its function is ``(rows, place, facts,
-**options) -> merged`` (see `Merge`); it becomes a row of the results table by `merged_row`.
+A *merge* turns the task vectors of a benchmark into one multi-task vector. Its function is ``(vectors, piece,
+facts, **options) -> merged`` (see `Merge`); it becomes a row of the results table by `merged_row`.
 
 A *method* is any other row. Its function names, as parameters, what it is computed from (see ``inputs``), and returns
 an update: float32, element by element, so that it works on a slice.  It is written with operators (``*``, ``>=``,
