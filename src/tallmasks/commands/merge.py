@@ -34,9 +34,8 @@ from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
+from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
-from tallmasks.methods.rows.parts.block_numbers import block_of
-from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream
 from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import TRIMS, Weighting
@@ -164,13 +163,13 @@ def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
     method, alpha, weighting = merging_method(given)
     models = opened(given)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
-    if loras and registry.get_merge(str(method.merge)).prepare is noise_of_tasks:
+    if loras and uses_small_directions(registry.get_merge(str(method.merge))):
         warn(
             f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which an adapter loses if it is"
             " merged into bfloat16 first: that may give a quite different model"
         )
     _warn_of_few(method, len(models.tasks))
-    blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
+    blocks = block_count(models.base.layout.names)
     if given.layers not in (None, blocks):
         raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
     return method, alpha, weighting, models

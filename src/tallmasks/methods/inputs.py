@@ -61,7 +61,7 @@ class Input:
         name: The parameter's name.
         meaning: What it is, with shape and dtype.
         per: What it differs by: "benchmark" (the same for all tasks), "task", or "mask_lambda" (task and lambda).
-        find: Its value, from a source, a task's index and an index into the grid of lambdas. Its keyword-only parameters
+        find: Its value, from a source, the index of a task and that of a lambda.  Its keyword-only parameters
             are options of every method that asks for it.
         stage, role: The stage whose artifacts it needs, if any, and their role in an evaluation's recipe.
         merged: Whether they are of the method's merge.

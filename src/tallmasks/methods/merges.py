@@ -131,7 +131,7 @@ class Merge:
     def bind(
         self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
     ) -> Callable[[Sequence[Vector], TensorPiece], Vector]:
-        """``(vectors, piece) -> merged``, float32 [n] from T of [n].  Raises TallmasksError if statistics are missing."""
+        """``(vectors, piece) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without its statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
                 f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data"
