@@ -49,12 +49,12 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
     weights, location = bundle.weights(task), bundle.parts.location
     base, model = weights.base, weights.parts.manifest.model(task)
     last = list(base.files)[-1]
-    places = {name: file for name, file in base.places.items() if name in weights.tensors or name in weights.aliases}
-    places |= {name: last for name in weights.tensors if name not in places}
+    file_of = {name: file for name, file in base.file_of.items() if name in weights.tensors or name in weights.aliases}
+    file_of |= {name: last for name in weights.tensors if name not in file_of}
     facts = {one.name: getattr(base, one.name) for one in fields(Checkpoint)}
     facts |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
     is_like_base = not (model.own or model.missing or model.names)
-    facts |= {"places": places, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
+    facts |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
     if model.companions:
         facts["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
     return BundleModel(**facts, weights=weights, manifest=location.file(MANIFEST))

@@ -64,19 +64,19 @@ def files_with(results: Results, target: Path) -> Vouched:
 
     Raises TallmasksError where no rule writes it.
     """
-    _, model, place, *rest = target.parts
+    _, model, second, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
-    if kind := next((kind for kind, drawing in DRAWINGS.items() if drawing.folder == place), None):
-        known = DRAWINGS[kind].known
-        if name not in known:
-            names = ", ".join(known)
-            raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, known)}")
+    if kind := next((kind for kind, drawing in DRAWINGS.items() if drawing.folder == second), None):
+        drawings = DRAWINGS[kind].known
+        if name not in drawings:
+            names = ", ".join(drawings)
+            raise TallmasksError(f"{target}: expected one of the {second} {names}{nearest(name, drawings)}")
         return results.drawing(kind, model, name)
-    folders = [(view, view.folder(model, place)) for view in reversed(VIEWS.values())]
+    folders = [(view, view.folder(model, second)) for view in reversed(VIEWS.values())]
     files = {str(folder / file): view for view, folder in folders for file in ("", *view.files, view.provenance)}
     if str(target) not in files and not (results.plan.root / target).exists():
         raise TallmasksError(f"{target}: no such file{nearest(str(target), files)}")
-    return results.view(files.get(str(target), VIEWS[name if name in VIEWS else "tables"]).name, model, place)
+    return results.view(files.get(str(target), VIEWS[name if name in VIEWS else "tables"]).name, model, second)
 
 
 def _explain_results(results: Results, target: Path) -> Iterator[str]:

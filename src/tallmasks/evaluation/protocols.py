@@ -135,12 +135,12 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
     curve = evaluator.own("validation", every, len(lambdas))
     chosen = choose_per_task(curve)
     test = evaluator.own("test", lambda task: iter([update(task, chosen[task])]), 1)
-    validation = [row[place] for row, place in zip(curve, chosen, strict=True)]
+    validation = [row[index] for row, index in zip(curve, chosen, strict=True)]
     return evaluator.evaluation(
         method.name,
         {"validation": validation, "test": [row[0] for row in test]},
         lambda task: evaluator.built(update(task, chosen[task])),
-        mask_lambda=tuple(lambdas[place] for place in chosen),
+        mask_lambda=tuple(lambdas[index] for index in chosen),
         grid=tuple(lambdas),
         curve=tuple(map(tuple, curve)),
     )
@@ -269,7 +269,7 @@ class InMemory:
 
 class _OneMethod(FromFiles):
     def __init__(self, memory: InMemory, method: Method) -> None:
-        super().__init__(method, [str(place) for place in range(len(memory.vectors))], {}, memory.pretrained)
+        super().__init__(method, [str(index) for index in range(len(memory.vectors))], {}, memory.pretrained)
         self._memory, self._merge = memory, str(method.merge)
         self._vectors, self.layout = memory.vectors, memory.vectors[0].layout
 

@@ -263,12 +263,12 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
     """
     size = sum(spec.nbytes for spec in specs.values())
     room = bytes_of_file(specs, metadata) - size
-    with whole(path, room + size) as place:
-        mapped = np.memmap(place, np.uint8, mode="r+", shape=(room + size,))
+    with whole(path, room + size) as part:
+        mapped = np.memmap(part, np.uint8, mode="r+", shape=(room + size,))
         data = np.asarray(mapped[room:])
         tensors = {
-            name: data[place].view(specs[name].dtype).reshape(specs[name].shape)
-            for name, place in _placed(specs).items()
+            name: data[part].view(specs[name].dtype).reshape(specs[name].shape)
+            for name, part in _byte_ranges(specs).items()
         }
         new = NewTensors(dict(metadata), tensors, data)
         yield new
@@ -286,7 +286,7 @@ def bytes_of_file(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) 
 
 def _seal(specs: Mapping[str, TensorSpec], new: NewTensors) -> None:
     """Add the digests of a file's values and of all that it says of itself."""
-    tensors = [(name, specs[name].code, specs[name].shape) for name in _placed(specs)]
+    tensors = [(name, specs[name].code, specs[name].shape) for name in _byte_ranges(specs)]
     new.metadata[CONTENT] = content_of_tensors(tensors, new.data)
     new.metadata[SEAL] = seal_of(new.metadata)
 
@@ -321,7 +321,7 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     return header, metadata or {}
 
 
-def _placed(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
+def _byte_ranges(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
     """The bytes of every tensor in the order of the safetensors library: wide dtypes first, so that all are aligned;
     then by name."""
     names = sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
@@ -331,9 +331,9 @@ def _placed(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
 
 def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> bytes:
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
-    for name, place in _placed(specs).items():
+    for name, part in _byte_ranges(specs).items():
         spec = specs[name]
-        header[name] = {"dtype": spec.code, "shape": list(spec.shape), "data_offsets": [place.start, place.stop]}
+        header[name] = {"dtype": spec.code, "shape": list(spec.shape), "data_offsets": [part.start, part.stop]}
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -34,8 +34,8 @@ def needs(method: Method) -> str:
 def looks_at(method: Method) -> str:
     """What its function and its merge's see of the task vectors at once."""
     merge = [seen_by(get_merge(method.merge))] if method.merge else []
-    seen = ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
-    return f"{WHOLE}, {seen}" if "threshold" in method.needs else seen
+    sees = ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
+    return f"{WHOLE}, {sees}" if "threshold" in method.needs else sees
 
 
 def seen_by(merge: Merge) -> str:

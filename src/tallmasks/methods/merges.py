@@ -110,11 +110,11 @@ class Merge:
         apply: ``(vectors, piece, facts, **options) -> merged``, float32, for one piece of the task vectors.
         over: What ``vectors`` are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
             whole tensor of all tasks, float32 [T, ...].
-        look: Computes the facts of the whole, such as thresholds: ``(task_vectors, **options) -> anything``.
-        statistics: The stage whose artifacts ``look`` gets as second argument, a mapping of tensors each: one a task,
+        prepare: Computes facts of whole task vectors, such as thresholds: ``(task_vectors, **options) -> facts``.
+        statistics: The stage whose artifacts ``prepare`` gets as 2nd argument, a mapping of tensors each: one a task,
             or one alone if the stage is joint.
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`): the second argument of
-            ``look``; without one, the facts.
+            ``prepare``; without it, the facts.
         masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
     """
@@ -188,4 +188,4 @@ class Merge:
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")
             object.__setattr__(self, "statistics", LEARNED)
         elif self.statistics and self.prepare is None:
-            raise ValueError(f"merge {self.name}: statistics are for its look, and it has none")
+            raise ValueError(f"merge {self.name}: statistics are for its prepare=, and it has none")

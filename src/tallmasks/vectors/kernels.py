@@ -85,8 +85,8 @@ def nth_magnitudes(rows: Rows, size: int, ranks: Sequence[int]) -> NDArray[np.fl
     More are read twice: for a histogram of the upper 16 bits, then one of the lower 16 bits where the answer lies.
     """
     if size <= PARTITIONED:
-        places = np.subtract(ranks, 1)
-        return np.stack([np.partition(np.abs(row), places)[places] for row in rows(slice(0, size))])
+        indices = np.subtract(ranks, 1)
+        return np.stack([np.partition(np.abs(row), indices)[indices] for row in rows(slice(0, size))])
     loops = _compiled()
     ends = _histograms(rows, size, 1, lambda task, patterns, counts: loops.count_upper(patterns, counts[0]))
     upper = np.stack([np.searchsorted(row, ranks) for (row,) in ends]).astype(np.uint32)
