@@ -134,10 +134,10 @@ class WeightedMerge:
         size, flat = part.stop - part.start, self._vectors[number].flat
         kept = max(1, int(density * size))
 
-        def vectors(piece: slice) -> Vectors:
+        def read(piece: slice) -> Vectors:
             return [flat[part.start + piece.start : part.start + piece.stop]]
 
-        return kernels.nth_magnitudes(vectors, size, [size - kept + 1])[0, 0]
+        return kernels.nth_magnitudes(read, size, [size - kept + 1])[0, 0]
 
     def _weighted_vector(self, number: int) -> TaskVector:
         """A task vector made sparse and weighted where it is asked for."""

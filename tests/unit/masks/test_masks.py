@@ -133,7 +133,7 @@ def test_statistics_equal_the_plain_ones(merge, chain):
         ("visual.attnpool.q_proj.bias", ("after", "biases")),
     ],
 )
-def test_places(tensor, expected):
+def test_the_layer_of_a_tensor(tensor, expected):
     """A matrix would be counted to the wrong layer; or layer 10 stand before layer 2."""
     assert layer_of(tensor) == expected
     assert sorted(["after", "10", "before", "2"], key=from_input_to_output) == ["before", "2", "10", "after"]

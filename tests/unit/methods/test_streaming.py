@@ -50,7 +50,7 @@ def stream_of(vectors: list[np.ndarray], pretrained: np.ndarray) -> Stream:
 
 
 def gathered(stream: Stream, whole_tensors: bool, work: Callable[[TensorPiece], np.ndarray]) -> np.ndarray:
-    """What `work` gives on every place, as one flat vector."""
+    """What `work` gives on every piece, as one flat vector."""
     out = np.full(LAYOUT.size, np.nan, np.float32)
     parts = LAYOUT.split(out)
 
