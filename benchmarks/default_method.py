@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tallmasks import methods
 from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.evaluation.protocols import InMemory, Updates
+from tallmasks.evaluation.protocols import InMemory, updates_on
 from tallmasks.io.tensor_files import Layout
 from tallmasks.models.families import family
 from tallmasks.plan import chain
@@ -47,16 +47,16 @@ def rows(vectors: Sequence[TaskVector], theta_0: Flat, accuracy: Accuracy) -> It
     for name in MASKS:
         method = methods.get(name)
         source = memory.of(method)
-        update = Updates(method, source, _OnCpu())
-        curve = [[accuracy(task, update(task, level)) for level in range(len(GRID))] for task in range(count)]
-        for level, value in enumerate(GRID):
-            yield f"{name}, lambda = {value:g}", [row[level] for row in curve], masked
+        update = updates_on(_OnCpu(), method, source)
+        curve = [[accuracy(task, update(task, index)) for index in range(len(GRID))] for task in range(count)]
+        for index, value in enumerate(GRID):
+            yield f"{name}, lambda = {value:g}", [row[index] for row in curve], masked
         merged = memory.merged(str(method.merge))
-        places = [of_equal_length(vector.flat, merged) for vector in vectors]
-        yield f"{name}, lambda of equal length", [row[p] for row, p in zip(curve, places, strict=True)], masked
+        indices = [of_equal_length(vector.flat, merged) for vector in vectors]
+        yield f"{name}, lambda of equal length", [row[p] for row, p in zip(curve, indices, strict=True)], masked
     for name in OTHERS:
         method = methods.get(name)
-        update = Updates(method, memory.of(method), _OnCpu())
+        update = updates_on(_OnCpu(), method, memory.of(method))
         nbytes = masked
         if method.own_tensors:
             codings = method.own_tensors.codings(vectors[0].layout, count).values()
@@ -65,7 +65,7 @@ def rows(vectors: Sequence[TaskVector], theta_0: Flat, accuracy: Accuracy) -> It
 
 
 class _OnCpu:
-    """What `Updates` asks of an evaluator."""
+    """What `updates_on` asks of an evaluator."""
 
     model = argparse.Namespace(device=torch.device("cpu"))
 

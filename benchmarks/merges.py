@@ -79,9 +79,9 @@ def worker_matrix(spec: str, tasks: int, shape: tuple[int, int]) -> tuple[float,
     vectors = [TaskVector(matrix.reshape(-1), Layout((NAME,), (shape,)), {}) for matrix in tensors]
     of_data = [[{NAME: gram} for gram in grams]] if grams else []
     facts = merge.prepare(vectors, *of_data, **options_for(merge.prepare, merge.chosen)) if merge.prepare else None
-    options, place = options_for(merge.apply, merge.chosen), TensorPiece(NAME, 0, tensors[0].size)
+    options, piece = options_for(merge.apply, merge.chosen), TensorPiece(NAME, 0, tensors[0].size)
     before, start = peak(), time.process_time()
-    merge.apply(tensors, place, facts, **options)
+    merge.apply(tensors, piece, facts, **options)
     mebibytes = (tensors.nbytes + sum(gram.nbytes for gram in grams)) / 2**20
     return time.process_time() - start, peak() - before, mebibytes
 

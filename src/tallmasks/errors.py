@@ -89,11 +89,11 @@ def needed_for(what: str) -> Iterator[None]:
         raise TallmasksError(f'{what} needs {library}: pip install "tallmasks[{EXTRAS[library]}]"') from None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """' (did you mean ...?)' with the valid name nearest to a wrong one, or nothing if none is near."""
-    names = {other.lower(): other for other in known}
-    close = difflib.get_close_matches(name.lower(), names, n=1)
-    return f" (did you mean {names[close[0]]!r}?)" if close else ""
+    by_lower_case = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    return f" (did you mean {by_lower_case[close[0]]!r}?)" if close else ""
 
 
 def short(value: object) -> str:

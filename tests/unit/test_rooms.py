@@ -3,7 +3,6 @@
 import ast
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -16,7 +15,11 @@ from tallmasks.errors import EXTRAS
 PACKAGE = Path(tallmasks.__file__).parent
 WORKFLOW, WORLDS = (PACKAGE.parents[1] / folder for folder in ("workflow", "tiny_worlds"))
 ROOMS = (
-    "store",
+    "errors",
+    "parallel",
+    "io",
+    "artifacts",
+    "plugins",
     "vectors",
     "masks",
     "bundles",
@@ -29,31 +32,23 @@ ROOMS = (
     "plan",
     "commands",
 )
-"""From the ground floor up: a room may import only what lies below it."""
-INTERFACES = {
-    *("add_arguments", "main", "run", "data", "draw"),  # commands and scripts; figures
-    *("examples", "load", "place"),  # catalogues and families
-    *("consensus", "evaluate", "finetune", "merge", "task_vector"),  # stages, their work, and the public functions
-    *("fisher", "learn", "zeroshot"),  # rows and their stages or views
-    *("apply_mask", "coding", "elect", "kept_fraction", "pruned"),  # in the digests of rows
-}
-"""The names that several public functions share."""
+"""Packages and single modules.  Each may import only those above it in this list."""
 DATA = {WORLDS / "drawn" / name for name in ("objects.py", "scenes.py", "canvas.py")}
 """Tables of data, and pictures that are drawn."""
 
 
 def modules() -> dict[str, Path]:
     """Every module of the package, by its dotted name without `tallmasks.`."""
-    found = {}
+    paths = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 def imported(path: Path) -> Iterator[str]:
     """The package's modules that a file imports anywhere in it, but for those of which it needs types alone."""
-    known = modules()
+    package = modules()
     tree = ast.parse(path.read_text())
     for_types = {
         inner
@@ -68,19 +63,19 @@ def imported(path: Path) -> Iterator[str]:
             base = node.module.removeprefix("tallmasks").lstrip(".")
             for alias in node.names:
                 inner = f"{base}.{alias.name}".lstrip(".")
-                yield inner if inner in known else base
+                yield inner if inner in package else base
         elif isinstance(node, ast.Import):
             yield from (a.name.partition(".")[2] for a in node.names if a.name.split(".")[0] == "tallmasks")
 
 
 def test_the_rooms_are_those_that_are_named() -> None:
     """A folder or file beside them would belong nowhere."""
-    entries = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
-    assert entries == {*ROOMS, "__init__.py", "py.typed"} and len(entries) <= 14
+    entries = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    assert entries == {*ROOMS, "__init__", "py.typed"}
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_lies_below_it(room: str) -> None:
+def test_a_room_imports_only_from_rooms_above_it(room: str) -> None:
     """Nothing could be used, tested or read without all the rest."""
     allowed = {room, *ROOMS[: ROOMS.index(room)]}
     wrong = {
@@ -112,18 +107,6 @@ def test_what_is_imported_is_declared() -> None:
     assert len(others) > 20 and set(EXTRAS) <= set(others)
     wrong = {name for name, owners in others.items() if not declared[EXTRAS.get(name)] & {o.lower() for o in owners}}
     assert not wrong
-
-
-def test_no_two_things_have_one_name() -> None:
-    """A reader, a search and a traceback would not say which is meant.  A script has the name of its stage."""
-    files = [path for folder in (PACKAGE, WORKFLOW, WORLDS) for path in folder.rglob("*.py")]
-    stems = ((path.parent if path.stem == "__init__" else path).stem for path in files if path.parent.name != "scripts")
-    names = Counter(stems)
-    for tree in (ast.parse(path.read_text()) for path in files):
-        names.update(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        names.update(f"{name}()" for name in functions - INTERFACES if not name.startswith("_"))
-    assert not [name for name, count in names.items() if count > 1]
 
 
 def test_modules_and_classes_can_be_read_at_once() -> None:

@@ -22,7 +22,7 @@ from conftest import PARAMS
 from project import METHODS, ROOT, Project, Run, read_json
 from tallmasks import methods
 from tallmasks.artifacts.labels import FILES, digest_of, read_label
-from tallmasks.io.seals import NOT_CONTENT, content_of_json, content_of_tensors
+from tallmasks.io.content_digests import NOT_CONTENT, content_of_json, content_of_tensors
 from tallmasks.io.tensor_files import open_tensors
 from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import stage_versions

@@ -54,15 +54,15 @@ def is_artifact(path: Path) -> bool:
 
 def set_aside(path: Path, root: Path = Path()) -> str | None:
     """Move a damaged file to .tallmasks/damaged/, or remove a link, and say so; None where it is already gone."""
-    place = root / path
+    file = root / path
     try:
-        if place.is_symlink():
-            led_to = place.readlink()
-            place.unlink()
+        if file.is_symlink():
+            led_to = file.readlink()
+            file.unlink()
             return f"removed, a link to {led_to}"
         target = root / DAMAGED / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(place, target)  # also to another disk
+        shutil.move(file, target)  # also to another disk
         return f"moved to {target.relative_to(root)}"
     except FileNotFoundError:
         return None

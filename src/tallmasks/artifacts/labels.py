@@ -24,7 +24,7 @@ from typing import Any
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_text
-from tallmasks.io.seals import CONTENT, canonical, content_of_json, content_of_tensors
+from tallmasks.io.content_digests import CONTENT, canonical, content_of_json, content_of_tensors
 from tallmasks.io.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12

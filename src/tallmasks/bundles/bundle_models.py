@@ -46,18 +46,18 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
 
     Raises TallmasksError for a task that the bundle lacks, and where the base is not to be had.
     """
-    weights, place = bundle.weights(task), bundle.parts.location
+    weights, location = bundle.weights(task), bundle.parts.location
     base, model = weights.base, weights.parts.manifest.model(task)
     last = list(base.files)[-1]
-    places = {name: file for name, file in base.places.items() if name in weights.tensors or name in weights.aliases}
-    places |= {name: last for name in weights.tensors if name not in places}
+    file_of = {name: file for name, file in base.file_of.items() if name in weights.tensors or name in weights.aliases}
+    file_of |= {name: last for name in weights.tensors if name not in file_of}
     facts = {one.name: getattr(base, one.name) for one in fields(Checkpoint)}
     facts |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
     is_like_base = not (model.own or model.missing or model.names)
-    facts |= {"places": places, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
+    facts |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
     if model.companions:
         facts["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
-    return BundleModel(**facts, weights=weights, manifest=place.file(MANIFEST))
+    return BundleModel(**facts, weights=weights, manifest=location.file(MANIFEST))
 
 
 def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
@@ -79,17 +79,17 @@ def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
     ``base`` is what a bundle is taken with whose own base is not to be had.  Raises TallmasksError as `open_checkpoint`
     and `load_bundle`.
     """
-    place, mark, task = str(spec).rpartition("#")
+    folder, mark, task = str(spec).rpartition("#")
     if not mark or os.path.lexists(spec):
         checkpoint = open_checkpoint(spec, base)
         return checkpoint if base is None else named_as(base, checkpoint)
-    if not place or not task:
+    if not folder or not task:
         raise TallmasksError(f"{spec}: expected BUNDLE#TASK, ./bundle#cars for instance")
-    bundle = load_bundle(place)
+    bundle = load_bundle(folder)
     bundle.manifest.check_task(task)
     try:
         return model_of(bundle, task, str(spec))
     except NoBase:
         if base is None:
             raise
-        return model_of(load_bundle(place, base), task, str(spec))
+        return model_of(load_bundle(folder, base), task, str(spec))

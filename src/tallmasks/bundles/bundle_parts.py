@@ -112,7 +112,7 @@ class BundleLocation:
 
 
 def open_location(spec: str | Path) -> BundleLocation:
-    """The place of a bundle: a folder, or else `organisation/name[@revision]` on the hub, pinned to a commit.
+    """Where a bundle is: a folder, or else `organisation/name[@revision]` on the hub, pinned to a commit.
 
     Raises TallmasksError where there is neither; a file counts as a folder, which `manifest_of` refuses.
     """
@@ -126,10 +126,10 @@ def open_location(spec: str | Path) -> BundleLocation:
     return BundleLocation(manifest.parent, name, hub.commit_of(manifest) or revision)
 
 
-def manifest_of(place: BundleLocation) -> Manifest:
+def manifest_of(location: BundleLocation) -> Manifest:
     """The checked bundle.json of a bundle. Raises TallmasksError where there is none, or a damaged one."""
-    with open_plain(place.file(MANIFEST)) as file:
-        return read_manifest(file.read(LARGEST_JSON + 1), str(place.root / MANIFEST))
+    with open_plain(location.file(MANIFEST)) as file:
+        return read_manifest(file.read(LARGEST_JSON + 1), str(location.root / MANIFEST))
 
 
 class BundleParts:
@@ -143,8 +143,8 @@ class BundleParts:
         checked: ``(file) -> path`` of a file whose size and sha256 are those in bundle.json.
     """
 
-    def __init__(self, place: BundleLocation, manifest: Manifest) -> None:
-        self.location, self.manifest = place, manifest
+    def __init__(self, location: BundleLocation, manifest: Manifest) -> None:
+        self.location, self.manifest = location, manifest
         self.checked = once(self._checked)
         self._opened = once(self._open)
         self.tau = once(self._packed_tau)

@@ -235,8 +235,8 @@ def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: M
         part = new[task].tensors[name].reshape(-1)[start:stop].view(np.uint8)
         part[...] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
 
-    places = [(name, *piece) for name, tensor in draft.buffers.items() for piece in pieces(tensor.size)]
-    parallel(lambda job: copy(*job), [(task, *place) for task in new for place in places])
+    pieces_of_buffers = [(name, *piece) for name, tensor in draft.buffers.items() for piece in pieces(tensor.size)]
+    parallel(lambda job: copy(*job), [(task, *piece) for task in new for piece in pieces_of_buffers])
     return new
 
 

@@ -237,14 +237,14 @@ def load_bundle(
     Raises TallmasksError where bundle.json is missing, damaged or says anything beyond the format.  Also for a base
     with other tensors than the bundle names, and a device that torch does not have.
     """
-    place = open_location(path_or_repository)
-    manifest = manifest_of(place)
+    location = open_location(path_or_repository)
+    manifest = manifest_of(location)
     title = str(base) if isinstance(base, (str, Path)) else "the base given"
     if isinstance(base, (str, Path)):
         base = open_checkpoint(Path(base).absolute() if Path(base).exists() else base)
     if base is not None:
         check_form(base, manifest, title)
-    return Bundle(BundleParts(place, manifest), base, None if device is None else _torch_device(device))
+    return Bundle(BundleParts(location, manifest), base, None if device is None else _torch_device(device))
 
 
 def _torch_device(device: str | torch.device) -> torch.device:

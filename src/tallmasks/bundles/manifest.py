@@ -22,9 +22,9 @@ from pydantic import model_validator as checked
 
 from tallmasks.bundles.codings import CODINGS, Coding, coding_of
 from tallmasks.errors import TallmasksError, nearest, short
+from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON
-from tallmasks.io.seals import canonical
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
 
@@ -299,40 +299,40 @@ def bundle_digest(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(rest).encode()).hexdigest()
 
 
-def read_manifest(content: bytes, place: str) -> Manifest:
+def read_manifest(content: bytes, title: str) -> Manifest:
     """The manifest that the bytes of a bundle.json say.
 
     Raises TallmasksError, with the place, the key, what was found and what was expected.
     """
     if len(content) > LARGEST_JSON:
-        raise TallmasksError(f"{place} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
+        raise TallmasksError(f"{title} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
     try:
         value = json.loads(content.decode())
         digest = bundle_digest(value)
     except (ValueError, RecursionError, AttributeError) as error:
         raise TallmasksError(
-            f"{place} is no whole JSON object ({' '.join(str(error).split())[:150]}). Get the bundle again."
+            f"{title} is no whole JSON object ({' '.join(str(error).split())[:150]}). Get the bundle again."
         ) from None
     if value.get("format") not in FORMATS:
         raise TallmasksError(
-            f"{place}: format is {short(value.get('format'))}; expected one of {', '.join(FORMATS)}. It is something"
+            f"{title}: format is {short(value.get('format'))}; expected one of {', '.join(FORMATS)}. It is something"
             " else, or of a later version of this package."
         )
     if value.get("digest") != digest:
         raise TallmasksError(
-            f"{place}: digest is {short(value.get('digest'))}, and its content has {digest}: it was damaged or edited."
+            f"{title}: digest is {short(value.get('digest'))}, and its content has {digest}: it was damaged or edited."
             " Get the bundle again."
         )
     if value.get("entropy_coding"):
         raise TallmasksError(
-            f"{place}: the bundle is entropy-coded. Commit 92d6ff0 of tallmasks was the last to read that: export the"
+            f"{title}: the bundle is entropy-coded. Commit 92d6ff0 of tallmasks was the last to read that: export the"
             " tasks with it, and compress them again."
         )
     try:
         return Manifest.model_validate(value)
     except ValidationError as error:
         raise TallmasksError(
-            f"{place}: {_problem(error)}. The bundle was not made by this package, or was changed: get it again."
+            f"{title}: {_problem(error)}. The bundle was not made by this package, or was changed: get it again."
         ) from None
 
 
@@ -376,8 +376,8 @@ def is_companion(name: str) -> bool:
     """Whether a file of a model's folder is copied with its weights: configuration and tokenizer, never code."""
     *folders, last = name.split("/")
     ends = (".json", ".jinja") if folders else ()
-    known = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
-    return is_safe(name) and len(folders) <= 2 and (known or last.endswith(ends))
+    by_name = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
+    return is_safe(name) and len(folders) <= 2 and (by_name or last.endswith(ends))
 
 
 def is_safe(name: str) -> bool:

@@ -50,7 +50,7 @@ def own_base(spec: str | Path, manifest: Manifest, title: str) -> Checkpoint:
     return base
 
 
-def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
+def check_form(base: Checkpoint, manifest: Manifest, title: str) -> None:
     """Raises TallmasksError where a base's float tensors are not those of the bundle; reads no values."""
     floats = {name for name, info in base.tensors.items() if info.is_float}
     tied_apart = base.tensors.keys() & manifest.aliases.keys()
@@ -60,11 +60,11 @@ def check_form(base: Checkpoint, manifest: Manifest, place: str) -> None:
         expected = f"{tensor.dtype} {list(tensor.shape)}" if tensor else "no such tensor"
         if actual != expected:
             raise TallmasksError(
-                f"{place}: tensor {name} is {actual}; the bundle expects {expected}. Give the bundle's own base."
+                f"{title}: tensor {name} is {actual}; the bundle expects {expected}. Give the bundle's own base."
             )
 
 
-def check_content(base: Checkpoint, manifest: Manifest, place: str) -> None:
+def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
     """Raises TallmasksError where a base is not, byte for byte, the one that a bundle was made of.
 
     The fourth format compares tensors, however they are split into files; formats before it compare weight files.
@@ -74,7 +74,7 @@ def check_content(base: Checkpoint, manifest: Manifest, place: str) -> None:
         digests = dict(zip(names, parallel(base.digest, names), strict=True))
         if other := [name for name in names if digests[name] != manifest.tensors[name].base_sha256]:
             raise TallmasksError(
-                f"{place}: {name_some(other)} ({len(other)} of {len(names)} tensors) have other values than in the base"
+                f"{title}: {name_some(other)} ({len(other)} of {len(names)} tensors) have other values than in the base"
                 " that the bundle was made of. Give the base of the same revision, as it was published."
             )
         return
@@ -84,7 +84,7 @@ def check_content(base: Checkpoint, manifest: Manifest, place: str) -> None:
     if not actual or not actual <= expected or (actual != expected and not manifest.base.included):
         some = name_some((f"{name} has sha256 {digest}" for name, digest in files.items()), 2)
         raise TallmasksError(
-            f"{place}: {some or 'no weight file'}; the bundle was made of {name_some(sorted(expected), 2)}. Give the"
+            f"{title}: {some or 'no weight file'}; the bundle was made of {name_some(sorted(expected), 2)}. Give the"
             " base of the same revision, as it was published."
         )
 
@@ -96,23 +96,23 @@ def check_module(module: Checkpoint, manifest: Manifest, is_believed: bool) -> N
     somebody has to say that the module is the base.
     """
     compared = [name for name in module.tensors if name not in manifest.free]
-    known = {
+    recorded = {
         name: digest
         for name in compared
         if (digest := manifest.tensors[name].base_sha256) and module.tensors[name].dtype == manifest.tensors[name].dtype
     }
-    digests = dict(zip(known, parallel(module.digest, known), strict=True))
-    if other := [name for name in known if digests[name] != known[name]]:
+    digests = dict(zip(recorded, parallel(module.digest, recorded), strict=True))
+    if other := [name for name in recorded if digests[name] != recorded[name]]:
         raise TallmasksError(
             f"The module is not the base of the bundle: {name_some(other)} ({len(other)} tensors) have other values."
             " Give a module with the pretrained weights, or the base's files: load_bundle(..., base=...)"
         )
-    unknown = [name for name in compared if name not in known]
-    if unknown and not is_believed:
-        name = unknown[0]
+    other = [name for name in compared if name not in recorded]
+    if other and not is_believed:
+        name = other[0]
         dtypes = f"{module.tensors[name].dtype}, and the base was {manifest.tensors[name].dtype}"
         raise TallmasksError(
-            f"The module's {name_some(unknown)} cannot be compared with the base's: {name} is {dtypes}. Give the base's"
+            f"The module's {name_some(other)} cannot be compared with the base's: {name} is {dtypes}. Give the base's"
             " files: load_bundle(..., base=...); or say by module_is_base=True that the module holds the pretrained"
             " weights"
         )

@@ -19,15 +19,15 @@ def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
     Files that the bundle does not name are problems too, except README.md, provenance.json and hidden ones.
     """
     try:
-        place = open_location(path)
-        manifest = manifest_of(place)
+        location = open_location(path)
+        manifest = manifest_of(location)
     except TallmasksError as error:
         return [str(error)]
-    parts = BundleParts(place, manifest)
+    parts = BundleParts(location, manifest)
     checks: list[Callable[[], object]] = [partial(parts.checked, name) for name in manifest.files]
     checks += [partial(parts.check, task) for task in manifest.tasks]
     if manifest.base.included:
-        checks.append(lambda: own_base(parts.included_base(), manifest, f"{place.title}: base"))
+        checks.append(lambda: own_base(parts.included_base(), manifest, f"{location.title}: base"))
     elif base and manifest.base.repository is None:
         checks.append(lambda: find_base(parts, None))
     problems: dict[str, None] = {}
@@ -36,11 +36,11 @@ def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
             check()
         except TallmasksError as error:
             problems[str(error)] = None
-    if place.repository is None:
+    if location.repository is None:
         of_format = {MANIFEST, CARD, PROVENANCE, *manifest.files}
-        for file in sorted(place.root.rglob("*")):
-            name = file.relative_to(place.root).as_posix()
+        for file in sorted(location.root.rglob("*")):
+            name = file.relative_to(location.root).as_posix()
             hidden = any(part.startswith(".") for part in name.split("/"))
             if not hidden and name not in of_format and (file.is_symlink() or not file.is_dir()):
-                problems[f"{place.title}: {name!r} is no part of the bundle. Remove it."] = None
+                problems[f"{location.title}: {name!r} is no part of the bundle. Remove it."] = None
     return list(problems)

@@ -180,17 +180,17 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
         facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
         with new_bundle(given.output, facts) as new:
 
-            def work(place: TensorPiece) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
-                rows = stream.rows(place)
-                merged = merging(place, rows)
+            def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
+                vectors = stream.task_vectors_at(piece)
+                merged = merging(piece, vectors)
                 if method.scaled_mask is None:
-                    packed = list(kernels.pack_masks(rows, merged, lambdas))
+                    packed = list(kernels.pack_masks(vectors, merged, lambdas))
                     lengths: list[list[tuple[float, float]]] = []
                 else:
-                    of = prod(stream.layout.by_name[place.name])
-                    packed, lengths = _scaled(method.scaled_mask, rows, merged, of)
-                new.write(place.name, place.start, merged, dict(zip(given.tasks, packed, strict=True)))
-                products = [_products(row, merged, bits) for row, bits in zip(rows, packed, strict=True)]
+                    of = prod(stream.layout.by_name[piece.name])
+                    packed, lengths = _scaled(method.scaled_mask, vectors, merged, of)
+                new.write(piece.name, piece.start, merged, dict(zip(given.tasks, packed, strict=True)))
+                products = [_products(vector, merged, bits) for vector, bits in zip(vectors, packed, strict=True)]
                 return lengths, products
 
             every = parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
@@ -205,10 +205,10 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
     return new.scale if method.scaled_mask else chosen, new.error
 
 
-def _products(row: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[float]:
+def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[float]:
     """|tau|^2, tau . h and |h|^2 of a slice, for h = tau_MTL in a packed mask."""
     held = merged * np.unpackbits(bits, count=merged.size, bitorder="little")
-    return [float(np.einsum("i,i", *pair)) for pair in ((row, row), (row, held), (held, held))]
+    return [float(np.einsum("i,i", *pair)) for pair in ((vector, vector), (vector, held), (held, held))]
 
 
 def _relative(gap: float, own: float) -> float:
@@ -224,12 +224,12 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.given.output, facts) as new:
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
-        def work(place: TensorPiece) -> None:
-            coding = facts.codings[place.name]
+        def work(piece: TensorPiece) -> None:
+            coding = facts.codings[piece.name]
             for task in facts.tasks:
-                tensor = stream.row(task, place).reshape(coding.shape)
+                tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
                 content = own.content(tensor, coding, **options)
-                new.write(task, place.name, content)
+                new.write(task, piece.name, content)
                 gap = tensor - coding.values(content)
                 squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
 
@@ -240,14 +240,14 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
 
 
 def _scaled(
-    how: ScaledMask, rows: Sequence[Vector], merged: Vector, size: int
+    how: ScaledMask, vectors: Sequence[Vector], merged: Vector, size: int
 ) -> tuple[list[NDArray[np.uint8]], list[list[tuple[float, float]]]]:
     """Each task's packed mask of a slice of a tensor of ``size`` values.  Last, what each part of the slice adds to
     the lengths of tau_t and of the masked vector."""
     packed, lengths = [], []
-    for row in rows:
-        mask = how.mask(row, merged)
+    for vector in vectors:
+        mask = how.mask(vector, merged)
         packed.append(np.packbits(mask, bitorder="little"))
-        parts = [slice(start, start + SUMMED) for start in range(0, row.size, SUMMED)]
-        lengths.append([(how.length(row[part], size), how.length((merged * mask)[part], size)) for part in parts])
+        parts = [slice(start, start + SUMMED) for start in range(0, vector.size, SUMMED)]
+        lengths.append([(how.length(vector[part], size), how.length((merged * mask)[part], size)) for part in parts])
     return packed, lengths

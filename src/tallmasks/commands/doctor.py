@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     libraries = ("torch", "transformers", "open_clip_torch", "snakemake", "dvc")
     print(f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in libraries)}")
     print(f"GPUs: {', '.join(cuda.usable()) or 'none'}")
-    for what, place in (("this folder", plan.root), ("the hub's cache", _hub_cache())):
-        print(f"disk for {what}: {shutil.disk_usage(place).free / 1e9:.0f} GB free ({place.resolve()})")
+    for what, folder in (("this folder", plan.root), ("the hub's cache", _hub_cache())):
+        print(f"disk for {what}: {shutil.disk_usage(folder).free / 1e9:.0f} GB free ({folder.resolve()})")
     print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
     stopped = False
     for target, model, nodes in asked:
@@ -74,10 +74,10 @@ def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
 
     Raises TallmasksError for what is neither a model nor written by a rule.
     """
-    place = Path(target)
-    if place.parts[:1] == (RESULTS.name,) and len(place.parts) > 2:
-        behind = results_with(plan, place).walk()
-        return place.parts[1], [node for node in behind if not node.stage.is_result]
+    folder = Path(target)
+    if folder.parts[:1] == (RESULTS.name,) and len(folder.parts) > 2:
+        behind = results_with(plan, folder).walk()
+        return folder.parts[1], [node for node in behind if not node.stage.is_result]
     if target not in plan.models:
         raise TallmasksError(f"params.yaml has no model {target}{nearest(target, plan.models)}")
     try:
@@ -207,13 +207,13 @@ def _look_at_disks(
     if parts := ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size):
         facts.append(f"to be made: {parts}")
     needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
-    for disk in dict.fromkeys(place.stat().st_dev for place, _ in needed):
-        places, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)
-        size, free = sum(sizes), shutil.disk_usage(places[0]).free
+    for disk in dict.fromkeys(folder.stat().st_dev for folder, _ in needed):
+        folders, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)
+        size, free = sum(sizes), shutil.disk_usage(folders[0]).free
         if size > free:
             problems.append(
                 f"{size / 1e9:.3g} GB to be made or downloaded, and {free / 1e9:.3g} GB free on the disk of "
-                f"{' and '.join(map(str, places))}; "
+                f"{' and '.join(map(str, folders))}; "
                 "make room, build fewer benchmarks (docs/store.md), or set HF_HOME to a folder on another disk"
             )
 
@@ -227,4 +227,4 @@ def _hub_cache() -> Path:
 
 def _existing(folder: Path) -> Path:
     """A folder, or the nearest one above it that there is."""
-    return next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
+    return next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())

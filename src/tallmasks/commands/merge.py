@@ -34,10 +34,10 @@ from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
+from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
-from tallmasks.methods.rows.parts.block_numbers import block_of
-from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
-from tallmasks.methods.streaming import Merging, OnePiece, in_stream, update
+from tallmasks.methods.streaming import Merging, OnePiece, in_stream
+from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import TRIMS, Weighting
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
@@ -163,13 +163,13 @@ def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
     method, alpha, weighting = merging_method(given)
     models = opened(given)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
-    if loras and registry.get_merge(str(method.merge)).prepare is noise_of_tasks:
+    if loras and uses_small_directions(registry.get_merge(str(method.merge))):
         warn(
             f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which an adapter loses if it is"
             " merged into bfloat16 first: that may give a quite different model"
         )
     _warn_of_few(method, len(models.tasks))
-    blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
+    blocks = block_count(models.base.layout.names)
     if given.layers not in (None, blocks):
         raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
     return method, alpha, weighting, models
@@ -197,15 +197,15 @@ def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -
         merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
         with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
 
-            def work(place: TensorPiece) -> None:
-                source = OnePiece(stream, place, merging, lambdas)
-                change = np.float32(alpha) * update(method, source)
-                new.write(place.name, place.start, source.pretrained + change)
+            def work(piece: TensorPiece) -> None:
+                source = OnePiece(stream, piece, merging, lambdas)
+                change = np.float32(alpha) * Updates(method, source)()
+                new.write(piece.name, piece.start, source.pretrained + change)
 
             parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
             sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
             parallel(
-                lambda place: new.write(place.name, place.start, models.mean(place)), pieces_of(sizes, kernels.PIECE)
+                lambda piece: new.write(piece.name, piece.start, models.mean(piece)), pieces_of(sizes, kernels.PIECE)
             )
 
 

@@ -64,8 +64,8 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     settings = [values, *_tasks_of(values)]
     if any("gamma" in one for one in (parameters, *settings)):
         raise TallmasksError(f"{path}: {_GAMMA}")
-    known = str(values.get("method")).partition(":")[0] in names()
-    merge = str(get(values["method"]).merge) if known else ""  # others refuse what is unknown
+    is_ours = str(values.get("method")).partition(":")[0] in names()
+    merge = str(get(values["method"]).merge) if is_ours else ""  # others refuse what is unknown
     enlarged = merge in ("dare", "dare_ties", "della")
     if (rescale := values["options"].pop("rescale", enlarged)) != enlarged:
         raise TallmasksError(f"{path}: parameters: rescale: found {short(rescale)}, expected {short(enlarged)}")

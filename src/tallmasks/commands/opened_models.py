@@ -249,9 +249,9 @@ class Models:
         """Whether a tensor that all models have is not the base's in every task."""
         return not all(one.same(self.part, name) for one in self.task_parts.values())
 
-    def mean(self, place: TensorPiece) -> NDArray[np.float32]:
+    def mean(self, piece: TensorPiece) -> NDArray[np.float32]:
         """The plain mean over the tasks of a piece of a float tensor, float32: within the tasks' values."""
-        pieces = [one.piece(place.name, place.start, place.stop) for one in self.tasks.values()]
+        pieces = [one.piece(piece.name, piece.start, piece.stop) for one in self.tasks.values()]
         return np.asarray(np.mean(pieces, axis=0, dtype=np.float64), np.float32)
 
     def progress(self, what: str, passes: int) -> AbstractContextManager[Callable[[int], None]]:

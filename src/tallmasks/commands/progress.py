@@ -26,15 +26,15 @@ def work_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
             task = bar.add_task(what, total=total)
             yield lambda amount: bar.advance(task, amount)
         return
-    lock, begun, done, said = threading.Lock(), time.monotonic(), 0, AFTER - EVERY
+    lock, begun, done, printed = threading.Lock(), time.monotonic(), 0, AFTER - EVERY
 
     def add(amount: int) -> None:
-        nonlocal done, said
+        nonlocal done, printed
         with lock:
             done += amount
             took = time.monotonic() - begun
-            if took - said > EVERY:
-                said = took
+            if took - printed > EVERY:
+                printed = took
                 left = timedelta(seconds=max(0, round(took * (total / max(done, 1) - 1))))
                 print(f"{what}: {min(100, 100 * done // total)} %, about {left} left", file=sys.stderr, flush=True)
 

@@ -52,5 +52,5 @@ def described(task: TextTask, filled: bool) -> Iterator[str]:
         text = example(task, prompts.prompts[0], task.row)
         yield f"  prompt 0 with a made-up row\n{textwrap.indent(text.input, '    | ', lambda line: True)}"
         yield "  accepted answers" if task.right is None else "  choices"
-        for place, answer in enumerate(text.answers):
-            yield f"    {'>' if place == max(text.answer, 0) else ' '} {answer}"
+        for index, answer in enumerate(text.answers):
+            yield f"    {'>' if index == max(text.answer, 0) else ' '} {answer}"

@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.paths:
         lines += _lost_sources()
     if not (lines or arguments.changed):
-        places = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
+        groups = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
         lines = [
-            f"{place}: nothing to check there, neither an artifact nor a {PROVENANCE} nor a bundle.json"
-            for place, entries in places
+            f"{group}: nothing to check there, neither an artifact nor a {PROVENANCE} nor a bundle.json"
+            for group, entries in groups
             if not checkable.intersection(entries)
         ]
     remembered = CHECKED if arguments.changed else None

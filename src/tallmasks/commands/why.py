@@ -73,22 +73,22 @@ def results_with(plan: Plan, target: Path) -> Node:
 
     Raises TallmasksError where no rule writes it.
     """
-    _, model, place, *rest = target.parts
+    _, model, second, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
-    for kind, (folder, known) in DRAWINGS.items():
-        if folder == place:
-            if name not in known:
-                names = ", ".join(known)
-                raise TallmasksError(f"{target}: expected one of the {place} {names}{nearest(name, known)}")
+    for kind, (folder, drawings) in DRAWINGS.items():
+        if folder == second:
+            if name not in drawings:
+                names = ", ".join(drawings)
+                raise TallmasksError(f"{target}: expected one of the {second} {names}{nearest(name, drawings)}")
             return STAGES[kind](plan, model, name)
     by_file: dict[str, str] = {}
     for view, stage in VIEWS.items():
-        paths = [Path(file.format(model=model, name=place)) for file in stage.files]
+        paths = [Path(file.format(model=model, name=second)) for file in stage.files]
         for path in (*paths, paths[0].parent):
             by_file.setdefault(str(path), view)
     if str(target) not in by_file and not (plan.root / target).exists():
         raise TallmasksError(f"{target}: no such file{nearest(str(target), by_file)}")
-    return VIEWS[by_file.get(str(target), name if name in VIEWS else "tables")](plan, model, place)
+    return VIEWS[by_file.get(str(target), name if name in VIEWS else "tables")](plan, model, second)
 
 
 def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:

@@ -73,8 +73,8 @@ class Evaluator:
         room = self._room()
         for start in range(0, len(coefficients), room):
             sets = [
-                torch.add(self._pretrained, direction, alpha=coefficient, out=self._buffer(place))
-                for place, coefficient in enumerate(coefficients[start : start + room])
+                torch.add(self._pretrained, direction, alpha=coefficient, out=self._buffer(index))
+                for index, coefficient in enumerate(coefficients[start : start + room])
             ]
             for index, task in enumerate(self.tasks):
                 counts[index] += self._count(task, split, sets, report)
@@ -153,11 +153,11 @@ class Evaluator:
             return max(1, CPU_BYTES // size)
         return max(1, len(self._buffers) + int(GPU_SHARE * cuda.free_bytes(device) // size))
 
-    def _buffer(self, place: int) -> torch.Tensor:
+    def _buffer(self, index: int) -> torch.Tensor:
         """Device memory for one weight set, used again and again."""
-        while place >= len(self._buffers):
+        while index >= len(self._buffers):
             self._buffers.append(torch.empty_like(self._pretrained))
-        return self._buffers[place]
+        return self._buffers[index]
 
     def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[Score]:
         """Right answers of every weight set on one split of one task, in one pass over its examples."""

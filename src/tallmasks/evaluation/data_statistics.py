@@ -67,7 +67,7 @@ def squared_gradients(model: WatchedModel, examples: Examples) -> dict[str, NDAr
 
 
 def _one_by_one(model: WatchedModel, examples: Examples) -> Iterator[Batch]:
-    return (model.prepare(examples[place : place + 1]) for place in range(len(examples)))
+    return (model.prepare(examples[index : index + 1]) for index in range(len(examples)))
 
 
 COMPUTED: dict[str, Callable[[WatchedModel, Examples], dict[str, NDArray[np.float32]]]] = {

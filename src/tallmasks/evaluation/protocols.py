@@ -18,7 +18,8 @@ from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
-from tallmasks.methods import INPUTS, Fixed, Masked, Method, Scaled, Source
+from tallmasks.methods import INPUTS, Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods.updates import Updates
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
@@ -82,30 +83,15 @@ class Tuner:
         )
 
 
-class Updates:
-    """The updates of one method, computed on the evaluator's device from the inputs in a source."""
+def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
+    """The updates of one method, computed on the evaluator's device."""
 
-    def __init__(self, method: Method, source: Source, evaluator: Evaluator) -> None:
-        self._method, self._source, self._evaluator = method, source, evaluator
-        self._inputs: dict[str, tuple[object, Any]] = {}
+    def to_device(declared: Input, value: Any) -> Any:
+        if declared.packed:
+            return unpack_mask(value, source.layout.size, evaluator.model.device)
+        return evaluator.to_device(value) if isinstance(value, np.ndarray) and value.ndim else value
 
-    def __call__(self, task: int = 0, level: int = 0) -> Update:
-        """The update for a task and a place in the grid of lambdas, float32 [P'].
-
-        Inputs that all tasks share, or all lambdas of a task, are brought to the device once.
-        """
-        keys = {"benchmark": None, "task": task, "mask_lambda": (task, level)}
-        for name in self._method.needs:
-            declared = INPUTS[name]
-            key = keys[declared.per]
-            if name not in self._inputs or self._inputs[name][0] != key:
-                value = declared.value(self._source, task, level, self._method.chosen)
-                if declared.packed:
-                    value = unpack_mask(value, self._source.layout.size, self._evaluator.model.device)
-                elif isinstance(value, np.ndarray) and value.ndim:
-                    value = self._evaluator.to_device(value)
-                self._inputs[name] = key, value
-        return self._method(**{name: value for name, (_, value) in self._inputs.items()})
+    return Updates(method, source, to_device)
 
 
 def evaluate(
@@ -116,7 +102,7 @@ def evaluate(
     The evaluator's tasks are in the source's order.  ``tune`` chooses alpha, or another value in its place, for the
     protocol "scaled"; ``lambdas`` is the ascending grid for the protocol "masked".
     """
-    update = Updates(method, source, evaluator)
+    update = updates_on(evaluator, method, source)
     if isinstance(method.protocol, Scaled):
         assert tune is not None
         if method.tuned is None:
@@ -144,17 +130,17 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
     """Each task's mask lambda by its own validation data, then its test data once."""
 
     def every(task: int) -> Iterator[Update]:
-        return (update(task, level) for level in range(len(lambdas)))
+        return (update(task, lambda_index) for lambda_index in range(len(lambdas)))
 
     curve = evaluator.own("validation", every, len(lambdas))
     chosen = choose_per_task(curve)
     test = evaluator.own("test", lambda task: iter([update(task, chosen[task])]), 1)
-    validation = [row[place] for row, place in zip(curve, chosen, strict=True)]
+    validation = [row[index] for row, index in zip(curve, chosen, strict=True)]
     return evaluator.evaluation(
         method.name,
         {"validation": validation, "test": [row[0] for row in test]},
         lambda task: evaluator.built(update(task, chosen[task])),
-        mask_lambda=tuple(lambdas[place] for place in chosen),
+        mask_lambda=tuple(lambdas[index] for index in chosen),
         grid=tuple(lambdas),
         curve=tuple(map(tuple, curve)),
     )
@@ -169,7 +155,7 @@ def evaluate_chosen(method: Method, source: Source, evaluator: Evaluator, value:
     if method.tuned:
         update = method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
     else:
-        update = Updates(method, source, evaluator)()
+        update = updates_on(evaluator, method, source)()
     coefficient = 1.0 if method.tuned else value
     correct = {split: [row[0] for row in evaluator.scaled(split, update, [coefficient])] for split in SPLITS}
     return evaluator.evaluation(
@@ -230,8 +216,8 @@ class FromFiles:
     def threshold(self, task: int) -> np.float32:
         return self._method.threshold(self.task_vector(task), self.count)
 
-    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
-        return self._bundle.packed_mask(self._tasks[task], self._bundle.lambdas[level])
+    def packed_mask(self, task: int, lambda_index: int) -> NDArray[np.uint8]:
+        return self._bundle.packed_mask(self._tasks[task], self._bundle.lambdas[lambda_index])
 
 
 def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.float32]:
@@ -283,7 +269,7 @@ class InMemory:
 
 class _OneMethod(FromFiles):
     def __init__(self, memory: InMemory, method: Method) -> None:
-        super().__init__(method, [str(place) for place in range(len(memory.vectors))], {}, memory.pretrained)
+        super().__init__(method, [str(index) for index in range(len(memory.vectors))], {}, memory.pretrained)
         self._memory, self._merge = memory, str(method.merge)
         self._vectors, self.layout = memory.vectors, memory.vectors[0].layout
 
@@ -295,5 +281,5 @@ class _OneMethod(FromFiles):
     def agreement(self) -> NDArray[np.uint8]:
         return self._memory.agreement(self._merge)
 
-    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
-        return kernels.packed_mask(self._memory.planes(self._merge)[task], level)
+    def packed_mask(self, task: int, lambda_index: int) -> NDArray[np.uint8]:
+        return kernels.packed_mask(self._memory.planes(self._merge)[task], lambda_index)

@@ -61,8 +61,8 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
 
 def atomic_write_bytes(path: Path | str, content: bytes) -> None:
     """Write a small file whole or not at all."""
-    with whole(path, len(content)) as place:
-        place.write_bytes(content)
+    with whole(path, len(content)) as hidden:
+        hidden.write_bytes(content)
 
 
 def atomic_write_text(path: Path | str, text: str) -> None:

@@ -123,12 +123,12 @@ def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
 
     commit = full_commit(repo, revision, kind)
     try:
-        told: Any = HfApi().repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=30)
-        if told.gated:  # the list of files is for everybody, the files are not
+        info: Any = HfApi().repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=30)
+        if info.gated:  # the list of files is for everybody, the files are not
             HfApi().auth_check(repo, repo_type=kind)
     except Exception as error:  # see `trouble`
         raise TallmasksError(f"{address(repo, '', revision, kind)}: {trouble(error)}") from None
-    return {file.rfilename: file.size or 0 for file in told.siblings or ()}
+    return {file.rfilename: file.size or 0 for file in info.siblings or ()}
 
 
 def trouble(error: Exception) -> str:

@@ -65,8 +65,8 @@ def within(root: Path, name: str) -> Path:
     """
     folder, target = root.resolve(), (root / name).resolve()
     # in the hub's cache the files of models--*/snapshots/<commit>/ are links to models--*/blobs/
-    cache = [place.parents[1] / "blobs" for place in (folder, *folder.parents) if place.parent.name == "snapshots"]
-    if not any(target.is_relative_to(place) for place in (folder, *cache)):
+    cache = [path.parents[1] / "blobs" for path in (folder, *folder.parents) if path.parent.name == "snapshots"]
+    if not any(target.is_relative_to(path) for path in (folder, *cache)):
         raise TallmasksError(
             f"{root / name} leads out of its folder, to {target}; put the file in its place if you trust it"
         )

@@ -22,9 +22,9 @@ from safetensors import SafetensorError, safe_open
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import whole
+from tallmasks.io.content_digests import CONTENT, content_of_tensors
 from tallmasks.io.dtypes import DTYPES, code_of
 from tallmasks.io.plain_files import open_plain
-from tallmasks.io.seals import CONTENT, content_of_tensors
 
 LARGEST_HEADER = 1 << 24
 """Bytes of a file's header at most: parsed, it takes some 25 times as many."""
@@ -263,16 +263,16 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
     """
     size = sum(spec.nbytes for spec in specs.values())
     room = bytes_of_file(specs, metadata) - size
-    with whole(path, room + size) as place:
-        mapped = np.memmap(place, np.uint8, mode="r+", shape=(room + size,))
+    with whole(path, room + size) as part:
+        mapped = np.memmap(part, np.uint8, mode="r+", shape=(room + size,))
         data = np.asarray(mapped[room:])
         tensors = {
-            name: data[place].view(specs[name].dtype).reshape(specs[name].shape)
-            for name, place in _placed(specs).items()
+            name: data[part].view(specs[name].dtype).reshape(specs[name].shape)
+            for name, part in _byte_ranges(specs).items()
         }
         new = NewTensors(dict(metadata), tensors, data)
         yield new
-        layout = [(name, specs[name].code, specs[name].shape) for name in _placed(specs)]
+        layout = [(name, specs[name].code, specs[name].shape) for name in _byte_ranges(specs)]
         new.metadata[CONTENT] = content_of_tensors(layout, new.data, new.metadata)
         header = _encode_header(specs, new.metadata).ljust(room - 8)
         mapped[:room] = np.frombuffer(len(header).to_bytes(8, "little") + header, np.uint8)
@@ -315,7 +315,7 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     return header, metadata or {}
 
 
-def _placed(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
+def _byte_ranges(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
     """The bytes of every tensor in the order of the safetensors library: wide dtypes first, so that all are aligned;
     then by name."""
     names = sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
@@ -325,9 +325,9 @@ def _placed(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
 
 def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> bytes:
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
-    for name, place in _placed(specs).items():
+    for name, part in _byte_ranges(specs).items():
         spec = specs[name]
-        header[name] = {"dtype": spec.code, "shape": list(spec.shape), "data_offsets": [place.start, place.stop]}
+        header[name] = {"dtype": spec.code, "shape": list(spec.shape), "data_offsets": [part.start, part.stop]}
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 

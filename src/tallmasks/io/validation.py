@@ -35,14 +35,14 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         schema = model.model_json_schema()
         inner = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
         key = keys.pop()
-        known = inner if keys else set(model.model_fields)
-        reason = f"there is no key {short(key)}{nearest(str(key), sorted(known - {key}))}"
+        allowed = inner if keys else set(model.model_fields)
+        reason = f"there is no key {short(key)}{nearest(str(key), sorted(allowed - {key}))}"
     elif first["type"] == "missing":
         reason = f"{first['loc'][-1]}: not there, and there is no default; add it"
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        choices = dict.fromkeys(one["msg"] for place, one in errors if place == keys)  # of a union
+        choices = dict.fromkeys(one["msg"] for loc, one in errors if loc == keys)  # of a union
         reason = f"{', or '.join(choices).replace('or Input should be', 'or')}; found {short(first['input'])}"
     raise TallmasksError(": ".join(filter(None, [str(file), ".".join(str(key)[:60] for key in keys), reason])))
 

@@ -1,7 +1,7 @@
 """Merges and methods: each file of the folder ``rows`` registers its own, and nothing else changes.
 
-A *merge* turns the task vectors of a benchmark into one multi-task vector. Its function is ``(rows, place, facts,
-**options) -> merged`` (see `Merge`); it becomes a row of the results table by `merged_row`.
+A *merge* turns the task vectors of a benchmark into one multi-task vector. Its function is ``(vectors, piece,
+facts, **options) -> merged`` (see `Merge`); it becomes a row of the results table by `merged_row`.
 
 A *method* is any other row. Its function names, as parameters, what it is computed from (see ``inputs``), and returns
 an update: float32, element by element, so that it works on a slice.  It is written with operators (``*``, ``>=``,
@@ -13,11 +13,6 @@ The protocol of a method, one of the classes in ``method_protocols``, says how i
 ``group="later"`` is in no table that does not ask for it.
 """
 
-import importlib
-import pkgutil
-
-from tallmasks.errors import TallmasksError, at_import
-from tallmasks.methods import rows
 from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.merges import Mask, Merge, Network, Statistics, TensorPiece, Vector, each_piece
@@ -27,7 +22,6 @@ from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
     GROUPS,
     at_threshold,
-    check_merges,
     code,
     consensus,
     consensus_row,
@@ -35,6 +29,7 @@ from tallmasks.methods.registry import (
     get,
     get_merge,
     kept_fractions,
+    load_rows,
     masking,
     masking_row,
     merge,
@@ -63,11 +58,4 @@ __all__ = [
     "tuned_merge",
 ]  # fmt: skip
 
-for _module in pkgutil.iter_modules(rows.__path__):
-    try:
-        importlib.import_module(f"{rows.__name__}.{_module.name}")
-    except TallmasksError:
-        raise
-    except Exception as error:
-        raise at_import(error) from error
-check_merges()
+load_rows()  # last: the files in rows import the names above

@@ -1,12 +1,16 @@
-"""What people read about a method, from its declaration."""
+"""What people read about methods and merges, from their declarations."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from tallmasks.methods.contract import Method
 from tallmasks.methods.inputs import Input
 from tallmasks.methods.merges import LEARNED, Merge
 from tallmasks.methods.method_protocols import Masked, Scaled
 from tallmasks.methods.registry import get_merge, stages_behind
+from tallmasks.methods.rows.parts.block_numbers import block_of
+from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 
 _FROM_CHECKPOINTS = {"task_vector", "merge", "mask", "consensus"}
 """Stages whose artifacts follow from checkpoints, and from what validation data chose."""
@@ -30,8 +34,8 @@ def needs(method: Method) -> str:
 def looks_at(method: Method) -> str:
     """What its function and its merge's see of the task vectors at once."""
     merge = [seen_by(get_merge(method.merge))] if method.merge else []
-    seen = ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
-    return f"{WHOLE}, {seen}" if "threshold" in method.needs else seen
+    sees = ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
+    return f"{WHOLE}, {sees}" if "threshold" in method.needs else sees
 
 
 def seen_by(merge: Merge) -> str:
@@ -58,3 +62,13 @@ def varies_by(entry: Input) -> str:
 def computed_from(entry: Input) -> str:
     """The stage behind an input, or the inputs that it follows from."""
     return f"stage {entry.stage}" if entry.stage else ", ".join(entry.of)
+
+
+def uses_small_directions(merge: Merge) -> bool:
+    """Whether a merge depends on small singular values of the task vectors, which rounding to bfloat16 changes."""
+    return merge.prepare is noise_of_tasks
+
+
+def block_count(names: Iterable[str]) -> int:
+    """The number of blocks of the longest stack, from the names of its tensors."""
+    return 1 + max((block[1] for block in map(block_of, names) if block), default=-1)

@@ -4,7 +4,7 @@ An input is the content of artifacts (``stage`` and ``role``), or follows from o
 folder ``rows`` may declare its own:
 
     @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
-    def norm(source: Source, task: int, level: int) -> float:
+    def norm(source: Source, task: int, lambda_index: int) -> float:
         return float(np.linalg.norm(source.task_vector(task).flat))
 """
 
@@ -46,8 +46,8 @@ class Source(Protocol):
     def merged(self, merge: str) -> NDArray[np.float32]:
         """tau_MTL of another merge, computed from the task vectors, float32 [P']."""
 
-    def packed_mask(self, task: int, level: int) -> NDArray[np.uint8]:
-        """m_t for a place in the grid of lambdas, packed bits uint8 [ceil(P' / 8)], lowest bit first."""
+    def packed_mask(self, task: int, lambda_index: int) -> NDArray[np.uint8]:
+        """m_t for an index into the grid of lambdas, packed bits uint8 [ceil(P' / 8)], lowest bit first."""
 
     def files(self, role: str) -> Sequence[Path]:
         """The artifacts in a role: one, or one per task."""
@@ -61,7 +61,7 @@ class Input:
         name: The parameter's name.
         meaning: What it is, with shape and dtype.
         per: What it differs by: "benchmark" (the same for all tasks), "task", or "mask_lambda" (task and lambda).
-        find: Its value, from a source, a task's index and a place in the grid of lambdas.  Its keyword-only parameters
+        find: Its value, from a source, the index of a task and that of a lambda.  Its keyword-only parameters
             are options of every method that asks for it.
         stage, role: The stage whose artifacts it needs, if any, and their role in an evaluation's recipe.
         merged: Whether they are of the method's merge.
@@ -85,14 +85,14 @@ class Input:
         if bool(self.stage) != bool(self.role):
             raise ValueError(f"input {self.name}: stage and role go together")
 
-    def value(self, source: Source, task: int, level: int, chosen: Mapping[str, Value]) -> Any:
+    def value(self, source: Source, task: int, lambda_index: int, chosen: Mapping[str, Value]) -> Any:
         """What the method gets, with those of its options that are the input's."""
-        return self.find(source, task, level, **options_for(self.find, chosen))
+        return self.find(source, task, lambda_index, **options_for(self.find, chosen))
 
 
 INPUTS: dict[str, Input] = {}
 Find = Callable[..., Any]
-"""``(source, task, level, *, option=...) -> value``."""
+"""``(source, task, lambda_index, *, option=...) -> value``."""
 
 
 def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Find]:
@@ -128,25 +128,27 @@ def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection
 
 
 input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="benchmark")(
-    lambda source, task, level: source.pretrained
+    lambda source, task, lambda_index: source.pretrained
 )
 input("layout", "names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
-    lambda source, task, level: source.layout
+    lambda source, task, lambda_index: source.layout
 )
 input("task_vector", "tau_t, float32 [P']", per="task", stage="task_vector", role="task_vectors")(
-    lambda source, task, level: source.task_vector(task).flat
+    lambda source, task, lambda_index: source.task_vector(task).flat
 )
 _THRESHOLD = "the magnitude from which on tau_t is in its top keep(T), float32 scalar"
-input("threshold", _THRESHOLD, per="task", of=("task_vector",))(lambda source, task, level: source.threshold(task))
+input("threshold", _THRESHOLD, per="task", of=("task_vector",))(
+    lambda source, task, lambda_index: source.threshold(task)
+)
 _MERGED = {"stage": "merge", "role": "multi_task_vector", "merged": True}
 input("multi_task_vector", "tau_MTL of the method's merge, float32 [P']", per="benchmark", **_MERGED)(
-    lambda source, task, level: source.multi_task_vector
+    lambda source, task, lambda_index: source.multi_task_vector
 )
 _COUNT = "n(p), how many tasks' selected masks hold each weight, uint8 [P']"
 input("agreement", _COUNT, per="benchmark", stage="consensus", role="agreement", merged=True)(
-    lambda source, task, level: source.agreement
+    lambda source, task, lambda_index: source.agreement
 )
 _MASKS = {"stage": "mask", "role": "mask_bundle", "packed": True, "merged": True}
 input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", **_MASKS)(
-    lambda source, task, level: source.packed_mask(task, level)
+    lambda source, task, lambda_index: source.packed_mask(task, lambda_index)
 )

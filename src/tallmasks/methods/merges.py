@@ -57,16 +57,16 @@ def each_piece(
     work: Callable[[list[Vector], TensorPiece, slice], Result],
     whole_tensors: bool = False,
 ) -> list[Result]:
-    """The results of ``work`` on T slices, float32 [n] each, of every place, in order; it also gets the flat slice.
+    """The results of ``work`` on T slices, float32 [n] each, of every piece, in order; it also gets the flat slice.
 
     It runs on several threads, but on whole tensors one at a time: their products have threads of their own.
     """
     layout = task_vectors[0].layout
 
-    def at(place: TensorPiece) -> Result:
-        offset = layout.parts[place.name].start
-        part = slice(offset + place.start, offset + place.stop)
-        return work([vector.flat[part] for vector in task_vectors], place, part)
+    def at(piece: TensorPiece) -> Result:
+        offset = layout.parts[piece.name].start
+        part = slice(offset + piece.start, offset + piece.stop)
+        return work([vector.flat[part] for vector in task_vectors], piece, part)
 
     return parallel(at, pieces_of_layout(layout, whole_tensors), 1 if whole_tensors else None)
 
@@ -107,14 +107,14 @@ class Merge:
 
     Attributes:
         name: With what is set of its options behind it.
-        apply: ``(rows, place, facts, **options) -> merged``, float32, for all values of ``rows`` at ``place``.
-        over: What rows are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
+        apply: ``(vectors, piece, facts, **options) -> merged``, float32, for one piece of the task vectors.
+        over: What ``vectors`` are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
             whole tensor of all tasks, float32 [T, ...].
-        look: Computes the facts of the whole, such as thresholds: ``(task_vectors, **options) -> anything``.
-        statistics: The stage whose artifacts ``look`` gets as second argument, a mapping of tensors each: one a task,
+        prepare: Computes facts of whole task vectors, such as thresholds: ``(task_vectors, **options) -> facts``.
+        statistics: The stage whose artifacts ``prepare`` gets as 2nd argument, a mapping of tensors each: one a task,
             or one alone if the stage is joint.
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`): the second argument of
-            ``look``; without one, the facts.
+            ``prepare``; without it, the facts.
         masked_as: The merge that masks are over, where it is another one.
         chosen: The options that are not at their defaults.
     """
@@ -131,7 +131,7 @@ class Merge:
     def bind(
         self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
     ) -> Callable[[Sequence[Vector], TensorPiece], Vector]:
-        """``(rows, place) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without needed statistics."""
+        """``(vectors, piece) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without its statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
                 f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data"
@@ -142,12 +142,12 @@ class Merge:
             facts = self.prepare(task_vectors, *of_data, **options_for(self.prepare, self.chosen))
         options = options_for(self.apply, self.chosen)
         if self.over == "slices":
-            return lambda rows, place: self.apply(rows, place, facts, **options)
+            return lambda vectors, piece: self.apply(vectors, piece, facts, **options)
         shapes = task_vectors[0].layout.by_name
 
-        def of_tensor(rows: Sequence[Vector], place: TensorPiece) -> Vector:
-            tensors = np.stack(rows).reshape(-1, *shapes[place.name])
-            return np.asarray(self.apply(tensors, place, facts, **options), np.float32).reshape(-1)
+        def of_tensor(vectors: Sequence[Vector], piece: TensorPiece) -> Vector:
+            tensors = np.stack(vectors).reshape(-1, *shapes[piece.name])
+            return np.asarray(self.apply(tensors, piece, facts, **options), np.float32).reshape(-1)
 
         return of_tensor
 
@@ -155,8 +155,8 @@ class Merge:
         """Fill ``out``, float32 [P'].  Raises TallmasksError for NaN or infinity, or without needed statistics."""
         apply = self.bind(task_vectors, statistics)
 
-        def fill(rows: list[Vector], place: TensorPiece, part: slice) -> None:
-            out[part] = apply(rows, place)
+        def fill(vectors: list[Vector], piece: TensorPiece, part: slice) -> None:
+            out[part] = apply(vectors, piece)
 
         each_piece(task_vectors, fill, self.over != "slices")
         if not all(kernels.in_pieces(out.size, lambda part: kernels.finite(out[part]))):
@@ -188,4 +188,4 @@ class Merge:
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")
             object.__setattr__(self, "statistics", LEARNED)
         elif self.statistics and self.prepare is None:
-            raise ValueError(f"merge {self.name}: statistics are for its look, and it has none")
+            raise ValueError(f"merge {self.name}: statistics are for its prepare=, and it has none")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import pkgutil
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError, at_import, nearest
 from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask
-from tallmasks.methods import options
+from tallmasks.methods import options, rows
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.contract import Group, Method, merged_vector
 from tallmasks.methods.merges import LEARNED, Merge, Vector
@@ -25,7 +27,7 @@ GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
-_places: dict[str, str] = {}
+_locations: dict[str, str] = {}
 """File and line of every registration, by name."""
 
 
@@ -165,18 +167,18 @@ def kept_fractions() -> tuple[float, ...]:
     return tuple(sorted({float(entry.options["keep"].default) for entry in entries if "keep" in entry.options}))
 
 
-def code(rows: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
     """The digests of the code of some methods and merges, for recipes."""
     codes = {
-        "methods": {name: get(name).code for name in rows},
+        "methods": {name: get(name).code for name in methods},
         "merges": {name: get_merge(name).code for name in merges},
     }
     return {what: of_each for what, of_each in codes.items() if of_each}
 
 
-def shown(rows: Iterable[str]) -> dict[str, str]:
+def shown(methods: Iterable[str]) -> dict[str, str]:
     """Digests of what tables show of some methods beside their evaluations, by name."""
-    entries = {name: get(name) for name in rows}
+    entries = {name: get(name) for name in methods}
     return {name: code_digest(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
 
 
@@ -266,8 +268,8 @@ def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
     """The methods on a merge, with its options, that are wanted."""
     name, texts = options.parse_spec(merge)
     chosen = options.chosen_from(texts, get_merge(name).options, f"merge {name}")
-    rows = [method for method in map(get, names()) if method.merge == name and wanted(method)]
-    return [get(options.written(method.name, chosen)) for method in rows]
+    methods = [method for method in map(get, names()) if method.merge == name and wanted(method)]
+    return [get(options.written(method.name, chosen)) for method in methods]
 
 
 def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
@@ -275,16 +277,33 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
         raise ValueError(f"{what} {entry.name} is registered twice")
     registry[entry.name] = entry
     calls = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
-    _places[entry.name] = next((f"{at.co_filename}, line {line}" for at, line in calls if at.co_name == "<module>"), "")
+    _locations[entry.name] = next(
+        (f"{at.co_filename}, line {line}" for at, line in calls if at.co_name == "<module>"), ""
+    )
 
 
-def check_merges() -> None:
+def load_rows() -> None:
+    """Import every file of the folder ``rows``, which registers its merges and methods.
+
+    Raises TallmasksError, with file and line, for an error in one of them.
+    """
+    for module in pkgutil.iter_modules(rows.__path__):
+        try:
+            importlib.import_module(f"{rows.__name__}.{module.name}")
+        except TallmasksError:
+            raise
+        except Exception as error:
+            raise at_import(error) from error
+    _check_merges()
+
+
+def _check_merges() -> None:
     """Raises TallmasksError, with file and line, for a row over a merge that nobody registered."""
     for row in _methods.values():
         try:
             get_merge(row.merge or "sum")
         except TallmasksError as error:
-            raise TallmasksError(f"{_places[row.name]}: {error}") from None
+            raise TallmasksError(f"{_locations[row.name]}: {error}") from None
 
 
 def check_name(spec: str, expected: Collection[str]) -> None:

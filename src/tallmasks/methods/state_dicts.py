@@ -134,7 +134,7 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
     planes = np.empty((len(grid).bit_length(), -(-own.values.size // 8)), np.uint8)
     kernels.pack_levels([own.values], merged.values, grid, [planes])
     levels = kernels.unpack_levels(planes, own.values.size)
-    masks = {value: own.back(levels > place) for place, value in enumerate(grid)}
+    masks = {value: own.back(levels > index) for index, value in enumerate(grid)}
     return masks[grid[0]] if alone else masks
 
 
@@ -314,12 +314,12 @@ def _tied(tensors: StateDict, what: str) -> dict[str, str]:
     first: dict[Any, str] = {}
     tied = {}
     for name in sorted(tensors):
-        if (place := _place(tensors[name], f"{what}: tensor {name}")) and first.setdefault(place, name) != name:
-            tied[name] = first[place]
+        if (key := _memory_key(tensors[name], f"{what}: tensor {name}")) and first.setdefault(key, name) != name:
+            tied[name] = first[key]
     return tied
 
 
-def _place(tensor: Any, what: str) -> Any:
+def _memory_key(tensor: Any, what: str) -> Any:
     """Equal for two tensors or arrays that are the same values in memory; None without values."""
     if isinstance(tensor, np.ndarray):
         return (tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype) if tensor.size else None

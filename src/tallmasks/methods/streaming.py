@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods import inputs, registry
+from tallmasks.methods import registry
 from tallmasks.methods.contract import Method
 from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.weighting import WeightedMerge, Weighting
@@ -80,18 +80,18 @@ class Stream:
 
         return noise
 
-    def rows(self, place: TensorPiece) -> Sequence[Vector]:
+    def task_vectors_at(self, piece: TensorPiece) -> Sequence[Vector]:
         """tau_t of every task there, float32 [n] each.  Raises TallmasksError for NaN, infinity or an overflow."""
-        return [self.row(task, place) for task in self.changes]
+        return [self.task_vector_at(task, piece) for task in self.changes]
 
-    def row(self, task: str, place: TensorPiece) -> Vector:
-        """tau_t of one task there, float32 [n]. Raises as :meth:`rows`."""
-        row = self.changes[task](place.name, place.start, place.stop)
-        if not kernels.finite(row):
+    def task_vector_at(self, task: str, piece: TensorPiece) -> Vector:
+        """tau_t of one task there, float32 [n]. Raises as :meth:`task_vectors_at`."""
+        vector = self.changes[task](piece.name, piece.start, piece.stop)
+        if not kernels.finite(vector):
             raise TallmasksError(
-                f"{task}: tensor {place.name} holds NaN or infinity: the training diverged or the file is damaged"
+                f"{task}: tensor {piece.name} holds NaN or infinity: the training diverged or the file is damaged"
             )
-        return row
+        return vector
 
 
 @dataclass(frozen=True)
@@ -119,42 +119,37 @@ class Merging:
         """How many threads to use: one for whole tensors, whose products have threads of their own."""
         return 1 if self.over_tensors else None
 
-    def weighed(self, rows: Sequence[Vector]) -> Sequence[Vector]:
-        return self._weighted.weighed(rows) if self._weighted else rows
+    def weighed(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
+        return self._weighted.weighed(vectors) if self._weighted else vectors
 
-    def __call__(self, place: TensorPiece, rows: Sequence[Vector]) -> Vector:
+    def __call__(self, piece: TensorPiece, vectors: Sequence[Vector]) -> Vector:
         """tau_MTL there, float32 [n].  Raises TallmasksError where it holds NaN or infinity."""
-        merged = self._apply(rows, place)
+        merged = self._apply(vectors, piece)
         if not kernels.finite(merged):
-            raise TallmasksError(f"merge {self._name}: {place.name} holds NaN or infinity, too large a sum perhaps")
+            raise TallmasksError(f"merge {self._name}: {piece.name} holds NaN or infinity, too large a sum perhaps")
         return merged
 
 
 class OnePiece:
-    """The inputs of a row that is one model, on one piece: the `tallmasks.methods.Source` of `tallmasks merge`.
+    """The inputs (`OF_PIECES`) of a method that gives one model, for one piece of a tensor.
 
     ``lambdas``: each task's mask lambda.
     """
 
-    def __init__(self, stream: Stream, place: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
+    def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
         self._lambdas = lambdas
-        rows = stream.rows(place)
-        self.rows = merging.weighed(rows)
-        self.pretrained = stream.pretrained(place.name, place.start, place.stop)
-        self.multi_task_vector = merging(place, rows)
+        vectors = stream.task_vectors_at(piece)
+        self.vectors = merging.weighed(vectors)
+        self.pretrained = stream.pretrained(piece.name, piece.start, piece.stop)
+        self.multi_task_vector = merging(piece, vectors)
 
     @property
     def count(self) -> int:
-        return len(self.rows)
+        return len(self.vectors)
 
     @property
     def agreement(self) -> NDArray[np.uint8]:
-        return kernels.count_masks(self.rows, self.multi_task_vector, self._lambdas)
-
-
-def update(method: Method, source: OnePiece) -> Vector:
-    """The update of a row that is one model on a piece, float32 [n]."""
-    return method(**{name: inputs.INPUTS[name].value(cast(Any, source), 0, 0, method.chosen) for name in method.needs})
+        return kernels.count_masks(self.vectors, self.multi_task_vector, self._lambdas)
 
 
 def in_stream(method: Method) -> None:

@@ -22,7 +22,8 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference
 from tallmasks.vectors.task_vectors import TaskVector
 
-Rows = Sequence[Vector]
+Vectors = Sequence[Vector]
+Apply = Callable[[Vectors, TensorPiece], Vector]
 
 DENSITY = {"ties_sum": "keep", "ties_mean": "keep", "dare": "drop", "dare_ties": "drop", "della": "drop",
            "breadcrumbs": "middle"}  # fmt: skip
@@ -65,7 +66,7 @@ class Weighting:
 
 
 class WeightedMerge:
-    """A merge with the weights of its tasks: called as `Merge.bind` is, with rows of task vectors as they are.
+    """A merge with the weights of its tasks: called as `Merge.bind` is, with slices of the task vectors as they are.
 
     ``merge``: one that `Weighting.check` accepts; ``task_vectors``: in the order of ``tasks``.
     """
@@ -81,39 +82,37 @@ class WeightedMerge:
             name in ("ties_mean", "dare_ties", "della") if of_tasks.normalize is None else of_tasks.normalize
         )
         self._alone, self._limit = once(self._made_sparse), once(self._limit_in)
-        if name == "della":  # its rows are whole tensors, and it does not look at the model
-            self._combined: Callable[[Rows, TensorPiece], Vector] = lambda rows, place: agreeing_or_plus(
-                rows, mean=False
-            )
+        if name == "della":  # it merges whole tensors, and prepares nothing
+            self._combined: Apply = lambda vectors, piece: agreeing_or_plus(vectors, mean=False)
         else:
             combined = registry.get_merge("ties_sum:keep=1.0" if name in _ELECTED else "sum")
             self._combined = combined.bind([self._weighted_vector(number) for number in range(len(task_vectors))])
 
-    def weighed(self, rows: Rows) -> list[Vector]:
-        """Rows times their weights, nothing left out: what masks are computed from."""
-        return [row * weight for row, weight in zip(rows, self._weights, strict=True)]
+    def weighed(self, vectors: Vectors) -> list[Vector]:
+        """Vectors times their weights, nothing left out: what masks are computed from."""
+        return [vector * weight for vector, weight in zip(vectors, self._weights, strict=True)]
 
-    def __call__(self, rows: Rows, place: TensorPiece) -> Vector:
-        weighted = self.weighed([self._sparse(number, row, place) for number, row in enumerate(rows)])
-        merged = self._combined(weighted, place)
+    def __call__(self, vectors: Vectors, piece: TensorPiece) -> Vector:
+        weighted = self.weighed([self._sparse(number, vector, piece) for number, vector in enumerate(vectors)])
+        merged = self._combined(weighted, piece)
         if not self._normalize:
             return merged
         if self._name not in _ELECTED:
             whole = self._weights.sum()
             return merged if abs(whole) < 1e-8 else merged / whole
         divisor = np.zeros_like(merged)
-        for weight, row in zip(self._weights, weighted, strict=True):
-            divisor += weight * (np.sign(row) == np.sign(merged))
+        for weight, vector in zip(self._weights, weighted, strict=True):
+            divisor += weight * (np.sign(vector) == np.sign(merged))
         divisor[divisor == 0] = 1
         return merged / divisor
 
-    def _sparse(self, number: int, row: Vector, place: TensorPiece) -> Vector:
-        """What a task's density leaves of its row."""
+    def _sparse(self, number: int, vector: Vector, piece: TensorPiece) -> Vector:
+        """What a task's density leaves of its vector."""
         if self._trim == "tensor":
-            return np.where(abs(row) >= self._limit(number, place.name), row, np.float32(0))
-        return self._alone(number)([row], place)
+            return np.where(abs(vector) >= self._limit(number, piece.name), vector, np.float32(0))
+        return self._alone(number)([vector], piece)
 
-    def _made_sparse(self, number: int) -> Callable[[Rows, TensorPiece], Vector]:
+    def _made_sparse(self, number: int) -> Apply:
         """The merge over one task alone, which leaves what it keeps of it."""
         chosen, vector, density = dict(self._merge.chosen), self._vectors[number], self._densities[number]
         if density is not None:
@@ -135,10 +134,10 @@ class WeightedMerge:
         size, flat = part.stop - part.start, self._vectors[number].flat
         kept = max(1, int(density * size))
 
-        def rows(piece: slice) -> Rows:
+        def read(piece: slice) -> Vectors:
             return [flat[part.start + piece.start : part.start + piece.stop]]
 
-        return kernels.nth_magnitudes(rows, size, [size - kept + 1])[0, 0]
+        return kernels.nth_magnitudes(read, size, [size - kept + 1])[0, 0]
 
     def _weighted_vector(self, number: int) -> TaskVector:
         """A task vector made sparse and weighted where it is asked for."""

@@ -120,10 +120,10 @@ def locate(
     repository, file = publisher.repository(*published), publisher.file(*published)
     if "path" in settings:
         folder = named_path(root, settings["path"])
-        places = [folder / file, folder / repository / file, folder / repository.split("/")[-1] / file]
-        local = next((place for place in places if place.is_file()), None)
+        paths = [folder / file, folder / repository / file, folder / repository.split("/")[-1] / file]
+        local = next((path for path in paths if path.is_file()), None)
         if local is None:
-            raise TallmasksError(f"{places[0]} is not there, and neither is {places[1]}; checkpoints.path names it")
+            raise TallmasksError(f"{paths[0]} is not there, and neither is {paths[1]}; checkpoints.path names it")
         return Imported(source, local=local)
     return Imported(source, repository, file, revision)
 

@@ -59,8 +59,8 @@ def field_table(
                 "at_grid_end": sum(evaluation.at_grid_ends),
             }
         )
-    places = {name: place for place, name in enumerate(get_args(Section))}
-    rows.sort(key=lambda row: (places[row["section"]], row["year"] or 0, methods.get(row["method"]).row))
+    order = {name: index for index, name in enumerate(get_args(Section))}
+    rows.sort(key=lambda row: (order[row["section"]], row["year"] or 0, methods.get(row["method"]).row))
     return pd.DataFrame(rows).astype({"year": "Int64", "stored_gb": float})
 
 

@@ -43,10 +43,10 @@ def controlled_table(pairs: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.D
         {
             "method": method,
             "finetuning": finetuning,
-            **mean_scores(pair[place], pair[0]),
-            "scaling_coefficient": pair[place].scaling_coefficient,
+            **mean_scores(pair[index], pair[0]),
+            "scaling_coefficient": pair[index].scaling_coefficient,
         }
-        for place, method in enumerate(("fine_tuned", "task_arithmetic"))
+        for index, method in enumerate(("fine_tuned", "task_arithmetic"))
         for finetuning, pair in pairs.items()
     )
 

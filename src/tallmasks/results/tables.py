@@ -215,7 +215,7 @@ def rows_by_section(
             row = {str(key): value for key, value in record.items()}
             is_best = row["method"] != "fine_tuned" and row.get("accuracy") == best
             texts = [row.get("title") or methods.get(row["method"]).title, *cells(row)]
-            rows.append([Cell(text, is_best and place == bold) for place, text in enumerate(texts)])
+            rows.append([Cell(text, is_best and index == bold) for index, text in enumerate(texts)])
         sections.append((str(section).capitalize(), rows))
     return sections
 

@@ -89,12 +89,12 @@ class Texts(Sequence[Text]):
         if not isinstance(some, int | np.integer):
             return Texts(self.letters, self.ends, self.inputs[some], self.answers, self.spans[some], self.right[some])
         start, end = self.spans[some]
-        answers = tuple(self._string(place) for place in self.answers[start:end])
+        answers = tuple(self._string(index) for index in self.answers[start:end])
         return Text(self._string(self.inputs[some]), answers, int(self.right[some]))
 
-    def _string(self, place: int) -> str:
-        start = int(self.ends[place - 1]) if place else 0
-        return bytes(self.letters[start : int(self.ends[place])]).decode()
+    def _string(self, index: int) -> str:
+        start = int(self.ends[index - 1]) if index else 0
+        return bytes(self.letters[start : int(self.ends[index])]).decode()
 
 
 def write_texts(path: Path, examples: Iterable[Text], metadata: Mapping[str, str]) -> int:

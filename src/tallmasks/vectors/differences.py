@@ -30,11 +30,11 @@ class Difference:
     def __getitem__(self, part: slice) -> NDArray[np.float32]:
         start, stop, _ = part.indices(self.size)
         pieces = [np.empty(0, np.float32)]
-        place = max(bisect_right(self.layout.offsets, start) - 1, 0)
+        index = max(bisect_right(self.layout.offsets, start) - 1, 0)
         while start < stop:
-            offset = self.layout.offsets[place]
-            end = min(stop, offset + prod(self.layout.shapes[place]))
+            offset = self.layout.offsets[index]
+            end = min(stop, offset + prod(self.layout.shapes[index]))
             if end > start:
-                pieces.append(self.piece(self.layout.names[place], start - offset, end - offset))
-            start, place = max(end, start), place + 1
+                pieces.append(self.piece(self.layout.names[index], start - offset, end - offset))
+            start, index = max(end, start), index + 1
         return pieces[1] if len(pieces) == 2 else np.concatenate(pieces)

@@ -25,7 +25,7 @@ PARTITIONED = 1 << 18
 """Up to so many values are partitioned in memory."""
 
 Vector = NDArray[np.float32]
-Rows = Callable[[slice], Sequence[Vector] | Vector]
+ReadSlices = Callable[[slice], Sequence[Vector] | Vector]
 """A slice [n] of each of T vectors."""
 Result = TypeVar("Result")
 
@@ -43,20 +43,20 @@ def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], p
 
 
 def merge_ties(
-    rows: Sequence[Vector], thresholds: Sequence[np.float32], majority: Any, out: Vector, *, mean: bool
+    vectors: Sequence[Vector], thresholds: Sequence[np.float32], majority: Any, out: Vector, *, mean: bool
 ) -> None:
     """TIES (Yadav et al. 2023): trim, elect a sign per weight, merge the entries that agree with it.
 
     Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors, or where
-    that is 0 the :func:`majority_sign`. ``rows``: slices [n] of T vectors; ``out`` [n] becomes the sum of the agreeing
+    that is 0 the :func:`majority_sign`. ``vectors``: T slices [n]; ``out`` [n] becomes the sum of the agreeing
     entries, or with ``mean`` their mean (0 where none agrees).
     """
-    total, counts = _trimmed_sum(rows, thresholds), np.zeros(out.size, np.float32)
+    total, counts = _trimmed_sum(vectors, thresholds), np.zeros(out.size, np.float32)
 
     def agreeing(sign: np.float32) -> bool:
         out[:] = counts[:] = 0
-        trimmed = zip(rows, thresholds, strict=True)
-        asked = [_compiled().add_agreeing(_plain(row), limit, total, sign, out, counts) for row, limit in trimmed]
+        trimmed = zip(vectors, thresholds, strict=True)
+        asked = [_compiled().add_agreeing(_plain(vector), limit, total, sign, out, counts) for vector, limit in trimmed]
         return any(asked)
 
     if agreeing(np.float32(0)):
@@ -65,11 +65,11 @@ def merge_ties(
         out /= np.maximum(counts, 1)
 
 
-def _trimmed_sum(rows: Sequence[Vector], thresholds: Sequence[np.float32]) -> Vector:
+def _trimmed_sum(vectors: Sequence[Vector], thresholds: Sequence[np.float32]) -> Vector:
     """The sum of the trimmed values of T slices [n], float32 [n]."""
-    total = np.zeros(rows[0].size, np.float32)
-    for row, limit in zip(rows, thresholds, strict=True):
-        _compiled().add_trimmed(_plain(row), limit, total)
+    total = np.zeros(vectors[0].size, np.float32)
+    for vector, limit in zip(vectors, thresholds, strict=True):
+        _compiled().add_trimmed(_plain(vector), limit, total)
     return total
 
 
@@ -78,17 +78,17 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
     return nth_magnitudes(lambda part: [vector[part]], vector.size, [n])[0, 0]
 
 
-def nth_magnitudes(rows: Rows, size: int, ranks: Sequence[int]) -> NDArray[np.float32]:
+def nth_magnitudes(read: ReadSlices, size: int, ranks: Sequence[int]) -> NDArray[np.float32]:
     """The exact n-th smallest |value| of T vectors of ``size`` values, for each rank n, 1 <= n <= size; float32 [T, R].
 
     Magnitudes of float32 are ordered as their bit patterns without the sign. Up to PARTITIONED values are partitioned.
     More are read twice: for a histogram of the upper 16 bits, then one of the lower 16 bits where the answer lies.
     """
     if size <= PARTITIONED:
-        places = np.subtract(ranks, 1)
-        return np.stack([np.partition(np.abs(row), places)[places] for row in rows(slice(0, size))])
+        indices = np.subtract(ranks, 1)
+        return np.stack([np.partition(np.abs(vector), indices)[indices] for vector in read(slice(0, size))])
     loops = _compiled()
-    ends = _histograms(rows, size, 1, lambda task, patterns, counts: loops.count_upper(patterns, counts[0]))
+    ends = _histograms(read, size, 1, lambda task, patterns, counts: loops.count_upper(patterns, counts[0]))
     upper = np.stack([np.searchsorted(row, ranks) for (row,) in ends]).astype(np.uint32)
     below = np.stack([np.append(0, row)[halves] for (row,), halves in zip(ends, upper, strict=True)])
 
@@ -98,12 +98,12 @@ def nth_magnitudes(rows: Rows, size: int, ranks: Sequence[int]) -> NDArray[np.fl
             for blocks in (patterns[:whole].reshape(-1, 32), patterns[whole:].reshape(-1, 1)):
                 loops.count_lower(blocks, of_half, half)
 
-    ends = _histograms(rows, size, len(ranks), count_lower)
+    ends = _histograms(read, size, len(ranks), count_lower)
     lower = [list(map(np.searchsorted, of_task, ranks - less)) for of_task, less in zip(ends, below, strict=True)]
     return (upper << 16 | np.array(lower, np.uint32)).view(np.float32)
 
 
-def _histograms(rows: Rows, size: int, number: int, count: Callable[..., None]) -> NDArray[np.int64]:
+def _histograms(read: ReadSlices, size: int, number: int, count: Callable[..., None]) -> NDArray[np.int64]:
     """How many values each bin and those before it hold, int64 [T, number, 65536].
 
     ``count``: ``(task, patterns, counts)`` adds a slice, uint32 [n], to uint32 [number, 65536].
@@ -112,11 +112,11 @@ def _histograms(rows: Rows, size: int, number: int, count: Callable[..., None]) 
     def work(share: slice) -> NDArray[np.uint32]:
         counts = np.zeros((0, number, 1 << 16), np.uint32)
         for part in _slices(share.start, share.stop, PIECE):
-            slices = rows(part)
+            slices = read(part)
             if not len(counts):
                 counts = np.zeros((len(slices), number, 1 << 16), np.uint32)
-            for task, row in enumerate(slices):
-                count(task, _plain(row).view(np.uint32), counts[task])
+            for task, vector in enumerate(slices):
+                count(task, _plain(vector).view(np.uint32), counts[task])
         return counts
 
     share = min(-(-size // threads()), 1 << 31)
@@ -148,26 +148,26 @@ def pack_levels(
     in_pieces(multi_task_vector.size, work, piece)
 
 
-def pack_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+def pack_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """The TALL-masks of a slice of every task vector, each for its own lambda: packed bits uint8 [T, ceil(n / 8)].
 
-    ``rows``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
+    ``vectors``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
     """
-    return np.stack([_packed(_levels(row, merged, [value])) for row, value in zip(rows, lambdas, strict=True)])
+    return np.stack([_packed(_levels(vector, merged, [value])) for vector, value in zip(vectors, lambdas, strict=True)])
 
 
-def count_masks(rows: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+def count_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """How many tasks' masks, each for its own lambda, hold each weight of a slice, uint8 [n]; as :func:`pack_masks`."""
     counts = np.zeros(merged.size, np.uint8)
-    for row, value in zip(rows, lambdas, strict=True):
-        counts += _levels(row, merged, [value])
+    for vector, value in zip(vectors, lambdas, strict=True):
+        counts += _levels(vector, merged, [value])
     return counts
 
 
-def _levels(row: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+def _levels(vector: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """For how many of the lambdas a task's mask holds each weight of a slice, uint8 [n]."""
     levels = np.empty(merged.size, np.uint8)
-    _compiled().levels(_plain(row), _plain(merged), tuple(map(np.float32, lambdas)), levels)
+    _compiled().levels(_plain(vector), _plain(merged), tuple(map(np.float32, lambdas)), levels)
     return levels
 
 
@@ -250,8 +250,8 @@ def _compiled() -> ModuleType:
     return loops
 
 
-def _plain(row: Vector) -> Vector:
-    return read_only(np.require(np.asarray(row), np.float32, ["C", "A"]))
+def _plain(vector: Vector) -> Vector:
+    return read_only(np.require(np.asarray(vector), np.float32, ["C", "A"]))
 
 
 def read_only(array: NDArray) -> NDArray:

@@ -49,7 +49,7 @@ def test_a_bundle_describes_itself(chain):
     assert (bundle.tasks, bundle.lambdas) == (chain.tasks, tuple(LAMBDAS))
     assert dict(zip(bundle.layout.names, bundle.layout.shapes, strict=True)) == {"a.weight": (6, 5), "b.bias": (13,)}
     tensors = open_tensors(chain.folder / "masks-sum")
-    assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout", "content", "seal"}
+    assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout", "content"}
     assert json.loads(tensors.metadata["lambdas"]) == LAMBDAS
     planes = tensors.read("cars")
     assert (planes.dtype, planes.shape) == (np.uint8, (3, 6))
@@ -133,7 +133,7 @@ def test_statistics_equal_the_plain_ones(merge, chain):
         ("visual.attnpool.q_proj.bias", ("after", "biases")),
     ],
 )
-def test_places(tensor, expected):
+def test_the_layer_of_a_tensor(tensor, expected):
     """A matrix would be counted to the wrong layer; or layer 10 stand before layer 2."""
     assert layer_of(tensor) == expected
     assert sorted(["after", "10", "before", "2"], key=from_input_to_output) == ["before", "2", "10", "after"]

@@ -13,7 +13,8 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import TensorPiece, registry
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.streaming import Merging, OnePiece, Stream, update
+from tallmasks.methods.streaming import Merging, OnePiece, Stream
+from tallmasks.methods.updates import Updates
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import ReadPiece
@@ -49,12 +50,12 @@ def stream_of(vectors: list[np.ndarray], pretrained: np.ndarray) -> Stream:
 
 
 def gathered(stream: Stream, whole_tensors: bool, work: Callable[[TensorPiece], np.ndarray]) -> np.ndarray:
-    """What `work` gives on every place, as one flat vector."""
+    """What `work` gives on every piece, as one flat vector."""
     out = np.full(LAYOUT.size, np.nan, np.float32)
     parts = LAYOUT.split(out)
 
-    def put(place: TensorPiece) -> None:
-        parts[place.name].reshape(-1)[place.start : place.stop] = work(place)
+    def put(piece: TensorPiece) -> None:
+        parts[piece.name].reshape(-1)[piece.start : piece.stop] = work(piece)
 
     parallel(put, pieces_of_layout(stream.layout, whole_tensors))
     return out
@@ -72,7 +73,7 @@ def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
     methods.get_merge(name)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], expected)
     stream = stream_of(vectors, pretrained)
     merging = Merging(methods.get_merge(name), stream)
-    found = gathered(stream, merging.over_tensors, lambda place: merging(place, stream.rows(place)))
+    found = gathered(stream, merging.over_tensors, lambda piece: merging(piece, stream.task_vectors_at(piece)))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -86,7 +87,7 @@ def test_a_consensus_in_a_stream_is_the_plain_statement(merge: str) -> None:
     methods.get_merge(merge)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], merged)
     masks = [reference.mask(flat, merged, value) for flat, value in zip(vectors, LAMBDAS, strict=True)]
     consensus = registry.consensus(merge)
-    found = gathered(stream, False, lambda place: update(consensus, OnePiece(stream, place, merging, LAMBDAS)))
+    found = gathered(stream, False, lambda piece: Updates(consensus, OnePiece(stream, piece, merging, LAMBDAS))())
     np.testing.assert_array_equal(found, merged * (sum(masks) >= 2))
 
 
@@ -96,15 +97,15 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
     LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
     stream = stream_of(vectors, vectors[0])
     with pytest.raises(TallmasksError, match="task 1: tensor c holds NaN or infinity"):
-        parallel(stream.rows, pieces_of_layout(stream.layout))
+        parallel(stream.task_vectors_at, pieces_of_layout(stream.layout))
 
 
 def test_an_error_ends_the_stream() -> None:
     """A full disk would be met again by every piece that is left, for hours."""
     met: list[int] = []
 
-    def work(place: int) -> None:
-        met.append(place)
+    def work(piece: int) -> None:
+        met.append(piece)
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):

@@ -30,10 +30,13 @@ def learn_elected(
     return most_certain(net, flats, by, steps, rate, batch)
 
 
-def left(rows: Sequence[Vector], elected: Elected) -> list[Vector]:
+def left(vectors: Sequence[Vector], elected: Elected) -> list[Vector]:
     """What is trimmed and agrees with the elected sign, float32 [n] of each task."""
-    sign = np.sign(agreeing(rows, elected, mean=False))
-    return [row * ((abs(row) >= least) & (np.sign(row) == sign)) for row, least in zip(rows, elected[0], strict=True)]
+    sign = np.sign(agreeing(vectors, elected, mean=False))
+    return [
+        vector * ((abs(vector) >= least) & (np.sign(vector) == sign))
+        for vector, least in zip(vectors, elected[0], strict=True)
+    ]
 
 
 def elect(vectors: Sequence[TaskVector], learned: Statistics, *, keep: Fraction = 0.2) -> tuple[Elected, Statistics]:
@@ -41,14 +44,14 @@ def elect(vectors: Sequence[TaskVector], learned: Statistics, *, keep: Fraction 
 
 
 @merge("adamerging", learn=learn)
-def weighted(rows: Sequence[Vector], place: TensorPiece, coefficients: Statistics) -> Vector:
+def weighted(vectors: Sequence[Vector], piece: TensorPiece, coefficients: Statistics) -> Vector:
     """sum_t lambda_t tau_t."""
-    return np.sum([value * row for value, row in zip(coefficients[place.name], rows, strict=True)], axis=0)
+    return np.sum([value * vector for value, vector in zip(coefficients[piece.name], vectors, strict=True)], axis=0)
 
 
 @merge("adamerging_ties", prepare=elect, learn=learn_elected)
-def weighted_elected(rows: Sequence[Vector], place: TensorPiece, facts: tuple[Elected, Statistics]) -> Vector:
-    return weighted(left(rows, facts[0]), place, facts[1])
+def weighted_elected(vectors: Sequence[Vector], piece: TensorPiece, facts: tuple[Elected, Statistics]) -> Vector:
+    return weighted(left(vectors, facts[0]), piece, facts[1])
 
 
 merged_row("adamerging", row=33, title="AdaMerging", paper="Yang et al. 2024", protocol=Fixed(1.0), group="later")

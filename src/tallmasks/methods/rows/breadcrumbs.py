@@ -7,7 +7,7 @@ from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merg
 
 @merge("breadcrumbs", over="tensors")
 def breadcrumbs(
-    tensors: Vector, place: TensorPiece, facts: None, *, middle: Share = 0.15, outliers: Share = 0.006
+    tensors: Vector, piece: TensorPiece, facts: None, *, middle: Share = 0.15, outliers: Share = 0.006
 ) -> Vector:
     """float32 [T, ..., n] -> [..., n]: from each row the int(outliers * n) largest magnitudes out, the next
     int(middle * n) in, the rest out; summed over the tasks.  A single number stays.

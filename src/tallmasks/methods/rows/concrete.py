@@ -37,10 +37,10 @@ def learn(
 
 
 @merge("concrete", learn=learn)
-def masked_sum(rows: Sequence[Vector], place: TensorPiece, masks: Statistics, *, coefficient: Share = 0.3) -> Vector:
+def masked_sum(vectors: Sequence[Vector], piece: TensorPiece, masks: Statistics, *, coefficient: Share = 0.3) -> Vector:
     """coefficient * mask * sum_t tau_t."""
-    mask = masks[place.name].reshape(-1)[place.start : place.stop]
-    return sum_merge(rows, place, None) * (mask * mask.dtype.type(coefficient))
+    mask = masks[piece.name].reshape(-1)[piece.start : piece.stop]
+    return sum_merge(vectors, piece, None) * (mask * mask.dtype.type(coefficient))
 
 
 merged_row("concrete", row=36, title="Concrete TA", paper="Tang et al. 2023", protocol=Fixed(1.0), group="later")

@@ -19,15 +19,15 @@ def keys_of_tasks(task_vectors: Sequence[TaskVector], *, seed: Seed = 0) -> list
 
 
 @merge("dare", prepare=keys_of_tasks)
-def dare(rows: Sequence[Vector], place: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5) -> Vector:
+def dare(vectors: Sequence[Vector], piece: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5) -> Vector:
     """The sum over the tasks of tau_t with each weight 0 with the probability `drop`, else divided by 1 - drop.
 
     As the official code (yule-BUAA/MergeLM, mask_weights_utils), but for the generator: there the bits come from
     torch's global generator; here each belongs to seed, task, tensor and position.
     """
-    total = np.zeros(rows[0].size, np.float32)
-    for row, key in zip(rows, keys, strict=True):
-        total += dropped(row, key, place.name, place.start, drop)
+    total = np.zeros(vectors[0].size, np.float32)
+    for vector, key in zip(vectors, keys, strict=True):
+        total += dropped(vector, key, piece.name, piece.start, drop)
     return total
 
 

@@ -21,12 +21,12 @@ def drop_and_elect(
 
 
 @merge("dare_ties", prepare=drop_and_elect)
-def dare_ties(rows: Sequence[Vector], place: TensorPiece, facts: Facts, *, drop: Rate = 0.5) -> Vector:
+def dare_ties(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts, *, drop: Rate = 0.5) -> Vector:
     """The disjoint mean of what DARE leaves of each task, as the official code does (yule-BUAA/MergeLM): TIES' share
     `keep` is of all parameters, the dropped ones among them.  It is counted as for TIES here, which can be one weight
     fewer than there."""
     keys, elected = facts
-    left = [dropped(row, key, place.name, place.start, drop) for row, key in zip(rows, keys, strict=True)]
+    left = [dropped(vector, key, piece.name, piece.start, drop) for vector, key in zip(vectors, keys, strict=True)]
     return agreeing(left, elected, mean=True)
 
 

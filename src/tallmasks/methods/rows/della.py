@@ -15,7 +15,7 @@ Epsilon = Annotated[float, Between(0, 0.5)]
 
 @merge("della", over="tensors", prepare=keys_of_tasks)
 def della(
-    tensors: Vector, place: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15
+    tensors: Vector, piece: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15
 ) -> Vector:
     """float32 [T, ...] -> [...]: the probability to stay rises with the magnitude's rank in each row, from 1 - drop -
     epsilon to 1 - drop + epsilon.  What stays gets the L1 norm that the tensor had.  Then the disjoint mean of TIES,
@@ -27,17 +27,17 @@ def della(
     """
     if drop and not epsilon < min(drop, 1 - drop):
         raise TallmasksError(f"della: epsilon is {epsilon}; expected less than drop ({drop}) and 1 - drop")
-    left = [pruned(tensor, key, place, drop, epsilon).ravel() for tensor, key in zip(tensors, keys, strict=True)]
+    left = [pruned(tensor, key, piece, drop, epsilon).ravel() for tensor, key in zip(tensors, keys, strict=True)]
     return agreeing_or_plus(left, mean=True)
 
 
-def pruned(tensor: Vector, key: bytes, place: TensorPiece, drop: float, epsilon: float) -> Vector:
+def pruned(tensor: Vector, key: bytes, piece: TensorPiece, drop: float, epsilon: float) -> Vector:
     """What stays of one task's tensor, rescaled."""
     if not drop:
         return tensor
     rows = tensor.reshape(len(tensor) if tensor.ndim > 1 else 1, -1)
     ranks = np.argsort(np.argsort(abs(rows), axis=1, kind="stable"), axis=1) / max(1, rows.shape[1] - 1)
-    lots = draws(key, place.name, 0, rows.size).reshape(rows.shape) / 2**32
+    lots = draws(key, piece.name, 0, rows.size).reshape(rows.shape) / 2**32
     kept = np.where(lots < 1 - drop + epsilon * (2 * ranks - 1), rows, np.float32(0))
     before, after = (abs(values).sum(dtype=np.float64) for values in (rows, kept))
     return kept * np.float32(before / after if after else 1)

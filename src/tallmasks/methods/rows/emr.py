@@ -9,9 +9,9 @@ from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, bits, me
 
 
 @merge("emr_unified")
-def elect(rows: Sequence[Vector], place: TensorPiece, facts: None) -> Vector:
+def elect(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vector:
     """g * max of the |tau_t| whose sign is g, with g the sign of the mean of tau_t."""
-    stacked = np.stack(rows)
+    stacked = np.stack(vectors)
     sign = np.sign(stacked.sum(axis=0))
     return sign * np.maximum(stacked * sign, 0).max(axis=0)
 

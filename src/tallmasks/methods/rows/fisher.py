@@ -22,16 +22,16 @@ def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics])
 
 
 @merge("fisher", prepare=shares, statistics="fisher")
-def fisher(rows: Sequence[Vector], place: TensorPiece, facts: Facts) -> Vector:
+def fisher(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
     """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
 
     As the code of MergeLM (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py) with normalised weights.
     """
     weights = [
-        share * (one[place.name].reshape(-1)[place.start : place.stop] + np.float32(EPSILON))
+        share * (one[piece.name].reshape(-1)[piece.start : piece.stop] + np.float32(EPSILON))
         for share, one in zip(*facts, strict=True)
     ]
-    return np.divide(sum(w * row for w, row in zip(weights, rows, strict=True)), sum(weights))
+    return np.divide(sum(w * vector for w, vector in zip(weights, vectors, strict=True)), sum(weights))
 
 
 merged_row("fisher", row=22, title="Fisher merging", paper="Matena and Raffel 2022", protocol=Fixed(1.0), group="later")

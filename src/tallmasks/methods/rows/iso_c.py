@@ -5,7 +5,7 @@ from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, no
 
 
 @merge("iso_c", over="tensors", prepare=noise_of_tasks)
-def iso_c(tensors: Vector, place: TensorPiece, noise_of: NoiseOf) -> Vector:
+def iso_c(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; of any other tensor the mean over the tasks.
 
     The official code (danielm1405/iso-merging) leaves matrices named `text_projection` to the mean too; the models
@@ -15,7 +15,7 @@ def iso_c(tensors: Vector, place: TensorPiece, noise_of: NoiseOf) -> Vector:
     merged = tensors.sum(axis=0)
     if not is_matrix(merged.shape):
         return merged / len(tensors)
-    left, singular, right, _ = top_triplets(merged, min(merged.shape), noise_of(place.name) * len(tensors) ** 0.5)
+    left, singular, right, _ = top_triplets(merged, min(merged.shape), noise_of(piece.name) * len(tensors) ** 0.5)
     if not singular.size:  # no task moved it, or the tasks cancel each other
         return merged / len(tensors)
     return (left * singular.mean()) @ right

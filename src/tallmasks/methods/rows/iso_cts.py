@@ -13,7 +13,7 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 
 
 @merge("iso_cts", over="tensors", prepare=noise_of_tasks)
-def iso_cts(tensors: Vector, place: TensorPiece, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
+def iso_cts(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
     """float32 [T, m, n] -> [m, n]: the top directions of the sum, a share `common` of them, and each task's top ones
     outside of these; U and V made orthogonal, every singular value at their mean.
 
@@ -24,9 +24,9 @@ def iso_cts(tensors: Vector, place: TensorPiece, noise_of: NoiseOf, *, common: S
     above the noise, the mean is taken.
     """
     tasks, shape = len(tensors), tensors.shape[1:]
-    if not is_matrix(shape) or "text_projection" in place.name:
+    if not is_matrix(shape) or "text_projection" in piece.name:
         return tensors.mean(axis=0)
-    rank, noise = min(shape), noise_of(place.name) * tasks**0.5
+    rank, noise = min(shape), noise_of(piece.name) * tasks**0.5
     own = min(round((rank - int(rank * common)) / tasks), rank // tasks)
     shared = top_triplets(tensors.sum(axis=0), rank - own * tasks, noise, of=float(np.linalg.norm(tensors)))
     base = shared[0]

@@ -20,13 +20,13 @@ def scales(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5) -> dict[str
 
 
 @merge("lines", prepare=scales)
-def lines(rows: Sequence[Vector], place: TensorPiece, scale: dict[str, np.float32]) -> Vector:
+def lines(vectors: Sequence[Vector], piece: TensorPiece, scale: dict[str, np.float32]) -> Vector:
     """The sum times alpha + beta * l / (L - 1) in block l of L, times alpha outside blocks.
 
     As the official code (wang-kee/LiNeS, src/eval/eval.py).  There alpha = |sum of tau_t| / (T |tau_MTL|), in L1 norms,
     which is 1 / T here.
     """
-    return sum_merge(rows, place, None) * scale[place.name]
+    return sum_merge(vectors, piece, None) * scale[piece.name]
 
 
 merged_row(

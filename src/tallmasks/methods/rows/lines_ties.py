@@ -18,8 +18,8 @@ def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, ke
     blocks.  alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
     elected = trim_and_elect(task_vectors, keep=keep)
 
-    def lengths(rows: list[Vector], place: TensorPiece, part: slice) -> np.ndarray:
-        both = np.sum(rows, axis=0), ties_mean(rows, place, elected)
+    def lengths(vectors: list[Vector], piece: TensorPiece, part: slice) -> np.ndarray:
+        both = np.sum(vectors, axis=0), ties_mean(vectors, piece, elected)
         return np.array([abs(each).sum(dtype=float) for each in both])
 
     added, merged = np.sum(each_piece(task_vectors, lengths), axis=0)
@@ -29,10 +29,10 @@ def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, ke
 
 
 @merge("lines_ties", prepare=elect_and_scale)
-def lines_ties(rows: Sequence[Vector], place: TensorPiece, facts: Facts) -> Vector:
+def lines_ties(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
     """The disjoint mean of TIES times the scale of its tensor (wang-kee/LiNeS, src/eval/eval.py)."""
     elected, scales = facts
-    return ties_mean(rows, place, elected) * scales[place.name]
+    return ties_mean(vectors, piece, elected) * scales[piece.name]
 
 
 merged_row(

@@ -16,14 +16,14 @@ def balance(task_vectors: Sequence[TaskVector], *, ratio: Annotated[float, Betwe
 
 
 @merge("pcb", prepare=balance)
-def pcb(rows: Sequence[Vector], place: TensorPiece, balance: Balance) -> Vector:
+def pcb(vectors: Sequence[Vector], piece: TensorPiece, balance: Balance) -> Vector:
     """sum_t s_t tau_t / sum_t s_t.  s_t is the score above the task's floor, as a share of its top's.
 
     As the official code (duguodong7/pcb-merging, pcb_ES.py) with one lambda for all tasks, which is tuned; there an
     evolutionary search gives each task its own from 0.8 to 1.3.  A floor below 0, where tasks disagree on more than
     1 - ratio of all weights, is 0 here.
     """
-    values, share = balance.weighed(rows)
+    values, share = balance.weighed(vectors)
     return (values * share).sum(axis=0) / np.maximum(share.sum(axis=0), np.float32(1e-12))
 
 

@@ -19,7 +19,7 @@ def grams_of_tasks(task_vectors: Sequence[TaskVector], grams: Grams) -> Grams:
 
 
 @merge("regmean", over="tensors", prepare=grams_of_tasks, statistics="grams")
-def regmean(tensors: Vector, place: TensorPiece, grams: Grams, *, off_diagonal: Share = 1.0) -> Vector:
+def regmean(tensors: Vector, piece: TensorPiece, grams: Grams, *, off_diagonal: Share = 1.0) -> Vector:
     """float32 [T, m, n] -> [m, n]: of a linear layer (sum_t tau_t G_t) (sum_t G_t)^-1, G_t = X_t^T X_t / n of what
     enters it, with its off-diagonals times `off_diagonal`; of any other tensor the mean.
 
@@ -29,12 +29,12 @@ def regmean(tensors: Vector, place: TensorPiece, grams: Grams, *, off_diagonal: 
     mean: a ridge towards it.
     """
     mean = tensors.mean(axis=0)
-    if place.name not in grams[0]:
+    if piece.name not in grams[0]:
         return mean
     total = np.zeros((mean.shape[1],) * 2)
     right = np.zeros(mean.shape)
     for tensor, one in zip(tensors, grams, strict=True):
-        gram = one[place.name].astype(np.float64)
+        gram = one[piece.name].astype(np.float64)
         diagonal = gram.diagonal().copy()
         gram *= off_diagonal
         np.fill_diagonal(gram, diagonal)

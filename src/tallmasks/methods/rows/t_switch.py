@@ -31,8 +31,8 @@ def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any
 
 def _least(part: Vector, drop: float) -> float:
     """The smallest of the positive values of `part` that stays."""
-    found = part[part > 0]
-    kept = int(len(found) * (1 - drop))
-    if not len(found):
+    positive = part[part > 0]
+    kept = int(len(positive) * (1 - drop))
+    if not len(positive):
         return float("inf")
-    return smallest(found, len(found) - kept if kept else 0)
+    return smallest(positive, len(positive) - kept if kept else 0)

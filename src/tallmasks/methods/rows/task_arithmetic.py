@@ -6,11 +6,11 @@ from tallmasks.methods import Fixed, TensorPiece, Vector, merge, merged_row
 
 
 @merge("sum")
-def sum_merge(rows: Sequence[Vector], place: TensorPiece, facts: None) -> Vector:
+def sum_merge(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vector:
     """tau_MTL = sum of tau_t, added task by task in float32."""
-    total = rows[0].copy()
-    for row in rows[1:]:
-        total += row
+    total = vectors[0].copy()
+    for vector in vectors[1:]:
+        total += vector
     return total
 
 

@@ -20,21 +20,21 @@ def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) 
 
 
 @merge("ties_sum", prepare=trim_and_elect)
-def ties_sum(rows: Sequence[Vector], place: TensorPiece, elected: Elected) -> Vector:
+def ties_sum(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
     """The disjoint sum: of what agrees with the elected sign."""
-    return agreeing(rows, elected, mean=False)
+    return agreeing(vectors, elected, mean=False)
 
 
 @merge("ties_mean", prepare=trim_and_elect, masked_as="ties_sum")
-def ties_mean(rows: Sequence[Vector], place: TensorPiece, elected: Elected) -> Vector:
+def ties_mean(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
     """The disjoint mean: of what agrees with the elected sign."""
-    return agreeing(rows, elected, mean=True)
+    return agreeing(vectors, elected, mean=True)
 
 
-def agreeing(rows: Sequence[Vector], elected: Elected, *, mean: bool) -> Vector:
+def agreeing(vectors: Sequence[Vector], elected: Elected, *, mean: bool) -> Vector:
     """The sum or the mean of what agrees with the elected sign, float32 [n]."""
-    out = np.empty(rows[0].size, np.float32)
-    kernels.merge_ties(rows, *elected, out, mean=mean)
+    out = np.empty(vectors[0].size, np.float32)
+    kernels.merge_ties(vectors, *elected, out, mean=mean)
     return out
 
 

@@ -9,7 +9,7 @@ from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
 
 @input("tasks", "T, how many tasks there are, int", per="benchmark")
-def tasks_of(source: Source, task: int, level: int) -> int:
+def tasks_of(source: Source, task: int, lambda_index: int) -> int:
     """From the set of tasks."""
     return source.count
 

@@ -13,7 +13,7 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 
 
 @merge("tsv_m", over="tensors", prepare=noise_of_tasks)
-def tsv_m(tensors: Vector, place: TensorPiece, noise_of: NoiseOf) -> Vector:
+def tsv_m(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks side by side, r the
     smaller of m and n.  U and V are each replaced by the nearest orthogonal matrix; where r < T, and of any other
     tensor, the mean.
@@ -24,9 +24,9 @@ def tsv_m(tensors: Vector, place: TensorPiece, noise_of: NoiseOf) -> Vector:
     two tasks share up to it; where nothing stands above the noise, the mean is taken.
     """
     shape, rank = tensors.shape[1:], int(min(tensors.shape[1:], default=0) * (1 / len(tensors)))
-    if not is_matrix(shape) or "text_projection" in place.name or not rank:
+    if not is_matrix(shape) or "text_projection" in piece.name or not rank:
         return tensors.mean(axis=0)
-    merged = orthogonalised([top_triplets(matrix, rank, noise_of(place.name)) for matrix in tensors])
+    merged = orthogonalised([top_triplets(matrix, rank, noise_of(piece.name)) for matrix in tensors])
     if not merged.singular.size:
         return tensors.mean(axis=0)
     return np.multiply(merged.left, merged.singular) @ merged.right

@@ -13,7 +13,7 @@ FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
 @merge("wudi", over="tensors")
 def wudi(
     tensors: Vector,
-    place: TensorPiece,
+    piece: TensorPiece,
     facts: None,
     *,
     steps: Annotated[int, Between(0, 100_000)] = 300,
@@ -27,7 +27,7 @@ def wudi(
     C = sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C), one product a step whatever T is.
     """
     total = tensors.sum(axis=0)
-    if not is_linear_layer(place.name, total.shape):
+    if not is_linear_layer(piece.name, total.shape):
         return np.zeros_like(total)
     gram, start = np.zeros((total.shape[1],) * 2, np.float32), np.zeros_like(total)
     for matrix in tensors:

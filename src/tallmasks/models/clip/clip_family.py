@@ -48,9 +48,9 @@ class Clip:
         if not isinstance(architecture, str):
             for section, settings in configuration_keys().items():
                 for key in (architecture[section] if section else architecture).keys() - settings:
-                    place = ".".join(filter(None, (f"models.{name}.architecture", section, key)))
+                    dotted = ".".join(filter(None, (f"models.{name}.architecture", section, key)))
                     raise TallmasksError(
-                        f"params.yaml: {place}: open_clip has no such setting{nearest(key, settings)}; "
+                        f"params.yaml: {dotted}: open_clip has no such setting{nearest(key, settings)}; "
                         "CLIPVisionCfg and CLIPTextCfg in its model.py list them"
                     )
 

@@ -231,7 +231,7 @@ def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> ClipModel:
     """See `Family.load`; the spec has ``architecture`` (see `build`), and ``preprocess`` unless the tasks are drawn."""
-    place = cuda.choose(device)
+    torch_device = cuda.choose(device)
     tensors = read_pretrained(weights)
     architecture = spec["architecture"]
     vocabulary = tensors.pop(VOCABULARY).tolist() if VOCABULARY in tensors else None
@@ -245,25 +245,25 @@ def load(
     trainable = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
     network.load_state_dict(trainable, strict=False, assign=True)
     network.load_state_dict(tensors, strict=False)  # copies into float32
-    return _assembled(spec, network, precision, place, vocabulary)
+    return _assembled(spec, network, precision, torch_device, vocabulary)
 
 
 def _assembled(
     spec: Mapping[str, Any],
     network: CLIP | CustomTextCLIP,
     precision: Precision,
-    place: torch.device,
+    torch_device: torch.device,
     vocabulary: list[int] | None = None,
 ) -> ClipModel:
     """A model on its device.  Raises TallmasksError where images are prepared in another size than the network's."""
-    if place.type == "cuda":
+    if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
     settings, architecture = spec.get("preprocess"), spec["architecture"]
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     tokenizer = functools.partial(_tokenizer, architecture, network.context_length, vocabulary)
-    if place.type == "cpu":
+    if torch_device.type == "cpu":
         use_onednn(network.visual)
-    model = ClipModel(network.to(place), tokenizer, preprocess, precision)
+    model = ClipModel(network.to(torch_device), tokenizer, preprocess, precision)
     if isinstance(preprocess, Preprocess) and preprocess.size != model.image_size:
         raise TallmasksError(
             f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"

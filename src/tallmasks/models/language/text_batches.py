@@ -121,16 +121,16 @@ def cheapest(examples: Sequence[TokenizedText], batch_size: int) -> Iterator[lis
 
     A batch has at most `batch_size` examples, `INPUT_TOKENS` and `ANSWER_TOKENS`, but at least one example.
     """
-    order = sorted(range(len(examples)), key=lambda place: -len(examples[place].input))
+    order = sorted(range(len(examples)), key=lambda index: -len(examples[index].input))
     shape = [(len(e.input), len(e.answers), max(map(len, e.answers))) for e in examples]
     starts, most, longest = [0], 0, 0
-    for end, place in enumerate(order):
+    for end, index in enumerate(order):
         count = end - starts[-1] + 1
-        most, longest = max(most, shape[place][1]), max(longest, shape[place][2])
+        most, longest = max(most, shape[index][1]), max(longest, shape[index][2])
         inputs, answers = count * shape[order[starts[-1]]][0], count * most * longest
         if count > 1 and (count > batch_size or inputs > INPUT_TOKENS or answers > ANSWER_TOKENS):
             starts.append(end)
-            _, most, longest = shape[place]
+            _, most, longest = shape[index]
     for start, end in pairwise([*starts, len(order)]):
         if end > start:
             yield order[start:end]

@@ -89,8 +89,8 @@ class TextModel(FlatWeights, ABC):
     def batches(self, examples: Texts, batch_size: int) -> Iterator[TextBatch]:
         """Batches for an evaluation, sorted by length, the longest first; see `text_batches.cheapest`."""
         tokenized = self._tokenized(examples)
-        for places in cheapest(tokenized, batch_size):
-            yield self._batch([tokenized[place] for place in places])
+        for indices in cheapest(tokenized, batch_size):
+            yield self._batch([tokenized[index] for index in indices])
 
     def _batch(self, tokenized: list[TokenizedText]) -> TextBatch:
         return TextBatch(tuple(tokenized), self._tokenizer.pad, self.device, self.scoring.max_input_tokens)

@@ -34,12 +34,12 @@ class Ia3Model(T5Model):
         ones = {name: torch.nn.Parameter(torch.ones(shape, device=device)) for name, shape in shapes.items()}
         super().__init__(network, ones, tokenizer, scoring, precision)
         self._sets: list[torch.Tensor] | None = None
-        for place, name in enumerate(self.trainable):
+        for index, name in enumerate(self.trainable):
             module = network.get_submodule(name.removeprefix(PEFT_PREFIX).removesuffix(IA3_SUFFIX))
             if self.shapes[name][1] == 1:
-                module.register_forward_hook(lambda _, inputs, output, place=place: self._rescaled(output, place))
+                module.register_forward_hook(lambda _, inputs, output, index=index: self._rescaled(output, index))
             else:
-                module.register_forward_pre_hook(lambda _, inputs, place=place: self._rescaled(inputs[0], place))
+                module.register_forward_pre_hook(lambda _, inputs, index=index: self._rescaled(inputs[0], index))
 
     def count_right_of(self, batch: TextBatch, sets: Sequence[torch.Tensor]) -> torch.Tensor:
         """`count_right` of every weight set, float32 [P'], as [sets], in as few passes as the memory allows."""
@@ -56,10 +56,10 @@ class Ia3Model(T5Model):
                 self._sets = None
         return torch.cat(counts)
 
-    def _rescaled(self, hidden: torch.Tensor, place: int) -> torch.Tensor:
+    def _rescaled(self, hidden: torch.Tensor, index: int) -> torch.Tensor:
         """Activations [R, T, D] times the trained vector, or each block of rows times the vector of its set."""
         if self._sets is None:
-            return (hidden * self._parameters[place].flatten()).to(hidden.dtype)
-        vectors = self._sets[place]
+            return (hidden * self._parameters[index].flatten()).to(hidden.dtype)
+        vectors = self._sets[index]
         blocks = hidden.reshape(len(vectors), -1, *hidden.shape[1:]) * vectors[:, None, None]
         return blocks.reshape(hidden.shape).to(hidden.dtype)

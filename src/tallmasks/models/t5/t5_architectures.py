@@ -119,14 +119,14 @@ class Architecture(BaseModel):
             shapes[bias] = (self.relative_attention_num_buckets, self.num_heads)
             for block in range(blocks):
                 layers = f"{side}.block.{block}.layer"
-                for place, attention in enumerate(attentions):
-                    shapes |= {f"{layers}.{place}.{attention}.{which}.weight": (inner, model) for which in "qkv"}
-                    shapes[f"{layers}.{place}.{attention}.o.weight"] = (model, inner)
+                for index, attention in enumerate(attentions):
+                    shapes |= {f"{layers}.{index}.{attention}.{which}.weight": (inner, model) for which in "qkv"}
+                    shapes[f"{layers}.{index}.{attention}.o.weight"] = (model, inner)
                 dense = f"{layers}.{len(attentions)}.DenseReluDense"
                 gates = ("wi_0", "wi_1") if self.feed_forward_proj.startswith("gated-") else ("wi",)
                 shapes |= {f"{dense}.{gate}.weight": (self.d_ff, model) for gate in gates}
                 shapes[f"{dense}.wo.weight"] = (model, self.d_ff)
-                shapes |= {f"{layers}.{place}.layer_norm.weight": (model,) for place in range(len(attentions) + 1)}
+                shapes |= {f"{layers}.{index}.layer_norm.weight": (model,) for index in range(len(attentions) + 1)}
         return dict(sorted(shapes.items()))
 
     def trainable(self, adapter: str | None = None) -> Shapes:

@@ -46,12 +46,12 @@ def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> T5Model:
     """See `Family.load`; the spec has ``architecture``, ``adapter`` and ``scoring``."""
-    place = cuda.choose(device)
+    torch_device = cuda.choose(device)
     architecture = Architecture.of(spec["architecture"])
     tensors = read_pretrained(weights)
     tokenizer = stored_tokenizer(tensors, weights, architecture.vocab_size)
     check_tensors(weights, architecture.shapes, tensors)
-    return _assembled(spec, architecture, t5_network(architecture, tensors), tokenizer, precision, place)
+    return _assembled(spec, architecture, t5_network(architecture, tensors), tokenizer, precision, torch_device)
 
 
 def _assembled(
@@ -60,11 +60,11 @@ def _assembled(
     network: T5ForConditionalGeneration,
     tokenizer: TextTokenizer,
     precision: Precision,
-    place: torch.device,
+    torch_device: torch.device,
 ) -> T5Model:
     """A model on its device."""
-    torch.nn.Module.to(network, place)
-    if place.type == "cuda":
+    torch.nn.Module.to(network, torch_device)
+    if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
     adapter, scoring = spec.get("adapter"), Scoring.of(spec)
     if adapter is not None:
@@ -78,8 +78,8 @@ def trial(
     spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
 ) -> tuple[T5Model, Texts]:
     """Random weights, and questions of 128 tokens with three answers of 1 to 8 tokens; see `Family`."""
-    place, architecture = cuda.choose(device), Architecture.of(spec["architecture"])
-    with torch.device(place):
+    torch_device, architecture = cuda.choose(device), Architecture.of(spec["architecture"])
+    with torch.device(torch_device):
         tensors = {
             name: torch.ones(shape) if len(shape) == 1 else torch.randn(shape) * shape[-1] ** -0.5
             for name, shape in architecture.shapes.items()
@@ -98,4 +98,4 @@ def trial(
         for _ in range(count)
     )
     own = TextTokenizer(tokenizer.to_str(), Path("trial"), architecture.vocab_size)
-    return _assembled(spec, architecture, t5_network(architecture, tensors), own, precision, place), examples
+    return _assembled(spec, architecture, t5_network(architecture, tensors), own, precision, torch_device), examples

@@ -27,9 +27,9 @@ def draw(data: pd.DataFrame) -> Figure:
     ylabel = "accuracy above zero-shot (points)"
     figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.4, ylabel=ylabel)
     for panel, part in panels:
-        for place, (_, rows) in enumerate(style.groups(part, "method")):
-            panel.bar(place, rows["gain"].mean(), width=0.7, color=style.LIGHT, edgecolor=style.GREY)
-            panel.plot([place] * len(rows), rows["gain"], color=style.BLUE, marker="_", markersize=9, linestyle="none")
+        for index, (_, rows) in enumerate(style.groups(part, "method")):
+            panel.bar(index, rows["gain"].mean(), width=0.7, color=style.LIGHT, edgecolor=style.GREY)
+            panel.plot([index] * len(rows), rows["gain"], color=style.BLUE, marker="_", markersize=9, linestyle="none")
         panel.axhline(0, color=style.BLACK, linewidth=0.8)
         names = [style.title_of(str(method)) for method in part["method"].unique()]
         panel.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")

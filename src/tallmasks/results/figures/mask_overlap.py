@@ -20,12 +20,12 @@ def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and pair of tasks: the Jaccard index of their masks.  All benchmarks have one order of the
     tasks, that of the clusters of the largest one with the task."""
     table = results.each("masks/overlap.csv").query("method == @METHOD").drop(columns="method")
-    place: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for benchmark in sorted(results.benchmarks, key=lambda name: -len(results.benchmarks[name])):
         part = table[table["benchmark"] == benchmark]
         for task in clustered(part.pivot(index="task", columns="other", values="jaccard")):
-            place.setdefault(task, len(place))
-    table = table.assign(row=table["task"].map(place), column=table["other"].map(place))
+            rows.setdefault(task, len(rows))
+    table = table.assign(row=table["task"].map(rows), column=table["other"].map(rows))
     table = table.sort_values(["row", "column"], kind="stable")
     parts = [table[table["benchmark"] == benchmark] for benchmark in results.benchmarks]
     return pd.concat(parts)[["benchmark", "task", "other", "jaccard"]].reset_index(drop=True)

@@ -38,12 +38,12 @@ def draw(data: pd.DataFrame) -> Figure:
     )
     for left, right, (benchmark, part) in zip(axes[::2], axes[1::2], style.groups(data, "benchmark"), strict=True):
         part = part.sort_values("task_arithmetic_normalized_accuracy")
-        places = np.arange(len(part))
-        left.barh(places, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY)
+        positions = np.arange(len(part))
+        left.barh(positions, part["mask_percentage"], 0.6, color=style.LIGHT, edgecolor=style.GREY)
         for method, column in ((MASKED, "masked"), (BASELINE, "task_arithmetic")):
             look = style.look_of(method)
             right.plot(
-                part[f"{column}_normalized_accuracy"], places,
+                part[f"{column}_normalized_accuracy"], positions,
                 look.marker, color=look.color, label=style.title_of(method),
             )  # fmt: skip
         style.task_rows(left, part["task"].tolist())

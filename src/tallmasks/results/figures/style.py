@@ -114,9 +114,9 @@ LOOKS = {
     "emr": Look(GREEN, "p", (0, (2, 1))),
 }
 _OTHERS = tuple(
-    Look(color, "hs^Dvo<>"[(place + turn) % 8], (0, dashes))
+    Look(color, "hs^Dvo<>"[(index + turn) % 8], (0, dashes))
     for turn, dashes in enumerate(((4, 1, 1, 1), (1, 3), (2, 1), (6, 2), (8, 1), (1, 1, 4, 1), (2, 2), (6, 1, 2, 1)))
-    for place, color in enumerate((BLUE, ORANGE, GREEN, PURPLE, VERMILION, OLIVE, BLACK, SKY))
+    for index, color in enumerate((BLUE, ORANGE, GREEN, PURPLE, VERMILION, OLIVE, BLACK, SKY))
 )
 _TAKEN = {pair for look in LOOKS.values() for pair in ((look.color, look.marker), (look.marker, look.dashes))}
 _SPARE = tuple(look for look in _OTHERS if not _TAKEN & {(look.color, look.marker), (look.marker, look.dashes)})
@@ -211,9 +211,9 @@ def legend(figure: Figure) -> None:
     elif grid is None or len(figure.axes) == grid.nrows * grid.ncols:
         figure.legend(*shown, loc="outside right center")
     else:
-        place = figure.add_subplot(grid[len(figure.axes)])
-        place.set_axis_off()
-        place.legend(*shown, loc="center")
+        space = figure.add_subplot(grid[len(figure.axes)])
+        space.set_axis_off()
+        space.legend(*shown, loc="center")
 
 
 def task_rows(panel: Axes, tasks: Sequence[str]) -> None:

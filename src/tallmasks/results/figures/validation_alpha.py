@@ -45,7 +45,7 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set_title(f"{panel.get_title()}, α up to {part['end'].iloc[0]:g}")
         for row in part[part["chosen"]].to_dict("records"):
             color = style.look_of(row["method"]).color
-            place = [row["scaling_coefficient"]], [row["normalized_accuracy"]]
-            panel.plot(*place, "o", markersize=9, markerfacecolor="none", markeredgecolor=color)
+            chosen = [row["scaling_coefficient"]], [row["normalized_accuracy"]]
+            panel.plot(*chosen, "o", markersize=9, markerfacecolor="none", markeredgecolor=color)
     style.legend(figure)
     return figure

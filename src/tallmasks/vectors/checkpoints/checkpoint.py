@@ -56,7 +56,7 @@ class Checkpoint:
         companions: the small other files of a folder (configuration, tokenizer), by name; README.md is none.
         left_out: the folder's other files, each with a reason where it needs one.
         origin: where it is from: ``{"repository": ..., "revision": <full commit>}`` or ``{"path": ...}``.
-        places: the weight file of every tensor, by tensor, in the order of their bytes.
+        file_of: the weight file of every tensor, by tensor, in the order of their bytes.
         is_folder: whether it is a folder, or one file.
         metadata: of a safetensors file, by its name in the folder.
         indexes: the indexes of sharded models, by name; their texts are kept when a model is written like this one.
@@ -69,7 +69,7 @@ class Checkpoint:
     aliases: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
+    file_of: Mapping[str, str] = field(default_factory=dict)
     companions: Mapping[str, Path] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     is_folder: bool = False

@@ -114,12 +114,14 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
         elif mine.is_float and mine.shape != theirs.shape:
             resized.append(name)
-    found, expected = ({name: one.tensors[name].shape for name in resized} for one in (task, base))
-    matrices = [name for name in resized if len(expected[name]) == 2 and found[name][1:] == expected[name][1:]]
+    own_shapes, base_shapes = ({name: one.tensors[name].shape for name in resized} for one in (task, base))
+    matrices = [
+        name for name in resized if len(base_shapes[name]) == 2 and own_shapes[name][1:] == base_shapes[name][1:]
+    ]
     # a bias has as many values as its matrix has rows
-    counts = {(found[name][:1], expected[name][:1]) for name in matrices}
-    with_rows = {*matrices, *(name for name in resized if (found[name], expected[name]) in counts)}
-    of_shapes = {n: f"{n} (found {list(found[n])}, expected {list(expected[n])})" for n in resized}
+    counts = {(own_shapes[name][:1], base_shapes[name][:1]) for name in matrices}
+    with_rows = {*matrices, *(name for name in resized if (own_shapes[name], base_shapes[name]) in counts)}
+    of_shapes = {n: f"{n} (found {list(own_shapes[n])}, expected {list(base_shapes[n])})" for n in resized}
     vocabulary = [text for name, text in of_shapes.items() if name in with_rows]
     shapes = [text for name, text in of_shapes.items() if name not in with_rows]
     if shapes:

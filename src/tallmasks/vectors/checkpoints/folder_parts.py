@@ -15,7 +15,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 PART_INDEXES = ("modules.json", "model_index.json")
 """Of sentence-transformers, and of diffusers' pipelines."""
-_BY_NAME = ("tensors", "aliases", "files", "places", "companions", "metadata", "indexes", "arrays")
+_BY_NAME = ("tensors", "aliases", "files", "file_of", "companions", "metadata", "indexes", "arrays")
 """The fields of a checkpoint that are by a tensor's or a file's name."""
 
 
@@ -59,6 +59,6 @@ def joined_parts(parts: Mapping[str, Checkpoint], **facts: Any) -> Checkpoint:
         left_out += [prefix + name for name in one.left_out]
         for field, of_whole in whole.items():
             for name, value in getattr(one, field).items():
-                of_whole[prefix + name] = prefix + value if field in ("aliases", "places") else value
+                of_whole[prefix + name] = prefix + value if field in ("aliases", "file_of") else value
     whole["tensors"] = dict(sorted(whole["tensors"].items()))
     return Checkpoint(**facts, **whole, left_out=tuple(left_out))

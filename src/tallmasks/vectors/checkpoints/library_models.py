@@ -61,18 +61,18 @@ class LibraryModel:
         """A checkpoint in which tensors that transformers has joined (experts) have the names of a file for their
         parts."""
         joined = self._ask("parts", checkpoint.shapes)
-        tensors, arrays, places = dict(checkpoint.tensors), dict(checkpoint.arrays), dict(checkpoint.places)
+        tensors, arrays, file_of = dict(checkpoint.tensors), dict(checkpoint.arrays), dict(checkpoint.file_of)
         for name, parts in joined.items():
             if not parts:
                 continue
-            info, flat, place = tensors.pop(name), arrays.pop(name).reshape(-1), places.pop(name, None)
+            info, flat, weight_file = tensors.pop(name), arrays.pop(name).reshape(-1), file_of.pop(name, None)
             for part, (shape, strides, offset) in parts.items():
                 tensors[part] = TensorInfo(info.dtype, tuple(shape))
                 steps = [step * flat.itemsize for step in strides]
                 arrays[part] = as_strided(flat[offset:], shape, steps, writeable=False)
-                if place is not None:
-                    places[part] = place
-        return replace(checkpoint, tensors=dict(sorted(tensors.items())), arrays=arrays, places=places)
+                if weight_file is not None:
+                    file_of[part] = weight_file
+        return replace(checkpoint, tensors=dict(sorted(tensors.items())), arrays=arrays, file_of=file_of)
 
     def tie_group(self, name: str) -> str:
         """One name for all tensors of the model that are tied to each other."""

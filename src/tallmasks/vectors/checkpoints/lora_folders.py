@@ -175,7 +175,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
         **{**facts, "files": {**weights, ADAPTER_CONFIG: folder / ADAPTER_CONFIG}},
         tensors=dict(sorted(tensors.items())),
         aliases=base.aliases,
-        places=base.places,
+        file_of=base.file_of,
         base=base,
         adapter=replace(adapter, title=f"{title}'s {adapters[0]}"),
         products=products,

@@ -54,14 +54,14 @@ def _steps(text: str) -> Steps:
     return steps
 
 
-def _fits(steps: Steps, places: set[int], module: str) -> bool:
+def _fits(steps: Steps, positions: set[int], module: str) -> bool:
     """Whether the steps, from one of some places in the name on, lead to its end."""
     for step, often in steps:
-        after = set(places) if often == "*" else set()
-        while places:
-            places = {match.end() for place in places if (match := step.match(module, place))} - after
-            after |= places
+        after = set(positions) if often == "*" else set()
+        while positions:
+            positions = {match.end() for position in positions if (match := step.match(module, position))} - after
+            after |= positions
             if not often:
                 break
-        places = after
-    return len(module) in places
+        positions = after
+    return len(module) in positions

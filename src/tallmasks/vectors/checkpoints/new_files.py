@@ -49,17 +49,17 @@ def planned(
     Tensors keep the base's order, or where dtypes or the format change, have that of the safetensors library.
     ``single``: the name of the one file of a checkpoint that is no folder; ``shard_size``: bytes of a file at most.
     """
-    code = {name: dtypes[base.aliases.get(name, name)] for name in base.places}
-    width = {name: _bytes_of(base, name, code[name]) for name in base.places}
+    code = {name: dtypes[base.aliases.get(name, name)] for name in base.file_of}
+    width = {name: _bytes_of(base, name, code[name]) for name in base.file_of}
     if shard_size is not None:
         shards: dict[str, list[str]] = {}
         for part in dict.fromkeys(map(part_prefix, base.files)):
-            of_part = {name: size for name, size in width.items() if part_prefix(base.places[name]) == part}
+            of_part = {name: size for name, size in width.items() if part_prefix(base.file_of[name]) == part}
             shards |= {part + file: names for file, names in _shards(of_part, shard_size, _stem(base, part)).items()}
         return [_planned_file(base, name, names, code, width, _OF_TORCH) for name, names in shards.items()]
     files = []
     for file in base.files:
-        names = [name for name, place in base.places.items() if place == file]
+        names = [name for name, weight_file in base.file_of.items() if weight_file == file]
         kept = file.endswith(SAFETENSORS) and all(code[name] == base.info(name).dtype for name in names)
         if not kept:
             names.sort(key=lambda name: (-width[name] // max(base.info(name).size, 1), name))
@@ -154,11 +154,11 @@ def _index(base: Checkpoint, files: Sequence[PlannedFile], part: str, code: str 
         return {}
     total = sum(end - start for file in files for start, end in file.spans.values())
     spots = ((tensor, file.name.removeprefix(part)) for file in files for tensor in file.spans)
-    places = {base.file_name(tensor).removeprefix(part): file for tensor, file in spots}
+    file_of = {base.file_name(tensor).removeprefix(part): file for tensor, file in spots}
 
     def written(content: Any) -> Any:
         facts = content["metadata"] if isinstance(content.get("metadata"), dict) else {}
-        weight_map = dict(sorted(places.items()))
+        weight_map = dict(sorted(file_of.items()))
         return {**content, "metadata": {**facts, "total_size": total}, "weight_map": weight_map}
 
     return {name: edited(base.indexes[index] if index else None, written)}
@@ -167,10 +167,10 @@ def _index(base: Checkpoint, files: Sequence[PlannedFile], part: str, code: str 
 class SafetensorsSink:
     """Files of which all the room is taken before the first byte is written; ``stack`` closes them."""
 
-    def __init__(self, place: Path, files: Sequence[PlannedFile], base: Checkpoint, stack: ExitStack) -> None:
+    def __init__(self, hidden: Path, files: Sequence[PlannedFile], base: Checkpoint, stack: ExitStack) -> None:
         self._places: dict[str, list[tuple[int, int]]] = {}
         for file in files:
-            path = place / file.name if base.is_folder else place
+            path = hidden / file.name if base.is_folder else hidden
             path.parent.mkdir(exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             stack.callback(os.close, descriptor)
@@ -205,7 +205,7 @@ class TorchSink:
         """Called once all bytes are there."""
         import torch
 
-        names = {name: self._base.aliases.get(name, name) for name in self._base.places}
+        names = {name: self._base.aliases.get(name, name) for name in self._base.file_of}
         state = {self._base.file_name(name): self._tensors[own] for name, own in names.items()}
         try:
             torch.save(state, self._path)

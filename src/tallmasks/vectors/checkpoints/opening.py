@@ -73,18 +73,18 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         return _open_model(folder, names, base, facts)
     opened, weights = {}, 0
     for part in dict.fromkeys(["", *parts]):
-        place = folder / part
-        if not place.is_dir():
+        inner = folder / part
+        if not inner.is_dir():
             continue
         within(folder, part or ".")
-        inside = _files_in(place, title) if part else names
+        inside = _files_in(inner, title) if part else names
         if part in parts and any(map(_is_weights, inside)):
-            opened[part] = _open_model(place, inside, None, {**facts, "title": f"{title}/{part}" if part else title})
+            opened[part] = _open_model(inner, inside, None, {**facts, "title": f"{title}/{part}" if part else title})
             weights += 1
         else:
-            companions, left_out = _companions(place, inside, *["*.json"] * bool(part))
+            companions, left_out = _companions(inner, inside, *["*.json"] * bool(part))
             opened[part] = Checkpoint(title=title, tensors={}, companions=companions, left_out=tuple(left_out))
-        if part and (deeper := [path for path in place.glob("*/*") if _is_weights(path.name)]):
+        if part and (deeper := [path for path in inner.glob("*/*") if _is_weights(path.name)]):
             raise TallmasksError(
                 f"{title}: weights in {deeper[0].parent.relative_to(folder)}, a folder that no index of {title} names;"
                 " expected them in the folders that it names. Give a model that is saved so"

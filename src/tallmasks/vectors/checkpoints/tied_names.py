@@ -28,14 +28,14 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     own: dict[str, str] = {}
     for name in base.tensors:
         names = [name, *(alias for alias, of in base.aliases.items() if of == name)]
-        places = {task.aliases.get(one, one) for one in names if one in task.names} or _tied_to(base, task, name)
-        first = min(places, default="")
-        if all(task.same(task, place, first) for place in places):
-            places = {first} & places
-        if len(places) == 1:  # with two, the base ties what the task does not
-            own[name] = places.pop()
+        targets = {task.aliases.get(one, one) for one in names if one in task.names} or _tied_to(base, task, name)
+        first = min(targets, default="")
+        if all(task.same(task, target, first) for target in targets):
+            targets = {first} & targets
+        if len(targets) == 1:  # with two, the base ties what the task does not
+            own[name] = targets.pop()
         else:
-            own |= {place: place for place in places}
+            own |= {target: target for target in targets}
     rest = task.tensors.keys() - own.values()
     own |= {name: name for name in rest if not _is_a_copy(base, task, name, own)}
     aliases = {alias: name for alias, name in base.aliases.items() if name in own and alias not in own}
@@ -46,11 +46,13 @@ def _under_names(task: Checkpoint, own: Mapping[str, str], aliases: Mapping[str,
     """A checkpoint's tensors under other names; ``own``: the checkpoint's own name of each."""
     return replace(
         task,
-        tensors={name: task.tensors[place] for name, place in sorted(own.items())},
+        tensors={name: task.tensors[target] for name, target in sorted(own.items())},
         aliases=aliases,
-        file_names={name: file for name, place in own.items() if (file := task.file_names.get(place, place)) != name},
-        arrays={name: task.arrays[place] for name, place in own.items()},
-        places={name: task.places[place] for name, place in own.items() if place in task.places},
+        file_names={
+            name: own_name for name, target in own.items() if (own_name := task.file_names.get(target, target)) != name
+        },
+        arrays={name: task.arrays[target] for name, target in own.items()},
+        file_of={name: task.file_of[target] for name, target in own.items() if target in task.file_of},
     )
 
 

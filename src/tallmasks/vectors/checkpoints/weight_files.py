@@ -31,7 +31,7 @@ class _Read:
     tensors: dict[str, TensorInfo] = field(default_factory=dict)
     arrays: dict[str, NDArray] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    file_of: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
@@ -49,13 +49,13 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
         if odd := next((one for one in names if "\n" in one), None):
             raise TallmasksError(f"{path}: a tensor is called {odd[:100]!a}; expected a name of one line. Rename it")
         if shards is not None:
-            _check_shard(path, names, {one for one, place in shards.items() if place == name})
+            _check_shard(path, names, {one for one, file in shards.items() if file == name})
     return Checkpoint(
         **facts,
         files=files,
         tensors=dict(sorted(read.tensors.items())),
         aliases={alias: name for alias, name in sorted(read.aliases.items()) if alias not in read.tensors},
-        places=read.places,
+        file_of=read.file_of,
         metadata=read.metadata,
         arrays=read.arrays,
     )
@@ -84,7 +84,7 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
     for name, dtype, shape in opened.described:
         read.tensors[name] = TensorInfo(dtype, tuple(shape))
         read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
-        read.places[name] = file
+        read.file_of[name] = file
     names = set(opened.names)
     # safetensors' save_model writes there under which name it kept a tensor
     read.aliases |= {alias: name for alias, name in opened.metadata.items() if name in names}
@@ -104,11 +104,11 @@ def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
         ) from None
     first_names: dict[tuple, str] = {}
     for name, tensor in sorted(tensors.items()):
-        read.places[name] = file
+        read.file_of[name] = file
         code = code_of(str(tensor.dtype).removeprefix("torch."))
         try:
-            place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-            if tensor.numel() and (first := first_names.setdefault(place, name)) != name:
+            key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+            if tensor.numel() and (first := first_names.setdefault(key, name)) != name:
                 read.aliases[name] = first
                 continue
             array = _array(tensor, code)

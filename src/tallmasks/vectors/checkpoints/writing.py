@@ -109,14 +109,14 @@ def new_checkpoint(
         texts[name] = content.encode() if isinstance(content, str) else content
     sizes = (len(text) if isinstance(text, bytes) else text.stat().st_size for text in texts.values())
     needed = sum(file.size for file in files) + sum(sizes)
-    with whole(out, needed, folder=base.is_folder, new=True) as place, ExitStack() as stack:
+    with whole(out, needed, folder=base.is_folder, new=True) as hidden, ExitStack() as stack:
         for name, text in texts.items():
-            (place / name).parent.mkdir(exist_ok=True)
-            (place / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
+            (hidden / name).parent.mkdir(exist_ok=True)
+            (hidden / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
         if not base.is_folder and out.suffix in TORCH:
-            sink: SafetensorsSink | TorchSink = TorchSink(place, base, dtypes, files[0])
+            sink: SafetensorsSink | TorchSink = TorchSink(hidden, base, dtypes, files[0])
         else:
-            sink = SafetensorsSink(place, files, base, stack)
+            sink = SafetensorsSink(hidden, files, base, stack)
         new = NewCheckpoint(out, base, dtypes, sink)
         yield new
         new.finish(progress)

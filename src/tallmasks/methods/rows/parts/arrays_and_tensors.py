@@ -19,8 +19,8 @@ def eigenvectors(symmetric: Any) -> Any:
     return torch.linalg.eigh(symmetric).eigenvectors
 
 
-def smallest(values: Any, place: int) -> float:
+def smallest(values: Any, rank: int) -> float:
     """The value at a place, from 0, of the ascending order."""
     if isinstance(values, np.ndarray):
-        return float(np.partition(values, place)[place])
-    return float(values.kthvalue(place + 1).values)
+        return float(np.partition(values, rank)[rank])
+    return float(values.kthvalue(rank + 1).values)

@@ -11,8 +11,8 @@ NUMBER = re.compile(r"(?:^|\.)(\d+)\.")
 
 def block_of(name: str) -> tuple[str, int] | None:
     """The stack of blocks that a tensor is in, as the name before the number, and the number; None outside blocks."""
-    found = NUMBER.search(name)
-    return (name[: found.start()], int(found[1])) if found else None
+    number = NUMBER.search(name)
+    return (name[: number.start()], int(number[1])) if number else None
 
 
 def depths(names: Iterable[str]) -> dict[str, float]:

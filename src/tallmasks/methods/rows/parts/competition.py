@@ -24,18 +24,18 @@ class Balance:
     floor: Vector
     top: Vector
 
-    def weighed(self, rows: Sequence[Vector]) -> tuple[Vector, Vector]:
+    def weighed(self, vectors: Sequence[Vector]) -> tuple[Vector, Vector]:
         """Clamped values, and what each counts, from 0 at the floor to 1 at the top; float32 [T, n] each."""
-        values, scores = self.scored(rows)
+        values, scores = self.scored(vectors)
         return values, from_0_to_1(scores.clip(self.floor, self.top), self.floor, self.top)
 
-    def scored(self, rows: Sequence[Vector]) -> tuple[Vector, Vector]:
+    def scored(self, vectors: Sequence[Vector]) -> tuple[Vector, Vector]:
         """Clamped values and exp(T n_i^2) * sum_j tanh(n_i n_j), float32 [T, n], n being magnitudes from 0 to 1."""
-        stacked = np.stack(rows)
+        stacked = np.stack(vectors)
         size, signs = np.clip(abs(stacked), self.low, self.high), np.sign(stacked)
         unit = signs * from_0_to_1(size, self.low, self.high)
         agreeing = np.stack([np.tanh(own * unit).sum(axis=0) for own in unit])
-        return signs * size, np.exp(np.float32(len(rows)) * unit**2) * agreeing
+        return signs * size, np.exp(np.float32(len(vectors)) * unit**2) * agreeing
 
 
 def from_0_to_1(values: Vector, low: Vector, high: Vector) -> Vector:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from tallmasks.vectors import kernels
 
 
-def agreeing_or_plus(rows: Sequence[NDArray[np.float32]], *, mean: bool) -> NDArray[np.float32]:
+def agreeing_or_plus(vectors: Sequence[NDArray[np.float32]], *, mean: bool) -> NDArray[np.float32]:
     """The sum or the mean of what has the sign of the sum of T slices, float32 [n]; plus where that sum is 0."""
-    out = np.empty(rows[0].size, np.float32)
-    kernels.merge_ties(rows, [np.float32(0)] * len(rows), lambda: np.float32(1), out, mean=mean)
+    out = np.empty(vectors[0].size, np.float32)
+    kernels.merge_ties(vectors, [np.float32(0)] * len(vectors), lambda: np.float32(1), out, mean=mean)
     return out

@@ -49,18 +49,18 @@ def most_certain(
     It is summed over the tasks; ``flats`` are the tau_t, float32 [P'] each.
     """
     names, vectors = network.layout.names, [network.to_device(flat) for flat in flats]
-    place_of = {name: place if by == "tensor" else 0 for place, name in enumerate(names)}
+    index_of = {name: index if by == "tensor" else 0 for index, name in enumerate(names)}
     parts = {name: [vector[part] for vector in vectors] for name, part in network.layout.parts.items()}
-    values, adam = np.full((max(place_of.values()) + 1, len(vectors)), START), Adam(learning_rate)
+    values, adam = np.full((max(index_of.values()) + 1, len(vectors)), START), Adam(learning_rate)
     for step in range(1, steps + 1):
         update = vectors[0].clone()
         for name, part in network.layout.parts.items():
-            own = values[place_of[name]].clip(0, 1)
+            own = values[index_of[name]].clip(0, 1)
             update[part] = sum(float(value) * vector for value, vector in zip(own, parts[name], strict=True))
         gradient = sum(network.gradient(update, task, examples, entropy) for task in range(len(vectors)))
         slopes = np.zeros_like(values)
         for name, part in network.layout.parts.items():
-            slopes[place_of[name]] += [float(gradient[part] @ vector) for vector in parts[name]]
+            slopes[index_of[name]] += [float(gradient[part] @ vector) for vector in parts[name]]
         values = values + adam.step(slopes * ((values >= 0) & (values <= 1)))
         network.report(step, steps)
-    return {name: values[place].clip(0, 1).astype(np.float32) for name, place in place_of.items()}
+    return {name: values[index].clip(0, 1).astype(np.float32) for name, index in index_of.items()}

@@ -44,10 +44,10 @@ def draws(key: bytes, name: str, start: int, stop: int) -> NDArray[np.uint32]:
     return numbers.astype("<u8", copy=False).view("<u4")[skip : skip + stop - start]
 
 
-def dropped(row: NDArray[np.float32], key: bytes, name: str, start: int, drop: float) -> NDArray[np.float32]:
+def dropped(vector: NDArray[np.float32], key: bytes, name: str, start: int, drop: float) -> NDArray[np.float32]:
     """Each value of a slice of a tensor, float32 [n], 0 with the probability `drop`, else divided by 1 - drop."""
-    kept = draws(key, name, start, start + row.size) >= np.uint32(drop * 2**32)
-    return np.where(kept, row / np.float32(1 - drop), np.float32(0))
+    kept = draws(key, name, start, start + vector.size) >= np.uint32(drop * 2**32)
+    return np.where(kept, vector / np.float32(1 - drop), np.float32(0))
 
 
 def dropped_vector(vector: TaskVector, key: bytes, drop: float) -> TaskVector:
