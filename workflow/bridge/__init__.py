@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 from bridge import run
+from bridge.output import report_interruption, report_progress
 from bridge.run import InputFunction, Run, for_users
 from bridge.steps import RuleFunctions, Steps, job_file, newer_input
 from tallmasks.artifacts.folders import RESULTS, SCRATCH, STORE
@@ -118,6 +120,8 @@ def before_first_job(workflow: Any, steps: Steps) -> None:
         return
     run.check_settings(workflow)
     run.be_the_only_writer(workflow)
+    report_progress(logger)
+    report_interruption()
     if needed := steps.planned():
         run.check_room(STORE)
     if workflow.local_exec:

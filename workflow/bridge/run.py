@@ -9,6 +9,7 @@ import functools
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,8 @@ def be_the_only_writer(workflow: Any) -> None:
     """
     lock = os.open(SCRATCH / "writer.lock", os.O_RDWR | os.O_CREAT)
     if (taken := try_lock(lock)) is False:
+        for number in (signal.SIGINT, signal.SIGTERM):  # Snakemake's handlers would wait for jobs
+            signal.signal(number, signal.SIG_DFL)
         print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr, flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -8,6 +8,7 @@ from tallmasks.errors import TallmasksError
 
 try:
     from bridge import before_first_job, begin
+    from bridge.output import show_results
 except TallmasksError as error:  # of a method's file, say
     sys.exit(f"error: {error}")
 
@@ -17,6 +18,10 @@ ARRAYS = {"gpu": 0, "mem_mb": BRIDGE.arrays("mem_mb"), "runtime": BRIDGE.arrays(
 
 onstart:
     before_first_job(workflow, BRIDGE.steps)
+
+
+onsuccess:
+    show_results(workflow)
 
 
 wildcard_constraints:

@@ -1,0 +1,63 @@
+"""What a run prints beside Snakemake's logger: progress where there is no terminal, its results, an interruption."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SHOWN = 10  # results in the list at the end
+
+
+class ProgressLines(logging.Handler):
+    """Prints a line for each finished job: how many are done, and about how long the rest will take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start, self._names, self._finished = time.monotonic(), dict[int, str](), ""
+
+    def emit(self, record: Any) -> None:
+        match getattr(record, "event", None):
+            case "job_info":
+                self._names[record.jobid] = " ".join([record.rule_name, *map(str, record.wildcards.values())])
+            case "job_finished":
+                self._finished = self._names.get(record.job_id, "")
+            case "progress":
+                seconds = (time.monotonic() - self._start) / max(record.done, 1) * (record.total - record.done)
+                left = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+                print(f"{record.done} of {record.total} jobs, about {left} left: {self._finished}", file=sys.stderr)
+
+
+def report_progress(logger: logging.Logger) -> None:
+    """Print progress lines where the output is no terminal, on which Snakemake's logger has a bar."""
+    if not sys.stderr.isatty():
+        logger.addHandler(ProgressLines())
+
+
+def report_interruption() -> None:
+    """After Ctrl-C the last line says so.  Further ones are ignored, as all jobs are ending already."""
+
+    def interrupted(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        again = "Interrupted. Nothing is lost: call the same command again, and it continues."
+        atexit.register(print, again, file=sys.stderr)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupted)
+
+
+def show_results(workflow: Any) -> None:
+    """Print the paths of the files that were asked for, and on a terminal the tables themselves."""
+    files = sorted(file for file in map(str, workflow.dag.targetfiles) if file.startswith("results/"))
+    for file in files[:SHOWN]:
+        print(file)
+        table = Path(file).with_suffix(".md")
+        if sys.stdout.isatty() and file.endswith(".csv") and table.is_file():
+            print(table.read_text())
+    if len(files) > SHOWN:
+        print(f"and {len(files) - SHOWN} more")
