@@ -1,4 +1,4 @@
-"""Densities of masks, by task and by tensor, and overlaps of two tasks."""
+"""Mask densities by task and by tensor, and the overlap of pairs of tasks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ def statistics(
 ) -> dict[str, pd.DataFrame]:
     """Tables of the masks at each task's chosen lambda.
 
-    Weights with a multi-task value of exactly 0 are counted apart or left out, because no mask matters there.
+    Weights with a multi-task value of exactly 0 are counted separately or left out, because masks have no effect there.
 
     Args:
-        chosen: mask_lambda by task, in the order of the tables.
+        chosen: mask_lambda by task, in table order.
         multi_task_vector: tau_MTL, float32 [P'].
-        layer_of: layer and kind of a tensor, by name; layers are "before", 0, 1, ..., d0, d1, ... (of a decoder),
-            "after".
+        layer_of: tensor name -> (layer, kind); layers are "before", 0, 1, ..., d0, d1, ... (decoder), "after".
 
     Returns:
-        ``density``: by task, the share of the P' weights in its mask, and the part of it that merged to 0.
-        ``tensors``: by layer and kind, the share of its weights in a mask without merged zeros, mean over the tasks.
-        ``overlap``: by pair of tasks, the Jaccard index of their masks without merged zeros, 1 if both are empty.
+        ``density``: by task, the fraction of the P' weights in its mask, and the part of it with merged value 0.
+        ``tensors``: by layer and kind, the fraction of weights in a mask, without merged zeros, averaged over tasks.
+        ``overlap``: by pair of tasks, the Jaccard index of their masks without merged zeros; 1 if both are empty.
     """
     size = bundle.layout.size
     moved = np.packbits(multi_task_vector != 0, bitorder="little")
@@ -75,7 +74,7 @@ def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
 
 
 def from_input_to_output(layer: str) -> tuple[int, int]:
-    """Sorts layers."""
+    """Sort key of layers."""
     if layer in ("before", "after"):
         return (0 if layer == "before" else 3), 0
     return (2 if layer.startswith("d") else 1), int(layer.removeprefix("d"))
