@@ -42,10 +42,8 @@ class BundleModel(Checkpoint):
 
 
 def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
-    """One task's model, with the tensor names of the base's files and the task's companion files.
-
-    Raises TallmasksError if the bundle lacks the task or the base cannot be found.
-    """
+    """One task's model, with the tensor names of the base's files and the task's companion files. Raises TallmasksError
+    if the bundle lacks the task or the base cannot be found."""
     weights, location = bundle.weights(task), bundle.parts.location
     base, model = weights.base, weights.parts.manifest.model(task)
     last = list(base.files)[-1]

@@ -18,6 +18,7 @@ from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.io.tensor_files import TensorSpec, open_tensors
+from tallmasks.masks.mask_bundles import count_bits
 from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
@@ -67,7 +68,7 @@ def metadata_of(manifest: Manifest, task: str | None = None) -> dict[str, str]:
 
 def density(manifest: Manifest, mask: Callable[[str], NDArray[np.uint8]]) -> float:
     """The fraction of the stored values that a task's mask keeps; ``mask`` gives the packed bits of a tensor."""
-    held = sum(int(np.bitwise_count(mask(name)).sum(dtype=np.int64)) for name in manifest.stored)
+    held = sum(count_bits(mask(name)) for name in manifest.stored)
     return held / max(sum(tensor.size for tensor in manifest.stored.values()), 1)
 
 
@@ -93,10 +94,8 @@ class BundleLocation:
         return str(self.root) if self.repository is None else f"{self.repository}@{self.revision}"
 
     def file(self, name: str) -> Path:
-        """The path of a file in the bundle.
-
-        Raises TallmasksError if it is missing, unreadable, not a regular file, or a link that leaves the bundle.
-        """
+        """The path of a file in the bundle. Raises TallmasksError if it is missing, unreadable, not a regular file, or
+        a link that leaves the bundle."""
         try:
             if self.repository is not None:
                 hub.download(self.repository, name, self.revision)
@@ -111,10 +110,8 @@ class BundleLocation:
 
 
 def open_location(spec: str | Path) -> BundleLocation:
-    """Locates a bundle: a local folder, or else `organisation/name[@revision]` on the hub, pinned to a commit.
-
-    Raises TallmasksError if neither exists. A local file is accepted here and refused by `manifest_of`.
-    """
+    """Locates a bundle: a local folder, or else `organisation/name[@revision]` on the hub, pinned to a commit. Raises
+    TallmasksError if neither exists. A local file is accepted here and refused by `manifest_of`."""
     if os.path.lexists(spec):
         return BundleLocation(Path(spec).absolute())  # files are opened later, or by another process
     repository = repository_of(str(spec))

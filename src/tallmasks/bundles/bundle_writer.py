@@ -128,10 +128,8 @@ class NewOwnBundle:
     error: dict[str, float] = field(default_factory=dict)
 
     def write(self, task: str, name: str, content: Any) -> None:
-        """Writes one tensor of one task, given what its coding packs. Thread-safe; each tensor is written once.
-
-        Raises TallmasksError, naming task and tensor, for NaN or infinity.
-        """
+        """Writes one tensor of one task, given what its coding packs. Thread-safe; each tensor is written once. Raises
+        TallmasksError, naming task and tensor, for NaN or infinity."""
         for ending, values in self.manifest.codings[name].pack(content).items():
             if values.dtype.kind == "f":
                 narrowed(values, "F32", f"{task}: tensor {name}")
@@ -203,8 +201,7 @@ def bytes_of_card(facts: BundleFacts) -> int:
 
 
 def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifest]:
-    copied = {**_included(facts), **_companion_files(facts)}
-    sizes = {name: path.stat().st_size for name, path in copied.items()}
+    sizes = {name: path.stat().st_size for name, path in _copied_files(facts).items()}
     for task, file, specs in _own_files(draft):
         sizes[file] = bytes_of_file(specs, metadata_of(draft, task))
     task_of = {file: task for task, file in draft.task_files.items()}
@@ -250,8 +247,7 @@ def _draft(facts: BundleFacts) -> Manifest:
     own_files = task_files([task for task in facts.tasks if facts.own.get(task)], OWN)
     files = _companions(facts)
     models = {}
-    for task in facts.models:
-        model = facts.models[task]
+    for task, model in facts.models.items():
         own = {
             name: OwnTensor(shape=model.info(name).shape, dtype=_storable(model, name))
             for name in facts.own.get(task, ())
@@ -301,15 +297,7 @@ def _draft(facts: BundleFacts) -> Manifest:
     return draft
 
 
-def _included(facts: BundleFacts) -> dict[str, Path]:
-    if not facts.include_base:
-        return {}
-    files = {**facts.base.companions, **facts.base.indexes, **facts.base.files}
-    return {BASE + name: path for name, path in files.items()}
-
-
 def _storable(model: Checkpoint, name: str) -> Any:
-    """The dtype of a task's own tensor. Raises TallmasksError if bundles cannot store it."""
     dtype = model.info(name).dtype
     if dtype not in get_args(Dtype):
         raise TallmasksError(f"{model.title}: tensor {name} is {dtype}; expected one of {', '.join(get_args(Dtype))}")
@@ -317,10 +305,8 @@ def _storable(model: Checkpoint, name: str) -> Any:
 
 
 def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
-    """The sha256 and path of each small file beside a model's weights, by task and name.
-
-    For an adapter: the base's files, with those in the adapter's folder taking precedence.
-    """
+    """The sha256 and path of each small file beside a model's weights, by task and name. For an adapter: the base's
+    files, with those in the adapter's folder taking precedence."""
     files: dict[str, dict[str, Path]] = {}
     for task, model in facts.models.items():
         if model.is_folder and facts.base.is_folder:
@@ -331,11 +317,14 @@ def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
     return {task: {n: (digests[path], path) for n, path in of_task.items()} for task, of_task in files.items()}
 
 
-def _companion_files(facts: BundleFacts) -> dict[str, Path]:
-    """Companion files to store because the base has no identical file, by their name in the bundle."""
-    ours = {(name, sha256_of(path)) for name, path in facts.base.companions.items()}
+def _copied_files(facts: BundleFacts) -> dict[str, Path]:
+    """Files to copy, by name in the bundle: an included base, and companions without an identical file in the base."""
+    base = facts.base
+    included = {**base.companions, **base.indexes, **base.files} if facts.include_base else {}
+    ours = {(name, sha256_of(path)) for name, path in base.companions.items()}
     every = (item for of_task in _companions(facts).values() for item in of_task.items())
-    return {COMPANIONS + sha256: path for name, (sha256, path) in every if (name, sha256) not in ours}
+    companions = {COMPANIONS + sha256: path for name, (sha256, path) in every if (name, sha256) not in ours}
+    return {BASE + name: path for name, path in included.items()} | companions
 
 
 def _own_files(draft: Manifest) -> Iterator[tuple[str, str, Specs]]:
@@ -345,18 +334,14 @@ def _own_files(draft: Manifest) -> Iterator[tuple[str, str, Specs]]:
             yield task, model.own_file, own_specs(model)
 
 
-def _write_own(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
+def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
+    """Completes the folder: own tensors, copied files, bundle.json and README.md."""
     for task, file, specs in _own_files(draft):
         with new_tensors(folder / file, specs, metadata_of(draft, task)) as new:
             for name, tensor in new.tensors.items():
                 size = facts.models[task].info(name).size
                 tensor.reshape(-1).view(np.uint8)[...] = facts.models[task].stored(name, 0, size)
-
-
-def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
-    """Completes the folder: own tensors, copied files, bundle.json and README.md."""
-    _write_own(folder, facts, draft)
-    copied = {**_included(facts), **_companion_files(facts)}
+    copied = _copied_files(facts)
     for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)

@@ -59,7 +59,7 @@ class Whole:
         return {"": TensorSpec(np.dtype("<f4"), self.shape)}
 
     def values(self, content: Any) -> Any:
-        """The update that a method is evaluated with, [shape], from the output of its function (array or GPU tensor)."""
+        """The update that a method is evaluated with, [shape], from its function's output (array or GPU tensor)."""
         return content
 
     def pack(self, content: Any) -> dict[str, NDArray]:
@@ -78,10 +78,7 @@ class Whole:
 @dataclass(frozen=True)
 class Signs(Whole):
     """``.signs`` uint8 [ceil(n / 8)]: bit i (lowest first) of byte j is 1 if value 8 j + i is negative, 0 in the
-    padding; ``.scale`` float32 [1].
-
-    A method's function returns (is negative, bool [shape]; the magnitude).
-    """
+    padding; ``.scale`` float32 [1]. A method's function returns (is negative, bool [shape]; the magnitude)."""
 
     kind: ClassVar[str] = "signs"
 

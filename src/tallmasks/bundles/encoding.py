@@ -32,10 +32,8 @@ class Merged:
     scratch: Mapping[str, NDArray[np.float32]]
 
     def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
-        """Writes values of one flattened tensor from ``start`` on.
-
-        Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the dtype.
-        """
+        """Writes values of one flattened tensor from ``start`` on. Raises TallmasksError, naming the tensor, for NaN,
+        infinity or a value too large for the dtype."""
         code = "F32" if self.dtype == "int8" else OF_BUNDLES[self.dtype]
         whole = (self.scratch or self.new.tensors)[name].reshape(-1)
         part = whole[start : start + values.size].view(np.uint8)
@@ -73,9 +71,7 @@ def scratch_for(folder: Path, draft: Manifest) -> Iterator[dict[str, NDArray[np.
 
 def quantise_rows(values: NDArray[np.float32], row: int, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:
     """float32 [rows * row] -> scales float32 [rows], max |value| / 127, and int8 value / scale, rounded to nearest.
-
-    Ties round to even, in float32 arithmetic; a row whose scale is 0 becomes zeros.
-    """
+    Ties round to even, in float32 arithmetic; a row whose scale is 0 becomes zeros."""
     lines = values.reshape(len(scales), row)
     scales[:] = np.abs(lines).max(axis=1, initial=0) / np.float32(127)
     nearest = np.rint(lines / np.where(scales == 0, np.float32(1), scales)[:, None])

@@ -1,4 +1,4 @@
-"""Matches the tensors of a live module with a bundle's names, although wrappers or transformers renamed or merged them."""
+"""Matches a live module's tensors with a bundle's names, although wrappers or transformers renamed or merged them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class ModuleTensor(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """The safetensors code."""
         return torch_codes()[self.tensor.dtype]
 
 
@@ -145,9 +144,8 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], l
                 " the model that the bundle was made of."
             )
         tensors += [ModuleTensor(name, tensor, names) for name in candidates]
-    if strange:
-        buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
-        strange = [name for name in strange if name not in buffers]
+    buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    strange = [name for name in strange if name not in buffers]
     missing = sorted(form.tensors.keys() - {one.name for one in tensors} - free)
     if missing or strange:
         raise TallmasksError(
@@ -188,10 +186,8 @@ def _identity(tensor: torch.Tensor) -> tuple:
 
 
 def _as_in_files(module: torch.nn.Module, own: Tensors, form: Form) -> tuple[Tensors, dict[str, str]]:
-    """The module's tensors, with those that transformers merged split up again, and the bundle name of each.
-
-    Takes the first of `_readings` that finds every tensor of the bundle, else the one that finds most.
-    """
+    """The module's tensors, with those that transformers merged split up again, and the bundle name of each. Takes the
+    first of `_readings` that finds every tensor of the bundle, else the one that finds most."""
     best: tuple[Tensors, dict[str, str]] = own, {}
     most = -1
     for parts, names in _readings(module, own, form):
@@ -238,10 +234,8 @@ def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
 
 
 def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
-    """The module's tensors; those that transformers merged from several (experts) as views of their parts.
-
-    Tensors that were converted in another way are returned unchanged.
-    """
+    """The module's tensors; those that transformers merged from several (experts) as views of their parts. Tensors that
+    were converted in another way are returned unchanged."""
     if (of_transformers := _of_transformers(module)) is None:
         return own
     prefix, model = of_transformers

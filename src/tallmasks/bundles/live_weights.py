@@ -30,9 +30,7 @@ def overwrite(
     tensors: list[ModuleTensor], weights: TaskWeights, before: TaskWeights, kept: DeviceWeights | None
 ) -> None:
     """Writes ``weights`` to a module's tensors; if that fails, restores them to ``before`` (where its shapes match).
-
-    All files must have been checked. ``kept``: writes from the tensors kept on a device, if any.
-    """
+    All files must have been checked. ``kept``: writes from the tensors kept on a device, if any."""
     try:
         _write(tensors, weights, kept)
     except BaseException:

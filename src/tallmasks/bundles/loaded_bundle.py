@@ -73,10 +73,8 @@ class Bundle:
         return density(self.manifest, self.parts.of_task(task).__getitem__)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """Values start..stop of a tensor's flattened update, float32; zeros for unchanged tensors and buffers.
-
-        Raises TallmasksError for an unknown task or tensor, or a file that does not match bundle.json.
-        """
+        """Values start..stop of a tensor's flattened update, float32; zeros for unchanged tensors and buffers. Raises
+        TallmasksError for an unknown task or tensor, or a file that does not match bundle.json."""
         self.manifest.check_task(task)
         name = self.manifest.aliases.get(name, name)
         if name not in self.manifest.tensors:
@@ -109,10 +107,7 @@ class Bundle:
 
     def named_tensors(self, task: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yields the tensors of :meth:`state_dict` one at a time, sorted by name; a tied tensor under each of its
-        names.
-
-        Only the current tensor is held in memory. Raises like :meth:`state_dict`, before the first tensor.
-        """
+        names. Only the current tensor is held in memory. Raises like :meth:`state_dict`, before the first tensor."""
         with needed_for("named_tensors"):
             from tallmasks.bundles.live_modules import tensor_of
 
@@ -169,10 +164,8 @@ class Bundle:
         return self._switch(module, task, module_is_base, keep_heads)
 
     def restore_(self, module: torch.nn.Module) -> None:
-        """Resets a module to theta_0, in place and exactly; tensors that the base lacks, such as heads, stay.
-
-        Raises like :meth:`apply_`.
-        """
+        """Resets a module to theta_0, in place and exactly; tensors that the base lacks, such as heads, stay. Raises
+        like :meth:`apply_`."""
         self._switch(module, None, False, True)
 
     def _switch(

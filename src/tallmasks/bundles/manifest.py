@@ -52,10 +52,8 @@ class _Object(BaseModel):
 
 
 class BundledTensor(_Object):
-    """A tensor of the model. ``dtype``: safetensors code in the base; ``base_sha256``: of the base's bytes.
-
-    ``stored`` is False if no model changed it. Only buffers, stored per task as they are, may be other than floats.
-    """
+    """A tensor of the model. ``dtype``: safetensors code in the base; ``base_sha256``: of the base's bytes. ``stored``
+    is False if no model changed it. Only buffers, stored per task as they are, may be other than floats."""
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
     dtype: Dtype
@@ -77,10 +75,6 @@ class OwnTensor(_Object):
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
     dtype: Dtype
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
 
 
 class TaskModel(_Object):
@@ -150,7 +144,6 @@ class Manifest(_Object):
 
     @cached_property
     def stored(self) -> dict[str, BundledTensor]:
-        """The weights that the bundle stores."""
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored is True}
 
     @cached_property
@@ -187,14 +180,13 @@ class Manifest(_Object):
         return included if self.base.sha256 is None else self.base.sha256
 
     def check_task(self, task: str) -> None:
-        """Raises TallmasksError for an unknown task."""
         if task not in self.task_files:
             raise TallmasksError(
                 f"The bundle has no task {task!r}{nearest(str(task), self.tasks)}; it has {', '.join(self.tasks)}."
             )
 
     def to_bytes(self) -> bytes:
-        """bundle.json with its digest. Raises TypeError, ValueError or RecursionError if JSON cannot represent a value."""
+        """bundle.json with its digest. Raises TypeError, ValueError or RecursionError for values that are not JSON."""
         foreign = _OF_MASKS if self.updates else _OF_OWN
         value = self.model_dump(exclude={"digest", *foreign}, warnings=False)
         value = {key: inner for key, inner in value.items() if inner is not None}
@@ -213,7 +205,7 @@ class Manifest(_Object):
     def _fits(self) -> Self:
         own, tasks = bool(self.updates), set(self.tasks)
         digested = [tensor.base_sha256 is not None for tensor in self.tensors.values()]
-        form = FORMATS[3] if all(digested) else format_of(own, bool(self.buffers))
+        form = FORMATS[3] if all(digested) else FORMATS[2 if self.buffers else int(own)]
         expect(self.format == form, "format", self.format, f"{form} for what is in it")
         expect(all(digested) or not any(digested), "base_sha256", "lacking", "that of every tensor")
         for name in (*_OF_MASKS, *_OF_OWN):
@@ -275,11 +267,6 @@ class Manifest(_Object):
         return set(files)
 
 
-def format_of(own: bool, buffers: bool) -> str:
-    """The format of a bundle without digests of the base's tensors."""
-    return FORMATS[2 if buffers else int(own)]
-
-
 def expect(correct: object, key: str, value: object, expected: str) -> None:
     if not correct:
         raise ValueError(f"{key} is {short(value)}; expected {expected}")
@@ -292,10 +279,8 @@ def bundle_digest(value: Mapping[str, Any]) -> str:
 
 
 def read_manifest(content: bytes, title: str) -> Manifest:
-    """Parses and validates the bytes of a bundle.json.
-
-    Raises TallmasksError with the location, the key, the value found and the value expected.
-    """
+    """Parses and validates the bytes of a bundle.json. Raises TallmasksError with the location, the key, the value
+    found and the value expected."""
     if len(content) > LARGEST_JSON:
         raise TallmasksError(f"{title} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
     try:
@@ -345,9 +330,7 @@ def _problem(error: ValidationError) -> str:
 
 def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
     """A file name per task, such as ``masks/<task>.safetensors``: percent-encoded, and unique regardless of case.
-
-    Raises TallmasksError if a task's name is not valid Unicode (an unpaired surrogate).
-    """
+    Raises TallmasksError if a task's name is not valid Unicode (an unpaired surrogate)."""
     taken: set[str] = set()
     files = {}
     for task in tasks:

@@ -12,11 +12,8 @@ from tallmasks.io.markdown import plain_markdown
 
 
 def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mapping[str, float]) -> str:
-    """The card in Markdown: contents, sizes, and how to load the bundle.
-
-    ``densities``: by task, the fraction of the stored values that its mask keeps; ``errors``: the relative error of its
-    task vector, or empty if unknown.
-    """
+    """The card in Markdown: contents, sizes, and how to load the bundle. ``densities``: by task, the fraction of the
+    stored values that its mask keeps; ``errors``: the relative error of its task vector, or empty if unknown."""
     base = manifest.base
     front = ["library_name: tallmasks", "tags:", "- model-merging", "- tall-masks"]
     if base.repository is not None:

@@ -31,7 +31,6 @@ class PackedTau(NamedTuple):
     row: int = 1
 
     def piece(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop, float32."""
         if self.dtype != "I8":
             width = FLOATS[self.dtype]
             return widened(self.raw[start * width : stop * width], self.dtype)
@@ -40,10 +39,8 @@ class PackedTau(NamedTuple):
         return self.raw[start:stop].view(np.int8) * scales
 
     def add(self, theta: NDArray, start: int, bits: Raw, scale: float, out: NDArray[np.float32]) -> None:
-        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on.
-
-        bits: uint8 [ceil(P / 8)], the mask of the whole tensor.
-        """
+        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on. bits:
+        uint8 [ceil(P / 8)], the mask of the whole tensor."""
         from tallmasks.vectors import loops  # imports numba
 
         stop, words = start + out.size, np.zeros(-(-out.size // 32), np.uint32)

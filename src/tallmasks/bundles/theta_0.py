@@ -19,9 +19,7 @@ class NoBase(TallmasksError):
 
 def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
     """The base passed by the caller, else the included one, else the recorded one if it is available and unchanged.
-
-    Raises NoBase if there is none, and TallmasksError if the one passed or included is not this bundle's base.
-    """
+    Raises NoBase if there is none, and TallmasksError if the one passed or included is not this bundle's base."""
     manifest, origin = parts.manifest, parts.manifest.base
     if given is not None:
         check_content(given, manifest, given.title)
@@ -65,10 +63,8 @@ def check_form(base: Checkpoint, manifest: Manifest, title: str) -> None:
 
 
 def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
-    """Raises TallmasksError if the base is not byte for byte the one that the bundle was made from.
-
-    Format 4 compares tensors, however they are split into files; earlier formats compare weight files.
-    """
+    """Raises TallmasksError if the base is not byte for byte the one that the bundle was made from. Format 4 compares
+    tensors, however they are split into files; earlier formats compare weight files."""
     if manifest.format == FORMATS[3]:
         names = list(manifest.tensors)
         digests = dict(zip(names, parallel(base.digest, names), strict=True))
@@ -90,11 +86,8 @@ def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
 
 
 def check_module(module: Checkpoint, manifest: Manifest, is_believed: bool) -> None:
-    """Raises TallmasksError if a module's tensors are not the base's, byte for byte.
-
-    Tensors in another dtype than the base's cannot be compared, nor can any in formats 1 to 3; then ``is_believed``
-    decides.
-    """
+    """Raises TallmasksError if a module's tensors are not the base's, byte for byte. Tensors in another dtype than the
+    base's cannot be compared, nor can any in formats 1 to 3; then ``is_believed`` decides."""
     compared = [name for name in module.tensors if name not in manifest.free]
     recorded = {
         name: digest

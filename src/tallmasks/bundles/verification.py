@@ -15,9 +15,7 @@ from tallmasks.errors import TallmasksError
 
 def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
     """All problems of a bundle, one line each. Reads every byte, and with ``base`` also those of a base on this disk.
-
-    Files that the bundle does not list are problems too, except README.md, provenance.json and hidden files.
-    """
+    Files that the bundle does not list are problems too, except README.md, provenance.json and hidden files."""
     try:
         location = open_location(path)
         manifest = manifest_of(location)

@@ -23,17 +23,13 @@ class AgreementProfile:
     fractions: tuple[float, ...]
     """For n = 0..T, the fraction of the P' weights that exactly n masks keep; they sum to 1."""
     merged_zero: tuple[float, ...]
-    """The part of ``fractions`` with a multi-task value of exactly 0, where masks have no effect.
-
-    There the rule |tau_t| > lambda |tau_t| selects every task that moved the weight; with TIES often all of them.
-    """
+    """The part of ``fractions`` with a multi-task value of exactly 0, where masks have no effect. There the rule
+    |tau_t| > lambda |tau_t| selects every task that moved the weight; with TIES often all of them."""
 
 
 def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], metadata: Mapping[str, str]) -> None:
-    """Writes n(p), the number of tasks whose mask keeps weight p: uint8, flat.
-
-    ``chosen``: mask_lambda by task, from the grid, for at most 255 tasks.
-    """
+    """Writes n(p), the number of tasks whose mask keeps weight p: uint8, flat. ``chosen``: mask_lambda by task, from
+    the grid, for at most 255 tasks."""
     bundle = open_mask_bundle(mask_bundle)
     with new_flat(out, bundle.layout, {**metadata, "format": FORMAT}, np.uint8) as new:
         planes = [bundle.planes(task) for task in bundle.tasks]
@@ -55,8 +51,6 @@ def agreement_profile(
 
 
 def keep_agreed(multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
-    """The consensus update m_consensus(k) * tau_MTL, float32 [P'] (Wang et al. 2024).
-
-    m_consensus(k) = 1{n >= k}: k = 0 keeps everything, k > T nothing.
-    """
+    """The consensus update m_consensus(k) * tau_MTL, float32 [P'] (Wang et al. 2024). m_consensus(k) = 1{n >= k}: k = 0
+    keeps everything, k > T nothing."""
     return apply_mask(multi_task_vector, agreement >= k)

@@ -34,12 +34,10 @@ class MaskBundle:
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """The benchmark's tasks, in the order in which they were written."""
         return tuple(json.loads(self.tensors.metadata["tasks"]))
 
     @cached_property
     def lambdas(self) -> tuple[float, ...]:
-        """The grid, ascending."""
         return tuple(json.loads(self.tensors.metadata["lambdas"]))
 
     @cached_property
@@ -53,10 +51,7 @@ class MaskBundle:
 
     def packed_piece(self, task: str, mask_lambda: float, start: int, stop: int) -> NDArray[np.uint8]:
         """m_t(lambda) of weights start..stop, repacked: uint8 [ceil((stop - start) / 8)], bit i of byte j is weight
-        start + 8 j + i.
-
-        Padding bits are undefined. Raises like :meth:`packed_mask`.
-        """
+        start + 8 j + i. Padding bits are undefined. Raises like :meth:`packed_mask`."""
         shift = start % 8
         planes = self.planes(task)[:, start // 8 : -(-stop // 8)]
         bits = kernels.packed_mask(planes, self.index(mask_lambda))
@@ -74,8 +69,11 @@ class MaskBundle:
 
     def density(self, task: str, mask_lambda: float) -> float:
         """The fraction of the P' weights that m_t(lambda) keeps. Raises like :meth:`packed_mask`."""
-        held = int(np.bitwise_count(self.packed_mask(task, mask_lambda)).sum(dtype=np.int64))
-        return held / self.layout.size
+        return count_bits(self.packed_mask(task, mask_lambda)) / self.layout.size
+
+
+def count_bits(bits: NDArray[np.uint8]) -> int:
+    return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
 
 def open_mask_bundle(path: Path | str) -> MaskBundle:
@@ -91,9 +89,7 @@ def write_mask_bundle(
     metadata: Mapping[str, str],
 ) -> None:
     """Writes every task's masks for the whole grid in one pass over the untrimmed task vectors, all of one model.
-
-    ``lambdas``: the grid, ascending.
-    """
+    ``lambdas``: the grid, ascending."""
     vectors, merged = list(map(open_task_vector, task_vectors.values())), open_multi_task_vector(multi_task_vector)
     layout = vectors[0].layout
     shape = (len(lambdas).bit_length(), -(-layout.size // 8))

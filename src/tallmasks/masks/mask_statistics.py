@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.mask_bundles import MaskBundle
+from tallmasks.masks.mask_bundles import MaskBundle, count_bits
 
 LayerOf = Callable[[str], tuple[str, str]]
 
@@ -36,7 +36,7 @@ def statistics(
     held = {task: bundle.packed_mask(task, value) for task, value in chosen.items()}
     used = {task: bits & moved for task, bits in held.items()}
     density = [
-        (task, chosen[task], _count(bits) / size, (_count(bits) - _count(used[task])) / size)
+        (task, chosen[task], count_bits(bits) / size, (count_bits(bits) - count_bits(used[task])) / size)
         for task, bits in held.items()
     ]
     return {
@@ -44,10 +44,6 @@ def statistics(
         "tensors": _tensors(bundle, used, layer_of),
         "overlap": _overlap(used),
     }
-
-
-def _count(bits: NDArray[np.uint8]) -> int:
-    return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
 
 def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], layer_of: LayerOf) -> pd.DataFrame:
@@ -67,7 +63,7 @@ def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], layer_o
 def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
     jaccard = {(task, task): 1.0 for task in masks}
     for one, other in combinations(masks, 2):
-        both, either = _count(masks[one] & masks[other]), _count(masks[one] | masks[other])
+        both, either = count_bits(masks[one] & masks[other]), count_bits(masks[one] | masks[other])
         jaccard[one, other] = jaccard[other, one] = both / either if either else 1.0
     rows = [(one, other, jaccard[one, other]) for one in masks for other in masks]
     return pd.DataFrame(rows, columns=["task", "other", "jaccard"])

@@ -87,7 +87,6 @@ class Input:
             raise ValueError(f"input {self.name}: stage and role go together")
 
     def value(self, source: Source, task: int, lambda_index: int, chosen: Mapping[str, Value]) -> Any:
-        """The input's value, with the options among ``chosen`` that belong to it."""
         return self.find(source, task, lambda_index, **options_for(self.find, chosen))
 
 
@@ -110,10 +109,7 @@ def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find
 
 def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection[str]) -> str | None:
     """Why a method's inputs do not fit its protocol: an input varies by task or by lambda although the protocol does
-    not.
-
-    ``every``: the inputs in ``needs`` and those they are computed from.
-    """
+    not. ``every``: the inputs in ``needs`` and those they are computed from."""
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
     if isinstance(protocol, Fixed | Scaled) and of_one:
         return (

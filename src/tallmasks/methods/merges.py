@@ -57,11 +57,8 @@ def each_piece(
     work: Callable[[list[Vector], TensorPiece, slice], Result],
     whole_tensors: bool = False,
 ) -> list[Result]:
-    """The results of ``work(slices, piece, flat slice)`` for every piece, in order; slices: T of float32 [n].
-
-    Runs in several threads; whole tensors are processed one at a time, because their matrix products use threads
-    themselves.
-    """
+    """The results of ``work(slices, piece, flat slice)`` for every piece, in order; slices: T of float32 [n]. Runs in
+    several threads; whole tensors are processed one at a time, because their matrix products use threads themselves."""
     layout = task_vectors[0].layout
 
     def at(piece: TensorPiece) -> Result:
@@ -131,7 +128,7 @@ class Merge:
     def bind(
         self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
     ) -> Callable[[Sequence[Vector], TensorPiece], Vector]:
-        """``(vectors, piece) -> merged``, float32 [n] from T of [n]. Raises TallmasksError without needed statistics."""
+        """``(vectors, piece) -> merged``, float32 [n] from T of [n]. Raises TallmasksError without its statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
                 f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data"

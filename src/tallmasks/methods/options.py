@@ -49,7 +49,6 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """The allowed values, in words."""
         if self.words:
             return " or ".join(self.words)
         kind = {float: "a number", int: "a whole number", bool: "true or false"}[type(self.default)]

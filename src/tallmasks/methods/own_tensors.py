@@ -29,7 +29,6 @@ class OwnTensors:
 
     @property
     def takes_tasks(self) -> bool:
-        """True if the storage of a tensor depends on the number of tasks."""
         return "tasks" in inspect.signature(self.coding).parameters
 
     def codings(self, layout: Layout, tasks: int | None) -> dict[str, Coding]:
@@ -42,10 +41,8 @@ class OwnTensors:
         }
 
     def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
-        """The input of the coding, from one tensor [shape] of tau_t (array or GPU tensor).
-
-        Scalars are passed as [1], because NumPy operations on [] return plain floats.
-        """
+        """The input of the coding, from one tensor [shape] of tau_t (array or GPU tensor). Scalars are passed as [1],
+        because NumPy operations on [] return plain floats."""
         if type(coding) is Whole:
             return tensor
         return self.find(tensor if tensor.ndim else tensor.reshape(1), coding, **options)

@@ -83,9 +83,7 @@ def consensus_row(
 @functools.cache
 def get(spec: str) -> Method:
     """A method by name, such as ``ties``, optionally with options of its own or of its merge, as ``ties:keep=0.1``.
-
-    Raises TallmasksError for an unknown method or option (suggesting the nearest name), or a value not allowed.
-    """
+    Raises TallmasksError for an unknown method or option (suggesting the nearest name), or a value not allowed."""
     name, texts = options.parse_spec(spec)
     plain = _look_up("method", name, _methods)
     chosen = options.chosen_from(texts, all_options(plain), f"method {name}")
@@ -122,10 +120,8 @@ def with_options(name: str, chosen: Mapping[str, Value]) -> str:
 
 
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
-    """The spec of an entry of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``.
-
-    Raises like `get`, with ``where`` before the message.
-    """
+    """The spec of an entry of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``. Raises
+    like `get`, with ``where`` before the message."""
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
@@ -149,7 +145,7 @@ def names(group: Group | None = None) -> tuple[str, ...]:
 
 
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
-    """The specs of `methods` in params.yaml, in order: words of `GROUPS` and entries of `spec_of`. Raises like `get`."""
+    """The specs of `methods` in params.yaml, in order: group words and entries of `spec_of`. Raises like `get`."""
     specs: list[str] = []
     for entry in [entries] if isinstance(entries, str) else entries:
         specs += names(GROUPS[entry]) if isinstance(entry, str) and entry in GROUPS else [spec_of(entry)]
@@ -282,10 +278,8 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
 
 
 def load_rows() -> None:
-    """Imports every file in ``rows``, which registers its merges and methods.
-
-    Raises TallmasksError, with file and line, for an error in one of them.
-    """
+    """Imports every file in ``rows``, which registers its merges and methods. Raises TallmasksError, with file and
+    line, for an error in one of them."""
     for module in pkgutil.iter_modules(rows.__path__):
         try:
             importlib.import_module(f"{rows.__name__}.{module.name}")

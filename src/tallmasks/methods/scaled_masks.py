@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import Layout
-
-Vector = NDArray[np.float32]
+from tallmasks.methods.merges import Vector
 
 
 @dataclass(frozen=True)

@@ -139,10 +139,8 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
 
 
 def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
-    """n, uint8: how many tasks' masks keep each weight (Wang et al. 2024, Eq. 7).
-
-    Raises TallmasksError for no mask, more than 255 masks, or masks that differ in names or shapes.
-    """
+    """n, uint8: how many tasks' masks keep each weight (Wang et al. 2024, Eq. 7). Raises TallmasksError for no mask,
+    more than 255 masks, or masks that differ in names or shapes."""
     flats = _all(masks, "masks", np.dtype(np.bool_))
     if len(flats) > 255:
         raise TallmasksError(f"{len(flats)} masks; 255 can be counted")
@@ -274,7 +272,6 @@ def _opened(model: Model, base: Checkpoint | None = None) -> Checkpoint | None:
 
 
 def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:
-    """The state dict itself, a module's, or a checkpoint's tensors."""
     if checkpoint is None:
         return model.state_dict() if _is_module(model) else model
     tensors = {

@@ -131,7 +131,7 @@ class Merging:
 
 
 class OnePiece:
-    """The inputs (`OF_PIECES`) of a method that gives one model, for one piece; ``lambdas``: each task's mask lambda."""
+    """The inputs (`OF_PIECES`) of a method that gives one model, in one piece; ``lambdas``: each task's mask lambda."""
 
     def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
         self._lambdas = lambdas

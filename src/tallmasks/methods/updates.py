@@ -24,10 +24,8 @@ class Updates:
         self._inputs: dict[str, tuple[object, Any]] = {}
 
     def __call__(self, task: int = 0, lambda_index: int = 0) -> Any:
-        """The update for a task and a lambda of the grid, float32 [P'].
-
-        Inputs shared by all tasks, or by all lambdas of a task, are computed and converted once.
-        """
+        """The update for a task and a lambda of the grid, float32 [P']. Inputs shared by all tasks, or by all lambdas
+        of a task, are computed and converted once."""
         keys = {"benchmark": None, "task": task, "mask_lambda": (task, lambda_index)}
         for name in self._method.needs:
             declared = INPUTS[name]

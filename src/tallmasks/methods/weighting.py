@@ -67,9 +67,7 @@ class Weighting:
 
 class WeightedMerge:
     """A merge with task weights; called like the result of `Merge.bind`, with slices of the unweighted task vectors.
-
-    ``merge``: accepted by `Weighting.check`; ``task_vectors``: in the order of ``tasks``.
-    """
+    ``merge``: accepted by `Weighting.check`; ``task_vectors``: in the order of ``tasks``."""
 
     def __init__(
         self, merge: Merge, task_vectors: Sequence[TaskVector], tasks: Sequence[str], of_tasks: Weighting

@@ -26,7 +26,7 @@ def learn(net: Network, *, by: By = "tensor", steps: Count = 500, rate: Share = 
 def learn_elected(
     net: Network, *, keep: Fraction = 0.2, by: By = "tensor", steps: Count = 500, rate: Share = 1e-3, batch: Count = 16
 ) -> Statistics:
-    """Like `learn`, for the task vectors trimmed and elected by TIES (AdaMerging++, main_layer_wise_adamergingpp.py)."""
+    """Like `learn`, for task vectors trimmed and elected by TIES (AdaMerging++, main_layer_wise_adamergingpp.py)."""
     flats = left([one.flat for one in net.task_vectors], trim_and_elect(net.task_vectors, keep=keep))
     return most_certain(net, flats, by, steps, rate, batch)
 
