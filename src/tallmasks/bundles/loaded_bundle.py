@@ -91,8 +91,7 @@ class Bundle:
 
         Args:
             like: a module (may be on the meta device); the result then fits its ``load_state_dict``, with every name of
-                tied
-                tensors, which most files store under one name.
+                tied tensors, which most files store under one name.
 
         Raises TallmasksError if a file does not match bundle.json, the base is missing, ``like`` does not fit, or torch
         is not installed.
@@ -157,8 +156,8 @@ class Bundle:
 
         Returns the names of the task's own tensors that were not written; empty without ``keep_heads``.
 
-        Raises TallmasksError, before changing anything, if names or shapes do not fit, the task is unknown, the base is
-        needed and the module is not it, or a file does not match bundle.json.
+        Raises TallmasksError, before changing anything, if names or shapes do not fit, the task is unknown, the module
+        would have to be the base and is not, or a file does not match bundle.json.
         """
         self.manifest.check_task(task)
         return self._switch(module, task, module_is_base, keep_heads)
@@ -221,9 +220,8 @@ def load_bundle(
         base: theta_0, as file, folder, repository or open checkpoint (default: the base included in the bundle, or the
             recorded one, located on first use).
         device: torch device, such as "cuda", on which `apply_` keeps theta_0, the multi-task vector and the packed
-            masks
-            of each task used, so that later switches copy nothing; `repr` shows how many bytes (default: weights are
-            uploaded through pinned memory and not kept).
+            masks of each task used, so that later switches copy nothing; `repr` shows how many bytes (default: weights
+            are uploaded through pinned memory and not kept).
 
     Raises TallmasksError if bundle.json is missing, damaged or not of a known format, the base's tensors differ from
     the manifest's, or torch lacks the device.

@@ -39,8 +39,8 @@ class PackedTau(NamedTuple):
         return self.raw[start:stop].view(np.int8) * scales
 
     def add(self, theta: NDArray, start: int, bits: Raw, scale: float, out: NDArray[np.float32]) -> None:
-        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on. bits:
-        uint8 [ceil(P / 8)], the mask of the whole tensor."""
+        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on.
+        ``bits``: the mask of the whole tensor, uint8 [ceil(P / 8)]."""
         from tallmasks.vectors import loops  # imports numba
 
         stop, words = start + out.size, np.zeros(-(-out.size // 32), np.uint32)

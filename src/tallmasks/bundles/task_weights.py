@@ -35,7 +35,7 @@ class TaskWeights:
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """The main name by each other name of a tied tensor."""
+        """Main names of tied tensors, by alias."""
         aliases = self.parts.manifest.aliases.items()
         return {alias: name for alias, name in aliases if name in self.tensors and alias not in self.tensors}
 

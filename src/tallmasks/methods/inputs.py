@@ -62,8 +62,7 @@ class Input:
         meaning: description with shape and dtype.
         per: what it varies with: "benchmark" (same for all tasks), "task", or "mask_lambda" (task and lambda).
         find: ``(source, task, lambda_index, **options) -> value``. Its keyword-only parameters are options of every
-            method
-            that requests it.
+            method that requests it.
         stage, role: the stage of the artifacts it reads, if any, and their role in an evaluation's recipe.
         merged: the artifacts are those of the method's merge.
         packed: the value is packed bits, which the method gets as bool [P'].

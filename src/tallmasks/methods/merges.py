@@ -105,8 +105,7 @@ class Merge:
         name: includes options that are not at their defaults.
         apply: ``(vectors, piece, facts, **options) -> merged``, float32, for one piece of the task vectors.
         over: contents of ``vectors``. "slices": T slices, float32 [n] each, as a list or one array [T, n]; "tensors":
-            one
-            whole tensor of all tasks, float32 [T, ...].
+            one whole tensor of all tasks, float32 [T, ...].
         prepare: ``(task_vectors, **options) -> facts``, from whole task vectors, such as thresholds.
         statistics: the stage whose artifacts ``prepare`` gets as 2nd argument: one mapping of tensors per task, or a
             single mapping if the stage is joint.

@@ -67,8 +67,8 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
     Args:
         task_vectors: a list (no merge depends on the order), or by task.
         name: a merge, such as "sum", "ties_sum", "ties_mean" or "iso_c" (`merges` lists all); or a method that is a
-            merge
-            alone: "ties", "task_arithmetic", or "weight_averaging", whose coefficient 1 / T is applied to the result.
+            merge alone: "ties", "task_arithmetic", or "weight_averaging", whose coefficient 1 / T is applied to the
+            result.
         options: of the merge, such as ``keep=0.1`` for TIES.
 
     Raises TallmasksError for an unknown merge or option, or if task vectors are missing, differ in names or shapes, or
@@ -114,8 +114,7 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
 
     Args:
         multi_task_vector: result of `merge`. For TIES the paper masks the disjoint sum, "ties_sum"; a warning is
-            printed
-            for the disjoint mean, "ties".
+            printed for the disjoint mean, "ties".
         mask_lambda: a number; or several, ascending, to get one mask per lambda, by lambda.
 
     Raises TallmasksError if the vectors differ in names or shapes, or lambdas are negative or not ascending.
@@ -195,7 +194,7 @@ def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> T
 
 @dataclass(frozen=True)
 class _Flat:
-    """A state dict as one vector; ``tied`` maps the other names of a tensor to its main name."""
+    """A state dict as one vector; ``tied``: main names by alias."""
 
     values: NDArray[Any]
     layout: Layout
@@ -217,8 +216,8 @@ class _Flat:
 def _flats(
     given: Mapping[str, StateDict], dtypes: Mapping[str, Any] | None = None, left_out: Collection[str] = ()
 ) -> list[_Flat]:
-    """State dicts as vectors: their float tensors as float32, or those of the given dtype. Names count as tied if tied
-    in all."""
+    """State dicts as vectors: float tensors as float32, or the tensors of the given dtype. Tensors count as tied if
+    they are in all state dicts."""
     every = [_tied(tensors, what) for what, tensors in given.items()]
     tied = {name: own for name, own in every[0].items() if all(other.get(name) == own for other in every)}
     flats = []
@@ -300,7 +299,7 @@ def _differ(name: str, *states: StateDict) -> bool:
 
 
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:
-    """The main (first sorted) name by each other name of a tensor. Raises TallmasksError if it is no state dict."""
+    """Main names (first in sorted order) of tied tensors, by alias. Raises TallmasksError if it is no state dict."""
     if not isinstance(tensors, Mapping):
         raise _refusal(tensors, "a state dict, tensors by name", f"{what}: ")
     if odd := [name for name in tensors if not isinstance(name, str)]:

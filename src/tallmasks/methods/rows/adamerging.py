@@ -32,7 +32,7 @@ def learn_elected(
 
 
 def left(vectors: Sequence[Vector], elected: Elected) -> list[Vector]:
-    """Trimmed task vectors with the values of other than the elected sign set to 0, float32 [n] per task."""
+    """Trimmed task vectors, set to 0 where the sign is not the elected one, float32 [n] per task."""
     sign = np.sign(agreeing(vectors, elected, mean=False))
     return [
         vector * ((abs(vector) >= least) & (np.sign(vector) == sign))

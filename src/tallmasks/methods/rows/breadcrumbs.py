@@ -14,7 +14,7 @@ def breadcrumbs(
 
     Like the official code (rezazzr/breadcrumbs, TaskVectorMiddleKeep), which works along the last dimension of every
     tensor and parametrises the kept fraction; the paper speaks of layers and of dropped fractions. The defaults are the
-    first point of its search. Among equal magnitudes the first counts as the largest.
+    first point of its search. Ties count the first as larger.
     """
     if tensors.ndim == 1:
         return tensors.sum(axis=0)

@@ -15,7 +15,7 @@ def model_stock(tensors: Vector, piece: TensorPiece, facts: None, *, filter_wise
     between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4); a scalar is one row.
 
     As in mergekit (merge_methods/model_stock.py), t is 0 if 1 + (T - 1) cos is close to 0. Unlike there, where products
-    of two lengths are at least 1e-6, short vectors have their true cosine.
+    of two lengths are clamped to at least 1e-6, short vectors have their true cosine.
     """
     tasks = len(tensors)
     rows = tensors if filter_wise and tensors.ndim > 1 else tensors.reshape(tasks, -1)
