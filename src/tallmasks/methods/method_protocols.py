@@ -16,8 +16,6 @@ Grids = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Protocol:
-    """Base class of all protocols."""
-
     section: ClassVar[Section] = "compression"
     """The part of the table: one model for all tasks ("merging"), or one per task ("compression")."""
     storage: ClassVar[Storing | None] = None

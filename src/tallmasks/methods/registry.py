@@ -260,7 +260,6 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
 
 
 def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
-    """The wanted methods on a merge, with the merge's options."""
     name, texts = options.parse_spec(merge)
     chosen = options.chosen_from(texts, get_merge(name).options, f"merge {name}")
     methods = [method for method in map(get, names()) if method.merge == name and wanted(method)]
@@ -291,7 +290,6 @@ def load_rows() -> None:
 
 
 def _check_merges() -> None:
-    """Raises TallmasksError, with file and line, for a row whose merge is not registered."""
     for row in _methods.values():
         try:
             get_merge(row.merge or "sum")

@@ -204,9 +204,8 @@ class _Flat:
     def back(self, values: NDArray[Any], what: str = "", *, in_its_types: bool = False) -> Tensors:
         """Converts a vector to tensors of the original kind, in the original order; tied names share one tensor."""
         parts = self.layout.split(values)
-        if values.dtype == np.float32 and not np.isfinite(values).all():
-            bad = [name for name, part in parts.items() if not np.isfinite(part).all()]
-            raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
+        if values.dtype == np.float32:
+            _check_finite(parts, what)
         new = {name: _kind(part, self.like[name]) for name, part in parts.items()}
         if in_its_types:
             new = {name: _as(tensor, self.like[name], f"{what}: tensor {name}") for name, tensor in new.items()}
@@ -231,13 +230,16 @@ def _flats(
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
+        _check_finite(arrays, what)
         layout = Layout.of(arrays)
         values = np.concatenate([arrays[name].reshape(-1) for name in layout.names])
-        if not np.isfinite(values).all():
-            bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
-            raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
         flats.append(_Flat(values, layout, tensors, tied))
     return flats
+
+
+def _check_finite(arrays: Mapping[str, NDArray[Any]], what: str) -> None:
+    if bad := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
+        raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
 
 
 def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:
