@@ -1,14 +1,14 @@
-"""Many fine-tuned models of one base in one folder: theta_0 by reference, one merged vector and a bit mask for each
-task, or each task's own compressed tensors.
+"""A bundle folder: fine-tuned models of one base, stored as one merged vector plus a bit mask per task, or as
+compressed tensors per task.
 
-    bundle.json                what it is, where the base is, the sha256 of every other file (`manifest.py`)
-    merged.safetensors         tau_MTL by tensor: F32, BF16, F16, or I8 and `<name>.scale`, F32 [rows]; one scale for
-                               each row of the first axis, one for a tensor of less than two axes
-    masks/<task>.safetensors   by tensor uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is the mask of value
-                               8 j + i of the flattened tensor; the bits behind the last value are 0
-    updates/<task>.safetensors in the place of these two: by tensor what its coding stores (`codings`)
-    base/                      the base's files, where it is included
+    bundle.json                manifest: recipe, location of the base, sha256 of every other file (`manifest.py`)
+    merged.safetensors         tau_MTL by tensor: F32, BF16, F16, or I8 with `<name>.scale`, F32 [rows]: one scale per
+                               row of the first axis, or a single one for tensors with fewer than two axes
+    masks/<task>.safetensors   by tensor uint8 [ceil(n / 8)]: value 8 j + i of the flattened tensor is bit i (lowest
+                               first) of byte j; the padding bits are 0
+    updates/<task>.safetensors replaces the two above in bundles of compressed tensors; see `codings`
+    base/                      the base's files, if included
     README.md                  the model card
 
-Only tensors of floats that some model changed are stored.
+Only float tensors that at least one model changed are stored.
 """

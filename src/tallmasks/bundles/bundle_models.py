@@ -1,4 +1,4 @@
-"""One task's model of a bundle as a checkpoint, `./bundle#cars`: what `tallmasks export` writes, without writing it."""
+"""Opens one task's model of a bundle (`./bundle#cars`) as a checkpoint, without exporting it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tallmasks.vectors.checkpoints.tied_names import named_as
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BundleModel(Checkpoint):
-    """A task's model out of a bundle: theta_0 with the task's update, rounded to the base's dtypes, and what the model
-    has of its own; files and layout are the base's."""
+    """theta_0 plus the task's update, rounded to the base's dtypes, with the task's own tensors. Files and layout are
+    the base's."""
 
     weights: TaskWeights
     manifest: Path
@@ -37,15 +37,13 @@ class BundleModel(Checkpoint):
         return narrowed(values, self.info(name).dtype, f"{self.title}: tensor {name}")
 
     def sha256s(self) -> dict[str, str]:
-        """Of bundle.json, which names those of all other files, the base's too."""
+        """The sha256 of bundle.json, which lists those of all other files, including the base's."""
         return {MANIFEST: sha256_of(self.manifest)}
 
 
 def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
-    """A task's model, under the names that the base's files have; its companions are the task's.
-
-    Raises TallmasksError for a task that the bundle lacks, and where the base is not to be had.
-    """
+    """One task's model, with the tensor names of the base's files and the task's companion files. Raises TallmasksError
+    if the bundle lacks the task or the base cannot be found."""
     weights, location = bundle.weights(task), bundle.parts.location
     base, model = weights.base, weights.parts.manifest.model(task)
     last = list(base.files)[-1]
@@ -61,7 +59,6 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
 
 
 def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
-    """A small file of a task: from the bundle, or from the base if the base had the same file."""
     if COMPANIONS + sha256 in bundle.manifest.files:
         return bundle.parts.checked(COMPANIONS + sha256)
     path = bundle.base.companions.get(name)
@@ -74,10 +71,10 @@ def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
 
 
 def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
-    """As `open_checkpoint`, of BUNDLE#TASK too, with the names that ``base`` has for tied tensors.
+    """Like `open_checkpoint`, but also accepts BUNDLE#TASK. Tied tensors get the names they have in ``base``.
 
-    ``base`` is what a bundle is taken with whose own base is not to be had.  Raises TallmasksError as `open_checkpoint`
-    and `load_bundle`.
+    ``base`` also serves as the bundle's base if the bundle's own cannot be found. Raises TallmasksError like
+    `open_checkpoint` and `load_bundle`.
     """
     folder, mark, task = str(spec).rpartition("#")
     if not mark or os.path.lexists(spec):

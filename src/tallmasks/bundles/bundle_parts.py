@@ -1,4 +1,4 @@
-"""The files of a bundle, each fetched when it is asked for and checked before it is used."""
+"""The files of a bundle: fetched on demand and checked before use."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.io.tensor_files import TensorSpec, open_tensors
+from tallmasks.masks.mask_bundles import count_bits
 from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
 Arrays = Mapping[str, NDArray]
-"""The tensors of a file by name, in their shapes."""
 Specs = Mapping[str, TensorSpec]
 SCALE = ".scale"
-"""What an int8 tensor's scales are called, behind its name."""
+"""Suffix of the tensor that holds an int8 tensor's scales."""
 
 
 def file_specs(manifest: Manifest) -> dict[str, Specs]:
-    """The tensors of every file but the base's.  Raises TallmasksError where two would have one name."""
+    """The tensors of every file except the base's. Raises TallmasksError if two would get the same name."""
     own = [(name, _spec(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
     for name, coding in manifest.codings.items():
         own += [(name + ending, spec) for ending, spec in coding.specs.items()]
@@ -45,7 +45,7 @@ def file_specs(manifest: Manifest) -> dict[str, Specs]:
 
 
 def own_specs(model: TaskModel) -> Specs:
-    """The tensors of the file of a task's own tensors."""
+    """The tensors that a task's own file (`own/`) holds."""
     return {name: _spec(tensor.dtype, tensor.shape) for name, tensor in model.own.items()}
 
 
@@ -61,19 +61,19 @@ def _by_name(specs: list[tuple[str, TensorSpec]]) -> Specs:
 
 
 def metadata_of(manifest: Manifest, task: str | None = None) -> dict[str, str]:
-    """The metadata of the file of tau_MTL, or of a task."""
+    """Metadata of merged.safetensors, or of a task's file."""
     part = "update" if manifest.codings else "masks"
     return {"format": manifest.format} | ({"part": "merged"} if task is None else {"part": part, "task": task})
 
 
 def density(manifest: Manifest, mask: Callable[[str], NDArray[np.uint8]]) -> float:
-    """The fraction of the stored values that a task's mask holds; ``mask``: packed, by tensor."""
-    held = sum(int(np.bitwise_count(mask(name)).sum(dtype=np.int64)) for name in manifest.stored)
+    """The fraction of the stored values that a task's mask keeps; ``mask`` gives the packed bits of a tensor."""
+    held = sum(count_bits(mask(name)) for name in manifest.stored)
     return held / max(sum(tensor.size for tensor in manifest.stored.values()), 1)
 
 
 def bytes_on_device(manifest: Manifest) -> tuple[int, int]:
-    """Bytes that a bundle keeps on a device: for all tasks, and at most for each task."""
+    """Bytes that a bundle keeps on a device: shared by all tasks, and the maximum for one task."""
     base = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
     shared = manifest.files[MERGED].size if manifest.dtype else 0
     own = {task: model.own_file for task, model in manifest.models.items()}
@@ -83,7 +83,7 @@ def bytes_on_device(manifest: Manifest) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class BundleLocation:
-    """Where a bundle is: a folder, or a hub repository at a commit, whose files are downloaded one by one."""
+    """A local folder, or a hub repository at a commit whose files are downloaded one by one."""
 
     root: Path
     repository: str | None = None
@@ -94,10 +94,8 @@ class BundleLocation:
         return str(self.root) if self.repository is None else f"{self.repository}@{self.revision}"
 
     def file(self, name: str) -> Path:
-        """A file of it, links followed.
-
-        Raises TallmasksError where it is missing, no plain file, cannot be had, or a link leads out of the bundle.
-        """
+        """The path of a file in the bundle. Raises TallmasksError if it is missing, unreadable, not a regular file, or
+        a link that leaves the bundle."""
         try:
             if self.repository is not None:
                 hub.download(self.repository, name, self.revision)
@@ -112,10 +110,8 @@ class BundleLocation:
 
 
 def open_location(spec: str | Path) -> BundleLocation:
-    """Where a bundle is: a folder, or else `organisation/name[@revision]` on the hub, pinned to a commit.
-
-    Raises TallmasksError where there is neither; a file counts as a folder, which `manifest_of` refuses.
-    """
+    """Locates a bundle: a local folder, or else `organisation/name[@revision]` on the hub, pinned to a commit. Raises
+    TallmasksError if neither exists. A local file is accepted here and refused by `manifest_of`."""
     if os.path.lexists(spec):
         return BundleLocation(Path(spec).absolute())  # files are opened later, or by another process
     repository = repository_of(str(spec))
@@ -127,20 +123,20 @@ def open_location(spec: str | Path) -> BundleLocation:
 
 
 def manifest_of(location: BundleLocation) -> Manifest:
-    """The checked bundle.json of a bundle. Raises TallmasksError where there is none, or a damaged one."""
+    """The validated bundle.json. Raises TallmasksError if it is missing or damaged."""
     with open_plain(location.file(MANIFEST)) as file:
         return read_manifest(file.read(LARGEST_JSON + 1), str(location.root / MANIFEST))
 
 
 class BundleParts:
-    """The tensors of an open bundle, memory-mapped as they are stored.
+    """The tensors of an open bundle, memory-mapped as stored.
 
-    Each file is opened and checked once, when it is first needed.  Methods may be called by any thread.  They raise
-    TallmasksError where a file is missing, or is not the bundle's.
+    Each file is opened and checked once, on first use. Methods are thread-safe and raise TallmasksError if a file is
+    missing or does not match bundle.json.
 
     Attributes:
         tau: ``(name) -> PackedTau``, one stored tensor of tau_MTL.
-        checked: ``(file) -> path`` of a file whose size and sha256 are those in bundle.json.
+        checked: ``(file) -> path`` of a file, after checking its size and sha256 against bundle.json.
     """
 
     def __init__(self, location: BundleLocation, manifest: Manifest) -> None:
@@ -152,20 +148,20 @@ class BundleParts:
         self._specs = once(lambda: {**file_specs(manifest), **own})
 
     def of_task(self, task: str) -> Arrays:
-        """The tensors of one task by name: its masks uint8 [ceil(n / 8)], or its own tensors; buffers."""
+        """One task's tensors by name: masks, uint8 [ceil(n / 8)], or compressed tensors; and buffers."""
         self.manifest.check_task(task)
         return self._opened(self.manifest.task_files[task])
 
     def update(self, task: str, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of a stored tensor's update, flattened, float32."""
+        """Values start..stop of a stored tensor's flattened update, float32."""
         first = start // 8 * 8
-        nothing = np.full(stop - first, -0.0, np.float32)  # what changes no number that is added to it
+        nothing = np.full(stop - first, -0.0, np.float32)  # x + -0.0 is x for every x, including -0.0
         out = np.empty_like(nothing)
         self.add(nothing, task, name, first, out)
         return out[start - first :]
 
     def add(self, theta: NDArray, task: str, name: str, start: int, out: NDArray[np.float32]) -> None:
-        """``out`` = theta + a stored tensor's update from value ``start`` on, float32 [n] each; 8 divides ``start``."""
+        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
         if coding := self.manifest.codings.get(name):
             tensors = self.of_task(task)
             own = {ending: tensors[name + ending] for ending in coding.specs}
@@ -174,18 +170,18 @@ class BundleParts:
             self.tau(name).add(theta, start, self.of_task(task)[name], self.manifest.scale[task], out)
 
     def buffer(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of values start..stop of a buffer, flattened, as the task has them."""
+        """The bytes of values start..stop of the task's flattened buffer."""
         width = DTYPES[self.manifest.buffers[name].dtype].width
         return self.of_task(task)[name].reshape(-1).view(np.uint8)[start * width : stop * width]
 
     def own(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of values start..stop of a task's own tensor, flattened."""
+        """The bytes of values start..stop of a flattened tensor of `own/`."""
         model = self.manifest.model(task)
         width = DTYPES[model.own[name].dtype].width
         return self._opened(str(model.own_file))[name].reshape(-1).view(np.uint8)[start * width : stop * width]
 
     def check(self, task: str) -> None:
-        """Open, and check, all files of a task's tensors."""
+        """Opens and checks all files that a task's model needs."""
         self.of_task(task)
         if file := self.manifest.model(task).own_file:
             self._opened(file)
@@ -193,7 +189,7 @@ class BundleParts:
             self._opened(MERGED)
 
     def included_base(self) -> Path:
-        """The folder of the included base, whose files are all checked."""
+        """The folder of the included base, after checking all its files."""
         for name in self.manifest.files:
             if name.startswith(BASE):
                 self.checked(name)

@@ -1,4 +1,4 @@
-"""Writing a bundle: piece by piece from any thread, whole or not at all."""
+"""Writes bundles: piece by piece from any thread; the result appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -53,22 +53,21 @@ from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 
 @dataclass(frozen=True)
 class BundleFacts:
-    """What a bundle is made of.
+    """What a bundle is made of. Mappings are by task, except ``options`` and ``codings``.
 
     Attributes:
-        method, options: how the merged vector and the masks were made; options are anything that JSON can say.
+        options: any JSON values.
         base: theta_0; ``include_base`` copies its files into the bundle.
-        tasks: different names, in order.
         dtype: of the stored merged vector, one of `OF_BUNDLES`.
-        unchanged: the float tensors that are the base's for every task; they are not stored.
-        buffers: tensors that every task keeps as it has them, floats or not.
-        models: by task, the whole models: what buffers, own tensors and companions are taken from.
+        unchanged: float tensors equal to the base's for every task; not stored.
+        buffers: tensors stored per task as they are, whether floats or not.
+        models: the fine-tuned models, the source of buffers, own tensors and companion files.
+        own: tensors that the base lacks or has in another shape.
+        missing: tensors of the base that the model lacks.
         sizes: bytes of the base, and of all models.
-        own, missing: by task, the tensors that the base lacks or has otherwise, and those that the model lacks.
-        mask_lambda: by task; none for tasks left out.
-        scale: by task, what the update is multiplied by; 1 for tasks left out.
-        codings: of every stored tensor, for a bundle of each task's own tensors; then dtype, mask_lambda and scale
-            are unused.
+        mask_lambda: tasks left out have none.
+        scale: factor of the update; default: 1.
+        codings: by stored tensor, for a bundle of compressed tensors; dtype, mask_lambda and scale are then unused.
     """
 
     method: str
@@ -90,10 +89,8 @@ class BundleFacts:
 
 @dataclass(frozen=True)
 class NewBundle:
-    """A bundle in the making.
-
-    By task, ``mask_lambda`` and ``scale`` may be set until the ``with`` block ends, and ``error`` for the card alone.
-    """
+    """A bundle being written. ``mask_lambda``, ``scale`` and ``error`` (model card only) may be set until the ``with``
+    block ends."""
 
     manifest: Manifest
     mask_lambda: dict[str, float | None]
@@ -103,13 +100,16 @@ class NewBundle:
     error: dict[str, float] = field(default_factory=dict)
 
     def write(self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]) -> None:
-        """Values ``start``.. of one flattened stored tensor and each task's mask of them; any thread, each value once.
+        """Writes values of one flattened stored tensor from ``start`` on. Thread-safe; each value is written once.
 
-        merged: float32 [n], tau_MTL; masks: by task uint8 [ceil(n / 8)], the bit of value start + 8 j + i is bit i
-        of byte j; bits behind the tensor's last value are taken as 0.  Every piece begins at a multiple of 8, and
-        ends at one or at the tensor's end.
+        Pieces start at a multiple of 8 and end at one or at the end of the tensor.
 
-        Raises TallmasksError for NaN, infinity, or a value too large for the bundle's dtype (names the tensor).
+        Args:
+            merged: tau_MTL, float32 [n].
+            masks: by task uint8 [ceil(n / 8)]; bit i of byte j belongs to value start + 8 j + i. Padding bits are
+                cleared.
+
+        Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the bundle's dtype.
         """
         self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
         for task, bits in masks.items():
@@ -121,17 +121,15 @@ class NewBundle:
 
 @dataclass(frozen=True)
 class NewOwnBundle:
-    """A bundle of each task's own tensors in the making; ``error``: as of `NewBundle`."""
+    """A bundle of compressed tensors being written; ``error`` as in `NewBundle`."""
 
     manifest: Manifest
     _files: Mapping[str, NewTensors]
     error: dict[str, float] = field(default_factory=dict)
 
     def write(self, task: str, name: str, content: Any) -> None:
-        """One tensor of one task: what its coding takes; any thread, each once.
-
-        Raises TallmasksError for NaN or infinity (names task and tensor).
-        """
+        """Writes one tensor of one task, given what its coding packs. Thread-safe; each tensor is written once. Raises
+        TallmasksError, naming task and tensor, for NaN or infinity."""
         for ending, values in self.manifest.codings[name].pack(content).items():
             if values.dtype.kind == "f":
                 narrowed(values, "F32", f"{task}: tensor {name}")
@@ -140,10 +138,10 @@ class NewOwnBundle:
 
 @contextmanager
 def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
-    """Create a bundle of masks in the folder ``out``.  It appears complete at the end of the ``with`` block, or never.
+    """Creates a bundle of masks in the folder ``out``, which appears complete when the ``with`` block ends, or never.
 
-    All stored values must be written.  Raises TallmasksError where something is at ``out`` or the disk has no room.
-    Also for two tensors of one name, and a value that cannot be stored.
+    All stored values must be written. Raises TallmasksError if ``out`` exists, the disk lacks space, two tensors would
+    get the same name, or a value cannot be stored.
     """
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
@@ -161,7 +159,7 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
 
 @contextmanager
 def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
-    """As :func:`new_bundle`, of facts with codings."""
+    """Like :func:`new_bundle`, for facts with codings."""
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
@@ -171,10 +169,10 @@ def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle
 
 
 def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:
-    """Write a bundle of tau_MTL, float32 [P'], and each task's mask at its lambda of the grid, tensor by tensor.
+    """Writes a bundle of tau_MTL, float32 [P'], and each task's mask at its lambda of the grid.
 
-    In ``masks`` a tensor begins at any bit, in the bundle at the first bit of a byte: bits are packed anew.
-    Raises TallmasksError as :func:`new_bundle`, and for a task or lambda that ``masks`` has not.
+    Masks are repacked, because tensors start at any bit in ``masks`` and at a whole byte in the bundle. Raises
+    TallmasksError like :func:`new_bundle`, or if ``masks`` lacks a task or lambda.
     """
     layout = masks.layout
     lambdas = {task: facts.mask_lambda[task] for task in facts.tasks}
@@ -192,38 +190,37 @@ def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32]
 
 
 def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
-    """The exact size of every file but the card, by name.  Raises as :func:`new_bundle`."""
+    """The exact size of every file except the card, by name. Raises like :func:`new_bundle`."""
     return _sizes(facts, _draft(facts))[0]
 
 
 def bytes_of_card(facts: BundleFacts) -> int:
-    """The size of README.md.  Errors and densities are not known yet, so it can be off by a few bytes."""
+    """The approximate size of README.md: errors and densities, still unknown, can change it by a few bytes."""
     zeros = dict.fromkeys(facts.tasks, 0.0)
     return len(model_card(_sizes(facts, _draft(facts))[1], zeros, zeros).encode())
 
 
 def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifest]:
-    copied = {**_included(facts), **_companion_files(facts)}
-    sizes = {name: path.stat().st_size for name, path in copied.items()}
+    sizes = {name: path.stat().st_size for name, path in _copied_files(facts).items()}
     for task, file, specs in _own_files(draft):
         sizes[file] = bytes_of_file(specs, metadata_of(draft, task))
     task_of = {file: task for task, file in draft.task_files.items()}
     sizes |= {f: bytes_of_file(specs, metadata_of(draft, task_of.get(f))) for f, specs in file_specs(draft).items()}
-    digest = "0" * 64  # as long as any
+    digest = "0" * 64  # a placeholder of the final length
     files = {name: PartFile(sha256=digest, bytes=size) for name, size in sizes.items()}
     described = _digested(draft, dict.fromkeys(draft.tensors, digest)).model_copy(update={"files": files})
     return {**sizes, MANIFEST: len(_json(described))}, described
 
 
 def _needed(facts: BundleFacts, draft: Manifest) -> int:
-    """Bytes that the disk must have for the bundle while it is written."""
+    """Disk space in bytes that writing the bundle needs."""
     sizes, _ = _sizes(facts, draft)
     scratch = 4 * sum(tensor.size for tensor in draft.stored.values()) if draft.dtype == "int8" else 0
     return sum(sizes.values()) + scratch
 
 
 def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: Manifest) -> dict[str, NewTensors]:
-    """The file of every task, opened for writing; the buffers are written."""
+    """Opens every task's file for writing and fills in the buffers."""
     specs = file_specs(draft)
     new = {
         task: files.enter_context(new_tensors(folder / file, specs[file], metadata_of(draft, task)))
@@ -241,7 +238,7 @@ def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: M
 
 
 def _draft(facts: BundleFacts) -> Manifest:
-    """The manifest as far as it is known at the beginning."""
+    """The manifest without checksums and file sizes."""
     if facts.dtype not in OF_BUNDLES:
         raise TallmasksError(
             f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}."
@@ -250,8 +247,7 @@ def _draft(facts: BundleFacts) -> Manifest:
     own_files = task_files([task for task in facts.tasks if facts.own.get(task)], OWN)
     files = _companions(facts)
     models = {}
-    for task in facts.models:
-        model = facts.models[task]
+    for task, model in facts.models.items():
         own = {
             name: OwnTensor(shape=model.info(name).shape, dtype=_storable(model, name))
             for name in facts.own.get(task, ())
@@ -297,20 +293,11 @@ def _draft(facts: BundleFacts) -> Manifest:
         files={},
         **kind,
     )
-    file_specs(draft)  # refuses names that would be another tensor's
+    file_specs(draft)  # raises if two stored tensors would get the same name
     return draft
 
 
-def _included(facts: BundleFacts) -> dict[str, Path]:
-    """The base's files by their name in the bundle, where they are to be in it."""
-    if not facts.include_base:
-        return {}
-    files = {**facts.base.companions, **facts.base.indexes, **facts.base.files}
-    return {BASE + name: path for name, path in files.items()}
-
-
 def _storable(model: Checkpoint, name: str) -> Any:
-    """The dtype of a task's own tensor.  Raises TallmasksError for one that a bundle cannot hold."""
     dtype = model.info(name).dtype
     if dtype not in get_args(Dtype):
         raise TallmasksError(f"{model.title}: tensor {name} is {dtype}; expected one of {', '.join(get_args(Dtype))}")
@@ -318,10 +305,8 @@ def _storable(model: Checkpoint, name: str) -> Any:
 
 
 def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
-    """The sha256 and the path of each small file beside a model's weights, by task and name.
-
-    For an adapter: the base's files, replaced by files of the same name in the adapter's folder.
-    """
+    """The sha256 and path of each small file beside a model's weights, by task and name. For an adapter: the base's
+    files, with those in the adapter's folder taking precedence."""
     files: dict[str, dict[str, Path]] = {}
     for task, model in facts.models.items():
         if model.is_folder and facts.base.is_folder:
@@ -332,32 +317,31 @@ def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
     return {task: {n: (digests[path], path) for n, path in of_task.items()} for task, of_task in files.items()}
 
 
-def _companion_files(facts: BundleFacts) -> dict[str, Path]:
-    """The small files that must be stored, because the base has no such file, by their name in the bundle."""
-    ours = {(name, sha256_of(path)) for name, path in facts.base.companions.items()}
+def _copied_files(facts: BundleFacts) -> dict[str, Path]:
+    """Files to copy, by name in the bundle: an included base, and companions without an identical file in the base."""
+    base = facts.base
+    included = {**base.companions, **base.indexes, **base.files} if facts.include_base else {}
+    ours = {(name, sha256_of(path)) for name, path in base.companions.items()}
     every = (item for of_task in _companions(facts).values() for item in of_task.items())
-    return {COMPANIONS + sha256: path for name, (sha256, path) in every if (name, sha256) not in ours}
+    companions = {COMPANIONS + sha256: path for name, (sha256, path) in every if (name, sha256) not in ours}
+    return {BASE + name: path for name, path in included.items()} | companions
 
 
 def _own_files(draft: Manifest) -> Iterator[tuple[str, str, Specs]]:
-    """The task, the name and the tensors of each file of own tensors."""
+    """Task, name and tensors of each file in `own/`."""
     for task, model in draft.models.items():
         if model.own_file is not None:
             yield task, model.own_file, own_specs(model)
 
 
-def _write_own(folder: Path, facts: BundleFacts, draft: Manifest) -> None:
+def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
+    """Completes the folder: own tensors, copied files, bundle.json and README.md."""
     for task, file, specs in _own_files(draft):
         with new_tensors(folder / file, specs, metadata_of(draft, task)) as new:
             for name, tensor in new.tensors.items():
                 size = facts.models[task].info(name).size
                 tensor.reshape(-1).view(np.uint8)[...] = facts.models[task].stored(name, 0, size)
-
-
-def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
-    """Copy the base where it is to be in the bundle, and write bundle.json and README.md."""
-    _write_own(folder, facts, draft)
-    copied = {**_included(facts), **_companion_files(facts)}
+    copied = _copied_files(facts)
     for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)
@@ -370,7 +354,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
     digests = dict(zip(draft.tensors, parallel(facts.base.digest, draft.tensors), strict=True))
     manifest = _digested(draft, digests).model_copy(update={"files": dict(sorted(parts.items()))})
     content = _json(manifest)
-    read_manifest(content, MANIFEST)  # nothing is written that would be refused
+    read_manifest(content, MANIFEST)  # never write a manifest that the reader refuses
     atomic_write_bytes(folder / MANIFEST, content)
     tensors = {task: open_tensors(folder / file) for task, file in manifest.masks.items()}
     densities = {task: density(manifest, of_task.view) for task, of_task in tensors.items()}
@@ -378,7 +362,6 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
 
 
 def _digested(draft: Manifest, digests: Mapping[str, str]) -> Manifest:
-    """The manifest with the sha256 of every base tensor."""
     tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
     return draft.model_copy(update={"tensors": tensors})
 

@@ -1,6 +1,6 @@
-"""How a bundle stores one tensor of a task's own update.
+"""How a bundle stores one tensor of a task's update.
 
-A coding is of one shape.  Its ``kind`` is its name in bundle.json; a new one is a class here and in `CODINGS`.
+To add a coding, write a class here and add it to `CODINGS`; its ``kind`` is its name in bundle.json.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     import torch
 
 Parts = Mapping[str, NDArray]
-"""What is stored of a tensor, by what stands behind its name in the file."""
+"""The stored arrays of one tensor, by name suffix."""
 ONE_SCALE = TensorSpec(np.dtype("<f4"), (1,))
-"""A magnitude for a whole tensor."""
 _IN_A_BYTE = 5
 _WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
-"""Of ternary digits: so many in a byte, and what each counts."""
+"""A byte holds five ternary digits; these are their place values."""
 _SIGNS = (np.arange(256)[:, None] // _WEIGHTS % 3 - 1.0).astype(np.float32)
-"""The signs -1, 0 and 1 that each byte of ternary digits stands for, [256, 5]."""
+"""The five signs (-1, 0, 1) that each byte encodes, [256, 5]."""
 
 
 @functools.cache
@@ -40,7 +39,7 @@ def _signs_on(device: torch.device) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Whole:
-    """Float32 [shape], under the tensor's own name."""
+    """The whole tensor, float32 [shape], under its own name."""
 
     kind: ClassVar[str] = "whole"
     shape: tuple[int, ...]
@@ -51,38 +50,35 @@ class Whole:
 
     @property
     def text(self) -> str:
-        """How bundle.json calls it: the kind, and behind a colon a number that the shape leaves open."""
+        """The coding as written in bundle.json: its kind, plus `:number` if the shape does not determine it."""
         return self.kind
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
-        """What is stored, by what stands behind the tensor's name."""
+        """The stored arrays, by name suffix."""
         return {"": TensorSpec(np.dtype("<f4"), self.shape)}
 
     def values(self, content: Any) -> Any:
-        """The update that a method evaluates, an array or a GPU's tensor [shape], from what its function found."""
+        """The update that a method is evaluated with, [shape], from its function's output (array or GPU tensor)."""
         return content
 
     def pack(self, content: Any) -> dict[str, NDArray]:
-        """What is stored, from arrays that a method's function found."""
+        """The stored arrays, from the output of a method's function."""
         return {"": np.asarray(content, np.float32)}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of the flattened update out of what is stored, float32; the same however it is cut."""
+        """Values start..stop of the flattened update, float32; bits do not depend on how it is split into pieces."""
         return np.array(parts[""].reshape(-1)[start:stop])
 
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The flattened update out of what is stored, float32 [n], on its device; the bits of :meth:`piece`."""
+        """The flattened update on the device of ``parts``, float32 [n]; same bits as :meth:`piece`."""
         return parts[""].reshape(-1)
 
 
 @dataclass(frozen=True)
 class Signs(Whole):
-    """``.signs`` uint8 [ceil(n / 8)]: bit i, from the lowest, of byte j is 1 where value 8 j + i is negative, 0 behind
-    the last value; ``.scale`` float32 [1].
-
-    A method's function gives (where it is negative, bool [shape]; the magnitude).
-    """
+    """``.signs`` uint8 [ceil(n / 8)]: bit i (lowest first) of byte j is 1 if value 8 j + i is negative, 0 in the
+    padding; ``.scale`` float32 [1]. A method's function returns (is negative, bool [shape]; the magnitude)."""
 
     kind: ClassVar[str] = "signs"
 
@@ -114,10 +110,10 @@ class Signs(Whole):
 
 @dataclass(frozen=True)
 class Ternary(Whole):
-    """``.ternary`` uint8 [ceil(n / 5)]: digit i, from the lowest, of byte j to base 3 is 1 and the sign of value
-    5 j + i, 1 behind the last value; ``.scale`` float32 [1].
+    """``.ternary`` uint8 [ceil(n / 5)]: base-3 digit i (lowest first) of byte j is 1 + the sign of value 5 j + i, 1 in
+    the padding; ``.scale`` float32 [1].
 
-    A method's function gives (the signs -1, 0 and 1 as floats, [shape]; the magnitude).
+    A method's function returns (signs -1, 0 and 1 as floats, [shape]; the magnitude).
     """
 
     kind: ClassVar[str] = "ternary"
@@ -150,12 +146,12 @@ class Ternary(Whole):
 
 @dataclass(frozen=True)
 class LowRank(Whole):
-    """``.left`` float32 [m, rank], ``.singular`` float32 [rank], descending, ``.right`` float32 [rank, n]: a matrix
-    [m, n] is left * diag(singular) * right.
+    """``.left`` float32 [m, rank], ``.singular`` float32 [rank], descending, ``.right`` float32 [rank, n]: the matrix
+    [m, n] left * diag(singular) * right.
 
-    A method's function gives (left [m, rank], right [rank, n]) in float64: the smaller side's singular vectors, and
-    their products with the matrix.  Methods are evaluated with left @ right in float64, rounded to float32.  The stored
-    float32 factors differ from it by at most (rank + 4) 2^-24 of the sum of the products' magnitudes.
+    A method's function returns (left [m, rank], right [rank, n]) in float64: the singular vectors of the smaller side,
+    and their product with the matrix. Methods are evaluated with left @ right in float64, rounded to float32. The
+    stored float32 factors reproduce it within (rank + 4) 2^-24 of the sum of the products' magnitudes.
     """
 
     kind: ClassVar[str] = "low_rank"
@@ -180,7 +176,7 @@ class LowRank(Whole):
 
     def values(self, content: Any) -> Any:
         left, right = content
-        # of a tall matrix as of its transpose, so that the order of the sums is that of the wide one
+        # a tall matrix is computed as its transpose, so that sums have the same order as for a wide one
         return (right.T @ left.T).T if self.shape[0] > self.shape[1] else left @ right
 
     def pack(self, content: Any) -> dict[str, NDArray]:
@@ -208,23 +204,22 @@ class LowRank(Whole):
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
         left, right = parts[".left"] * parts[".singular"], parts[".right"]
         out = right.new_zeros(self.shape)
-        for k in range(self.rank):  # one rank after the other and no product of matrices, whose order of sums varies
+        for k in range(self.rank):  # rank by rank: a matrix product has no fixed order of summation
             out += left[:, k, None] * right[k]
         return out.flatten()
 
 
 Coding = Whole
-"""Every coding is one."""
+"""The base class of all codings."""
 CODINGS: dict[str, Any] = {coding.kind: coding for coding in (Whole, Signs, Ternary, LowRank)}
-"""By kind."""
 
 
 def coding_of(text: str, shape: tuple[int, ...]) -> Coding | None:
-    """The coding that its ``text`` means for a tensor of a shape; None where there is none."""
+    """Parses a coding's ``text`` for a tensor of this shape; None if it is invalid."""
     match = re.fullmatch(r"([a-z_]{1,40})(?::(0|[1-9]\d{0,8}))?", text, re.ASCII)
     if match is None or match[1] not in CODINGS:
         return None
     try:
         return CODINGS[match[1]](shape, *([int(match[2])] if match[2] else []))
-    except (TypeError, ValueError):  # a number too many or too few, or one that the shape has no room for
+    except (TypeError, ValueError):  # a superfluous or missing rank, or one too large for the shape
         return None

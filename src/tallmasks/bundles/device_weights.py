@@ -1,7 +1,6 @@
-"""The models of a bundle, computed in plain torch on the device of a live module.
+"""The models of a bundle, computed in plain torch on the device of a live module; bit for bit those of the CPU loops.
 
-The values are bit for bit those of the loops on the CPU.  Tensors are processed in groups, as flat vectors: a few large
-operations, because each operation that a GPU starts costs microseconds, however small the tensor.
+Tensors are processed in groups, as flat vectors: launching a GPU operation costs microseconds for any tensor size.
 """
 
 from __future__ import annotations
@@ -22,19 +21,17 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.packed_bits import unpacked
 
 GROUP = 1 << 24
-"""Values in a group, unless a single tensor has more.  Computing a group takes some 20 bytes of memory for each."""
+"""Values per group; a larger tensor is a group of its own. Computing a group takes about 20 bytes per value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Tensors of one dtype in a flat vector of ``size`` values.
-
-    Each tensor starts at a multiple of 8, so its mask starts with a whole byte.  The gaps behind tensors are never
-    used.
+    """Tensors of one dtype in a flat vector of ``size`` values. Each starts at a multiple of 8, so that its mask starts
+    at a whole byte.
 
     Attributes:
-        parts: the start and the number of values of each tensor.
-        base_dtype, dtype: of theta_0 as it is given, and of the bundle's models; safetensors' codes.
+        parts: start and number of values of each tensor.
+        base_dtype, dtype: safetensors codes of theta_0 as loaded, and of the bundle's models.
     """
 
     parts: dict[str, tuple[int, int]]
@@ -44,7 +41,6 @@ class Group:
 
 
 def groups_of(parts: BundleParts, base: Checkpoint, names: Iterable[str]) -> list[Group]:
-    """The groups of tensors that have updates."""
     stored = parts.manifest.stored
     by_dtypes: dict[tuple[str, str], list[str]] = {}
     for name in sorted({*names} & stored.keys() & base.tensors.keys()):
@@ -64,12 +60,12 @@ def groups_of(parts: BundleParts, base: Checkpoint, names: Iterable[str]) -> lis
 
 
 class DeviceWeights:
-    """Writes models of a bundle into the tensors of a module, computed on one device.
+    """Writes models of a bundle into a module's tensors, computed on one device.
 
     Args:
-        names: the tensors of the module.
-        keep: whether what is uploaded stays on the device: theta_0, tau as it is stored, and the packed masks or other
-            tensors of each task that was used.
+        names: the module's tensors.
+        keep: keep uploads on the device: theta_0, tau as stored, and the packed masks or compressed tensors of each
+            task used.
     """
 
     def __init__(
@@ -79,17 +75,14 @@ class DeviceWeights:
         self._groups = groups_of(parts, base, names)
         self._weights = once(lambda task: TaskWeights(parts, base, task))
         held = once if keep else lambda upload: upload
-        self._theta, self._tau, self._row_scales = (
-            held(self._upload_theta),
-            held(self._upload_tau),
-            held(self._upload_rows),
-        )
+        self._theta, self._tau = held(self._upload_theta), held(self._upload_tau)
+        self._row_scales = held(self._upload_rows)
         self._bits, self._coded = held(self._upload_bits), held(self._upload_coded)
         self._constant = held(self._upload_constant)
 
     @torch.no_grad()
     def write(self, tensors: Sequence[ModuleTensor], task: str | None) -> None:
-        """Make tensors those of a task's model, or of theta_0; they may be on other devices and of other dtypes."""
+        """Writes a task's model, or theta_0, to tensors of any device and dtype."""
         weights: TaskWeights = self._weights(task)
         targets = {one.name: one.tensor.detach() for one in tensors}
         for group in self._groups:
@@ -105,12 +98,12 @@ class DeviceWeights:
             target.copy_(self._constant(owner, name), non_blocking=True)
 
     def _model(self, group: Group, task: str) -> torch.Tensor:
-        """theta_0 and the update of a task, in the dtype of the bundle's models, [size]."""
+        """theta_0 plus the update, in the dtype of the bundle's models, [size]."""
         update = self._own_update(group, task) if self._parts.manifest.codings else self._masked_tau(group, task)
         return update.add_(self._theta(group).float()).to(torch_dtypes()[group.dtype])
 
     def _masked_tau(self, group: Group, task: str) -> torch.Tensor:
-        """scale * tau where the task's mask has a 1, +0.0 elsewhere, float32 [size]."""
+        """scale * tau where the task's mask is 1, +0.0 elsewhere, float32 [size]."""
         tau = self._tau(group).float()
         for name, scales in self._row_scales(group).items():
             start, size = group.parts[name]
@@ -119,7 +112,6 @@ class DeviceWeights:
         return update.masked_fill_(~unpacked(self._bits(group, task)), 0.0)
 
     def _own_update(self, group: Group, task: str) -> torch.Tensor:
-        """What the codings say of a task's own tensors, float32 [size]."""
         update = torch.zeros(group.size, device=self._device)
         for name, (start, size) in group.parts.items():
             update[start : start + size] = self._parts.manifest.codings[name].update(self._coded(task, name))
@@ -135,7 +127,7 @@ class DeviceWeights:
         return self._upload(code, group.size, pieces)
 
     def _upload_rows(self, group: Group) -> dict[str, torch.Tensor]:
-        """The scale of each row of int8, float32 [rows], by tensor; none of tensors without values."""
+        """The int8 row scales, float32 [rows], by tensor; empty tensors are left out."""
         if self._parts.manifest.dtype != "int8":
             return {}
         scales = {name: self._parts.tau(name).row_scales for name, (_, size) in group.parts.items() if size}
@@ -147,24 +139,20 @@ class DeviceWeights:
         return self._upload("U8", group.size // 8, pieces)
 
     def _upload_coded(self, task: str, name: str) -> dict[str, torch.Tensor]:
-        """What is stored of a task's own tensor, by the ending of its name."""
         specs, stored = self._parts.manifest.codings[name].specs, self._parts.of_task(task)
         raws = {ending: stored[name + ending] for ending in specs}
         return {e: self._upload(specs[e].code, raw.size, [(0, raw)]).view(raw.shape) for e, raw in raws.items()}
 
     def _upload_constant(self, task: str | None, name: str) -> torch.Tensor:
-        """A tensor of theta_0, or a task's own one, in its own shape and dtype."""
         weights: TaskWeights = self._weights(task)
         info = weights.tensors[name]
         return self._upload(info.dtype, info.size, [(0, weights.constant(name, 0, info.size))]).view(info.shape)
 
     def _upload(self, dtype: str, size: int, pieces: Iterable[tuple[int, NDArray]]) -> torch.Tensor:
-        """A vector [size] on the device, by way of pinned memory; each of the pieces with the place of its first value.
-
-        dtype: safetensors' code.
-        """
+        """Uploads a vector [size] through pinned memory, from pieces with the index of their first value; ``dtype``:
+        safetensors code."""
         width = DTYPES[dtype].width
-        # one value more, because torch cannot view an empty tensor in another dtype
+        # one extra value, because torch cannot view an empty tensor in another dtype
         host = torch.empty((size + 1) * width, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
         for start, piece in pieces:
             raw = np.ascontiguousarray(piece).reshape(-1).view(np.uint8)

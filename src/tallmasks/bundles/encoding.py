@@ -1,4 +1,4 @@
-"""How tau_MTL is stored: float32, bfloat16, float16, or int8 with a float32 scale for each row."""
+"""Encodes tau_MTL: float32, bfloat16, float16, or int8 with a float32 scale per row."""
 
 from __future__ import annotations
 
@@ -20,29 +20,27 @@ from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 
 _ENCODED = 1 << 21
-"""How many values a thread encodes at once."""
+"""Values that a thread encodes at once."""
 
 
 @dataclass(frozen=True)
 class Merged:
-    """merged.safetensors in the making; ``scratch`` holds the values of int8 as float32 until rows are whole."""
+    """merged.safetensors being written; ``scratch`` holds int8 tensors as float32 until their rows are complete."""
 
     dtype: str
     new: NewTensors
     scratch: Mapping[str, NDArray[np.float32]]
 
     def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
-        """Values from ``start`` on of one flattened tensor.
-
-        Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the dtype.
-        """
+        """Writes values of one flattened tensor from ``start`` on. Raises TallmasksError, naming the tensor, for NaN,
+        infinity or a value too large for the dtype."""
         code = "F32" if self.dtype == "int8" else OF_BUNDLES[self.dtype]
         whole = (self.scratch or self.new.tensors)[name].reshape(-1)
         part = whole[start : start + values.size].view(np.uint8)
         part[...] = narrowed(values, code, f"tensor {name} of the merged vector")
 
     def finish(self) -> None:
-        """Encode what had to wait for whole rows."""
+        """Quantises the int8 tensors, whose rows are complete now."""
 
         def encode_rows(job: tuple[str, int, slice]) -> None:
             name, row, rows = job
@@ -61,21 +59,19 @@ class Merged:
 
 @contextmanager
 def scratch_for(folder: Path, draft: Manifest) -> Iterator[dict[str, NDArray[np.float32]]]:
-    """Room on the disk for all values of int8 as float32; none where values need not wait for whole rows."""
+    """Temporary float32 storage on disk for all values, if the bundle is int8; otherwise empty."""
     layout = Layout(tuple(draft.stored), tuple(tensor.shape for tensor in draft.stored.values()))
     if draft.dtype != "int8":
         yield {}
         return
     with TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, 4 * (layout.size + 1))  # a file of nothing cannot be mapped
+        os.posix_fallocate(file.fileno(), 0, 4 * (layout.size + 1))  # an empty file cannot be mapped
         yield layout.split(np.asarray(np.memmap(file, np.float32, mode="r+")))
 
 
 def quantise_rows(values: NDArray[np.float32], row: int, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:
-    """float32 [rows * row] -> scales float32 [rows], the largest |value| / 127, and int8: value / scale to the nearest.
-
-    Ties go to even, in float32 arithmetic; a row whose scale is 0 becomes zeros.
-    """
+    """float32 [rows * row] -> scales float32 [rows], max |value| / 127, and int8 value / scale, rounded to nearest.
+    Ties round to even, in float32 arithmetic; a row whose scale is 0 becomes zeros."""
     lines = values.reshape(len(scales), row)
     scales[:] = np.abs(lines).max(axis=1, initial=0) / np.float32(127)
     nearest = np.rint(lines / np.where(scales == 0, np.float32(1), scales)[:, None])

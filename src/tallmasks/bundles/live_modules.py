@@ -1,4 +1,4 @@
-"""The tensors of a live module under a bundle's names, where wrappers or transformers have renamed or joined them."""
+"""Matches a live module's tensors with a bundle's names, although wrappers or transformers renamed or merged them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 class ModuleTensor(NamedTuple):
-    """A tensor of a module, or a view of a part of one.  It has the bundle's name, and its names in the module."""
+    """A tensor of a module, or a view of a part of one, under its bundle name and with its names in the module."""
 
     name: str
     tensor: torch.Tensor
@@ -30,7 +30,6 @@ class ModuleTensor(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """safetensors' code of the module's dtype."""
         return torch_codes()[self.tensor.dtype]
 
 
@@ -40,9 +39,9 @@ class Form:
 
     Attributes:
         tensors, aliases: of the model, as in a `Checkpoint`.
-        free: tensors that a module may lack, or have in another shape: what is computed anew, and heads.
-        heads: the tensors of the model that some task of the bundle has as its own.
-        beside: names of tensors that a module may have in addition: heads, and what this model lacks of the base.
+        free: tensors that a module may lack or have in another shape: computed tables and heads.
+        heads: tensors of the model that some task has as its own.
+        beside: extra tensors that a module may have: heads, and tensors of the base that this model lacks.
     """
 
     tensors: Mapping[str, TensorInfo]
@@ -61,25 +60,25 @@ def form_of(manifest: Manifest, task: str | None) -> Form:
     aliases = {alias: name for alias, name in manifest.aliases.items() if alias not in tensors and name in tensors}
     heads = {name for one in manifest.models.values() for name in one.own}
     free = manifest.free | heads
-    if task is None:  # a module without what some task's model lacks was switched, too
+    if task is None:  # the module may have been built for a task whose model lacks these
         free |= {name for one in manifest.models.values() for name in one.missing}
     return Form(tensors, aliases, free, heads & tensors.keys(), heads | (manifest.tensors.keys() - tensors.keys()))
 
 
 def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
-    """The bytes of a tensor as a tensor, which shares their memory."""
-    # of an empty array torch sees no row to take apart
+    """A torch tensor that shares memory with the bytes."""
+    # torch cannot view an empty uint8 array in another dtype
     flat = torch.from_numpy(raw) if raw.size else torch.empty(0, dtype=torch.uint8)
     return flat.view(torch_dtypes()[info.dtype]).reshape(info.shape)
 
 
 def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tuple[list[ModuleTensor], tuple[str, ...]]:
-    """The parameters and persistent buffers of a module that a model has values of, tied ones once; and the names of
-    the task's own tensors that the module has no place for.
+    """The parameters and persistent buffers that the model has values for, tied ones once; and the names of the task's
+    own tensors that do not fit the module.
 
-    Counters, masks and tables may be in one of the two only.  So may what the module registers as a buffer and the
-    bundle lacks, and heads with ``keep_heads``.  Raises TallmasksError where names, shapes or ties of the other float
-    tensors are not the model's.  Also for a module without values.
+    Counters, masks, tables and buffers unknown to the bundle may exist on one side only; so may heads, with
+    ``keep_heads``. Raises TallmasksError if other float tensors differ in name, shape or tying, or if the module has no
+    values in memory.
     """
     matched, beside = _matched(module, form)
     tensors = sorted(matched, key=lambda one: one.name)
@@ -102,10 +101,10 @@ def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
 
 
 def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.Tensor]) -> Tensors:
-    """A bundle's state dict under a module's names, every tied name included.
+    """A bundle's state dict under the module's names, with every tied name.
 
-    Tensors without floats that the bundle's base lacks are the module's own.  The module's tensors need no values.
-    Raises TallmasksError as :func:`module_tensors`.
+    Non-float tensors that the bundle's base lacks come from the module, which may otherwise be on the meta device.
+    Raises TallmasksError like :func:`module_tensors`.
     """
     (tensors, _), own = _matched(module, form), module.state_dict()
     parts, names = _as_in_files(module, own, form)
@@ -119,7 +118,7 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
 
 
 def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], list[str]]:
-    """The module's tensors that the model has, and the names of its tensors that the model has no values for."""
+    """The module's tensors that the model has, and the names of those that the model has no values for."""
     own = dict(_named_tensors(module))
     free = form.free
     parts, theirs = _as_in_files(module, own, form)
@@ -144,10 +143,9 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], l
                 f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle; expected"
                 " the model that the bundle was made of."
             )
-        tensors += [ModuleTensor(name, parts[names[0]], names) for name in candidates]
-    if strange:
-        buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
-        strange = [name for name in strange if name not in buffers]
+        tensors += [ModuleTensor(name, tensor, names) for name in candidates]
+    buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    strange = [name for name in strange if name not in buffers]
     missing = sorted(form.tensors.keys() - {one.name for one in tensors} - free)
     if missing or strange:
         raise TallmasksError(
@@ -181,17 +179,15 @@ def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]
 
 
 def _identity(tensor: torch.Tensor) -> tuple:
-    """Equal for two tensors that are the same values in memory."""
+    """Equal for tensors that share all their memory."""
     if tensor.is_meta or tensor.numel() == 0:
         return (id(tensor),)
     return tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def _as_in_files(module: torch.nn.Module, own: Tensors, form: Form) -> tuple[Tensors, dict[str, str]]:
-    """A module's tensors, those that transformers joined in parts, and the bundle's name for each of their names.
-
-    Of the readings in `_readings`, the first that has every tensor of the bundle, else the one that has most.
-    """
+    """The module's tensors, with those that transformers merged split up again, and the bundle name of each. Takes the
+    first of `_readings` that finds every tensor of the bundle, else the one that finds most."""
     best: tuple[Tensors, dict[str, str]] = own, {}
     most = -1
     for parts, names in _readings(module, own, form):
@@ -204,8 +200,9 @@ def _as_in_files(module: torch.nn.Module, own: Tensors, form: Form) -> tuple[Ten
 
 
 def _readings(module: torch.nn.Module, own: Tensors, form: Form) -> Iterator[tuple[Tensors, dict[str, str]]]:
-    """The names as they are, without a wrapper's prefix (DDP's ``module.``), and with the prefix of all the bundle's
-    names.  Last, as transformers renames the tensors of a file.  What torch's wrappers insert never counts."""
+    """Candidate names: unchanged; without a wrapper's prefix (DDP's ``module.``); with the common prefix of the
+    bundle's names; and as transformers renames tensors on loading. Name parts inserted by torch wrappers are always
+    removed."""
     plain = {name: unwrapped(name) for name in own}
     yield own, plain
     for prefix in _prefixes(plain.values()):
@@ -218,7 +215,7 @@ def _readings(module: torch.nn.Module, own: Tensors, form: Form) -> Iterator[tup
 
 
 def _prefixes(names: Collection[str]) -> Iterator[str]:
-    """The paths of modules in which all of the names are, the shortest first."""
+    """The module paths that contain all names, shortest first."""
     prefix = ""
     for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(parts)) > 1:
@@ -228,7 +225,7 @@ def _prefixes(names: Collection[str]) -> Iterator[str]:
 
 
 def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
-    """The prefix and the first module that is one of transformers'."""
+    """Prefix and module of the first transformers model in the module."""
     library: Any = sys.modules.get("transformers.modeling_utils")
     for path, inner in module.named_modules() if library else ():
         if isinstance(inner, library.PreTrainedModel):
@@ -237,10 +234,8 @@ def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
 
 
 def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
-    """A module's tensors; one that transformers joined of several (experts') as views of its parts, by their names.
-
-    A tensor that was converted otherwise stays as it is.
-    """
+    """The module's tensors; those that transformers merged from several (experts) as views of their parts. Tensors that
+    were converted in another way are returned unchanged."""
     if (of_transformers := _of_transformers(module)) is None:
         return own
     prefix, model = of_transformers
@@ -253,7 +248,7 @@ def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
 
 
 def _renamed_by_transformers(module: torch.nn.Module, plain: dict[str, str], form: Form) -> dict[str, str]:
-    """The bundle's name for each name of the module's that transformers would load from a file with those names."""
+    """The bundle name of each tensor that transformers renames when it loads a file."""
     if (of_transformers := _of_transformers(module)) is None:
         return {}
     prefix, model = of_transformers

@@ -1,6 +1,6 @@
-"""Writing a model of a bundle into a torch module in place: nothing is reallocated, all of it or none.
+"""Writes a model of a bundle into a torch module in place: without reallocation, and completely or not at all.
 
-The loops on the CPU write contiguous tensors there.  All others are computed by torch on their own device.
+Contiguous CPU tensors are written by the CPU loops, all others by torch on their own device.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ def copy_of(tensors: list[ModuleTensor]) -> Checkpoint:
 def overwrite(
     tensors: list[ModuleTensor], weights: TaskWeights, before: TaskWeights, kept: DeviceWeights | None
 ) -> None:
-    """Write ``weights`` over a module's tensors; if anything stops it, ``before`` over those that it has.
-
-    The files of both are checked already.  ``kept``: the parts of the bundle on a device, where they are kept there.
-    """
+    """Writes ``weights`` to a module's tensors; if that fails, restores them to ``before`` (where its shapes match).
+    All files must have been checked. ``kept``: writes from the tensors kept on a device, if any."""
     try:
         _write(tensors, weights, kept)
     except BaseException:
@@ -51,7 +49,7 @@ def _write(tensors: list[ModuleTensor], weights: TaskWeights, kept: DeviceWeight
         on_cpu = one.tensor.device.type == "cpu" and one.tensor.is_contiguous()
         (in_order if on_cpu else others.setdefault(one.tensor.device, [])).append(one)
     weights.fill((one.name, one.dtype, _bytes(one.tensor.detach().view(-1))) for one in in_order)
-    # torch has seen nothing of it, and would go backward through values that are no longer there
+    # numpy wrote the values, so autograd has to be told that tensors saved for backward are outdated
     torch.autograd.graph.increment_version([one.tensor for one in in_order if not one.tensor.is_inference()])
     for device, some in others.items():
         names = [one.name for one in some]

@@ -1,4 +1,4 @@
-"""Reading a bundle: any of its models by one call, and a live module switched from one to the next."""
+"""Reads bundles: loads any of their models, and switches a live module between them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
 
 class Bundle:
-    """An open bundle. Its files are read, and checked, when they are first needed; values stay memory-mapped.
+    """An open bundle. Files are read and checked when first needed; values stay memory-mapped.
 
-    A bundle can be pickled: a worker opens the same folder and the same base again.
+    Pickling stores only the locations of bundle and base, which the receiving process opens again.
 
-    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype.  The update u is ``scale_t * tau``
-    where the task's mask has a 1, and +0.0 elsewhere.  It is in float32, with tau as it is stored; or, without a tau,
-    what the codings say of the task's own tensors.  Buffers, which are no weights, are each task's own, byte for byte.
-    Tensors that no model changed are the base's.
+    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype. The update u, float32, is ``scale_t *
+    tau`` where the task's mask is 1 and +0.0 elsewhere, with tau as stored; in bundles without tau it is decoded from
+    the task's compressed tensors. Buffers are each task's own, byte for byte. Unchanged tensors are the base's.
     """
 
     def __init__(self, parts: BundleParts, base: Checkpoint | None, device: torch.device | None = None) -> None:
@@ -43,10 +42,8 @@ class Bundle:
         self.parts, self._base_spec = parts, None if base is None else _spec(base.origin)
         self._device = device
         self._find_base_once = once(lambda: find_base(parts, base))
-        self._of_module: Checkpoint | None = None
-        """theta_0 as the first module had it, where no file has it; compared with the digests."""
+        self._of_module: Checkpoint | None = None  # theta_0 copied from the first module, if no file has it
         self._kept: DeviceWeights | None = None
-        """What is kept on the device, where one was named."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = self.parts.location.title, self._base_spec, self._device
@@ -62,25 +59,22 @@ class Bundle:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks, in order."""
         return self.manifest.tasks
 
     @property
     def base(self) -> Checkpoint:
-        """theta_0 from files. Raises TallmasksError where it is not to be had, or is another than the bundle's."""
+        """theta_0 from files. Raises TallmasksError if it cannot be found or is not this bundle's base."""
         return self._find_base_once()
 
     def density(self, task: str) -> float:
-        """The fraction of the stored values that a task's mask holds. Raises as :meth:`update`."""
+        """The fraction of the stored values that a task's mask keeps. Raises like :meth:`update`, or without masks."""
         if self.manifest.codings:
             raise TallmasksError(f"A bundle of {self.manifest.method} has no masks, and so no density of one.")
         return density(self.manifest, self.parts.of_task(task).__getitem__)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """Values start..stop of a flattened tensor's update, float32; zeros where none is stored, as of buffers.
-
-        Raises TallmasksError for a task or tensor that the bundle lacks, and for a file that is not the bundle's.
-        """
+        """Values start..stop of a tensor's flattened update, float32; zeros for unchanged tensors and buffers. Raises
+        TallmasksError for an unknown task or tensor, or a file that does not match bundle.json."""
         self.manifest.check_task(task)
         name = self.manifest.aliases.get(name, name)
         if name not in self.manifest.tensors:
@@ -92,14 +86,15 @@ class Bundle:
         return self.parts.update(task, name, start, stop)
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
-        """A task's model: every tensor in the base's dtype, under the names of the base's files; the task's own tensors
-        as the task has them.
+        """A task's model, in the base's dtypes and under the names of the base's files; the task's own tensors are as
+        in its model.
 
-        like: a module, on the meta device too, for whose ``load_state_dict`` the names are, all of them: a tied tensor
-        has one name in most files, and two in the module.
+        Args:
+            like: a module (may be on the meta device); the result then fits its ``load_state_dict``, with every name of
+                tied tensors, which most files store under one name.
 
-        Raises TallmasksError where a file is not the bundle's, or the base is missing.  Also for a `like` that does not
-        fit, and an installation without torch.
+        Raises TallmasksError if a file does not match bundle.json, the base is missing, ``like`` does not fit, or torch
+        is not installed.
         """
         with needed_for("state_dict (arrays does not)"):
             from tallmasks.bundles.live_modules import form_of, state_for, tensor_of
@@ -110,10 +105,8 @@ class Bundle:
         return tensors if like is None else state_for(like, form_of(self.manifest, task), tensors)
 
     def named_tensors(self, task: str) -> Iterator[tuple[str, torch.Tensor]]:
-        """The tensors of :meth:`state_dict`, one at a time, sorted by name; a tied tensor under each of its names.
-
-        Memory holds one tensor, and those that the caller keeps.  Raises as :meth:`state_dict`, before the first.
-        """
+        """Yields the tensors of :meth:`state_dict` one at a time, sorted by name; a tied tensor under each of its
+        names. Only the current tensor is held in memory. Raises like :meth:`state_dict`, before the first tensor."""
         with needed_for("named_tensors"):
             from tallmasks.bundles.live_modules import tensor_of
 
@@ -133,7 +126,7 @@ class Bundle:
         return tensors()
 
     def arrays(self, task: str) -> dict[str, NDArray]:
-        """As :meth:`state_dict`, as NumPy arrays. Raises TallmasksError where the base has a dtype that NumPy lacks."""
+        """Like :meth:`state_dict`, as NumPy arrays. Raises TallmasksError if the base has a dtype that NumPy lacks."""
         weights = self.weights(task)
         infos = weights.tensors
         for name, info in infos.items():
@@ -148,35 +141,30 @@ class Bundle:
     def apply_(
         self, module: torch.nn.Module, task: str, *, module_is_base: bool = False, keep_heads: bool = False
     ) -> tuple[str, ...]:
-        """Make a module the model of a task, in place: its parameters and persistent buffers.
+        """Turns a module into a task's model in place: writes its parameters and persistent buffers.
 
-        Every value is computed from theta_0, whatever the module holds, and rounded to the base's dtype, as `export`
-        writes it; a module in another dtype gets these values converted.  So going from task to task never drifts.
-        Nothing is reallocated; ``requires_grad`` and hooks stay. Where anything fails on the way, the module is left as
-        theta_0.  A forward in another thread may see the weights of two tasks.
+        Values are always computed from theta_0, so switching never drifts, and rounded to the base's dtype as `export`
+        does; a module in another dtype gets these values converted. Nothing is reallocated; ``requires_grad`` and hooks
+        stay. On failure the module is reset to theta_0. A forward pass in another thread may see weights of two tasks.
 
-        Without a base (none given, included or to be had from where it was), the module at the first call must hold
-        the base's weights.  They are compared with the digests in the bundle, which keeps a copy of the module.
+        If the base is unavailable, the module at the first call must hold the base's weights; they are checked against
+        the digests in the bundle, and a copy is kept.
 
         Args:
-            module_is_base: believe that a module holds the base's weights where that cannot be compared, because its
-                dtype is another than the base's.
-            keep_heads: write what the module has a place for, and leave alone the tensors of the module that the task's
-                model lacks or has in another shape.
+            module_is_base: skip that check where dtypes differ and values cannot be compared.
+            keep_heads: leave alone the module's tensors that the task's model lacks or has in another shape.
 
-        Returns the names of the task's own tensors that were not written; none without ``keep_heads``.
+        Returns the names of the task's own tensors that were not written; empty without ``keep_heads``.
 
-        Raises TallmasksError, before anything is changed, where the module's names or shapes do not fit.  Also for a
-        module that is not the base where one is needed, a task that the bundle lacks and a file that is not its own.
+        Raises TallmasksError, before changing anything, if names or shapes do not fit, the task is unknown, the module
+        would have to be the base and is not, or a file does not match bundle.json.
         """
         self.manifest.check_task(task)
         return self._switch(module, task, module_is_base, keep_heads)
 
     def restore_(self, module: torch.nn.Module) -> None:
-        """Make a module theta_0 again, in place and exactly; what the base lacks, such as heads, stays as it is.
-
-        Raises as :meth:`apply_`.
-        """
+        """Resets a module to theta_0, in place and exactly; tensors that the base lacks, such as heads, stay. Raises
+        like :meth:`apply_`."""
         self._switch(module, None, False, True)
 
     def _switch(
@@ -209,14 +197,14 @@ class Bundle:
         return left
 
     def weights(self, task: str) -> TaskWeights:
-        """A task's model, piece by piece.  Raises as :meth:`state_dict`."""
+        """A task's model, read in pieces. Raises like :meth:`state_dict`."""
         self.manifest.check_task(task)
         self.parts.check(task)
         return TaskWeights(self.parts, self.base, task)
 
 
 def _spec(origin: Mapping[str, str]) -> str:
-    """What opens a checkpoint again, from any folder."""
+    """A specification that opens the checkpoint again from any working directory."""
     return str(Path(origin["path"]).absolute()) if "path" in origin else f"{origin['repository']}@{origin['revision']}"
 
 
@@ -225,17 +213,18 @@ def load_bundle(
     base: str | Path | Checkpoint | None = None,
     device: str | torch.device | None = None,
 ) -> Bundle:
-    """Open a bundle: a folder, or `organisation/name[@revision]` on the hub, of which only what is used is downloaded.
+    """Opens a bundle: a folder, or `organisation/name[@revision]` on the hub, from which only the files used are
+    downloaded.
 
     Args:
-        base: where theta_0 is (a file, folder or repository), or an open one; by default the one included in the
-            bundle, or the recorded one, which is looked for when it is needed.
-        device: a device of torch, such as "cuda", on which `apply_` keeps theta_0, the multi-task vector and the packed
-            masks of each task that it has used, so that the next switch copies nothing to it; `repr` says how many
-            bytes.  By default a module on a GPU gets its weights by way of pinned memory, and nothing stays there.
+        base: theta_0, as file, folder, repository or open checkpoint (default: the base included in the bundle, or the
+            recorded one, located on first use).
+        device: torch device, such as "cuda", on which `apply_` keeps theta_0, the multi-task vector and the packed
+            masks of each task used, so that later switches copy nothing; `repr` shows how many bytes (default: weights
+            are uploaded through pinned memory and not kept).
 
-    Raises TallmasksError where bundle.json is missing, damaged or says anything beyond the format.  Also for a base
-    with other tensors than the bundle names, and a device that torch does not have.
+    Raises TallmasksError if bundle.json is missing, damaged or not of a known format, the base's tensors differ from
+    the manifest's, or torch lacks the device.
     """
     location = open_location(path_or_repository)
     manifest = manifest_of(location)
@@ -252,12 +241,12 @@ def _torch_device(device: str | torch.device) -> torch.device:
         import torch
 
     try:
-        return torch.empty(0, device=device).device  # with its number
+        return torch.empty(0, device=device).device  # with its index
     except (RuntimeError, AssertionError) as error:
         raise TallmasksError(f"torch has no device {str(device)!r}: {str(error).splitlines()[0]}") from None
 
 
 def size_of_bundle(bundle: Bundle) -> int:
-    """Bytes of all files but an included base's: with bundle.json, and the card where it is on this machine."""
+    """Bytes of all files except an included base; the model card counts only if it is on this machine."""
     of_text = [path for name in (MANIFEST, CARD) if (path := bundle.parts.location.root / name).is_file()]
     return bundle.manifest.size + sum(path.stat().st_size for path in of_text)

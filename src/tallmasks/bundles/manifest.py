@@ -1,7 +1,7 @@
-"""bundle.json: what a bundle says of itself, and the check of everything that somebody else's may say.
+"""bundle.json and its validation; the file may come from an untrusted source.
 
-``digest`` is the sha256 of the canonical JSON (sorted keys, no spaces) of all the rest.  It finds damage; it is no
-signature: whoever changes a bundle on purpose can compute it anew, so nothing here is believed for its sake.
+``digest``, the sha256 of the canonical JSON (sorted keys, no spaces) of all other keys, detects damage only: it is no
+signature, and no check is skipped because it matches.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
 
 FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3", "tallmasks/bundle/4")
-"""The second is of each task's own tensors, without a vector that they share; the third of any with buffers.  The
-fourth, which is written, knows the base by the sha256 of every tensor; the others know the base's files alone."""
+"""1: masks; 2: compressed tensors per task; 3: either, with buffers; 4, the one written: identifies the base by the
+sha256 of every tensor instead of its files."""
 BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "companions/"
@@ -52,11 +52,8 @@ class _Object(BaseModel):
 
 
 class BundledTensor(_Object):
-    """A tensor of the model: ``dtype`` is the base's, by safetensors' code; not stored where no model changed it.
-
-    A buffer, which is no weight, is stored as each task has it; others are floats.  ``base_sha256`` is of the base's
-    bytes.
-    """
+    """A tensor of the model. ``dtype``: safetensors code in the base; ``base_sha256``: of the base's bytes. ``stored``
+    is False if no model changed it. Only buffers, stored per task as they are, may be other than floats."""
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
     dtype: Dtype
@@ -69,30 +66,26 @@ class BundledTensor(_Object):
 
     @property
     def rows(self) -> int:
-        """How many scales an int8 vector has for it: one for each row of the first axis, one without two axes."""
+        """Number of int8 scales: one per row of the first axis, or one for fewer than two axes."""
         return self.shape[0] if len(self.shape) > 1 else 1
 
 
 class OwnTensor(_Object):
-    """A tensor that only one task has; the task's file in `own/` stores it whole."""
+    """A tensor that only one task has; stored whole in the task's file in `own/`."""
 
     shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
     dtype: Dtype
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
 
 class TaskModel(_Object):
-    """How a task's model differs from the base, beside its weights.
+    """How a task's model differs from the base, apart from its weights.
 
     Attributes:
-        own: tensors that the base lacks or has in another shape, named as in the base.
-        own_file: the file that has them.
-        missing: tensors of the base that the model does not have, of any dtype.
-        names: the names in the task's files of tensors that have another name in the base's.
-        companions: the sha256 of each small file beside its weights; in `companions/` unless the base has the same.
+        own: tensors that the base lacks or has in another shape, under the base's names.
+        own_file: the file that stores them.
+        missing: tensors of the base, of any dtype, that the model lacks.
+        names: names in the task's files, of tensors named differently in the base's.
+        companions: the sha256 of each small file beside the weights; stored in `companions/` unless the base has it.
     """
 
     own: dict[str, OwnTensor] = {}
@@ -103,21 +96,19 @@ class TaskModel(_Object):
 
 
 class ModelSizes(_Object):
-    """Bytes of the base's weight files, and of all the tasks' models as they were."""
+    """Bytes of the base's weight files, and of all original models together."""
 
     base: Count
     models: Count
 
 
 class PartFile(_Object):
-    """What a file of the bundle must be."""
-
     sha256: Sha256
     size: Count = Field(alias="bytes")
 
 
 class BaseOrigin(_Object):
-    """Where the base was: on the hub, on somebody's disk, or in the bundle itself (then ``files`` has its sha256)."""
+    """Location of the base: on the hub, on a disk, or included in the bundle (then ``files`` has its sha256)."""
 
     repository: str | None = None
     revision: str | None = None
@@ -127,7 +118,7 @@ class BaseOrigin(_Object):
 
 
 class Manifest(_Object):
-    """A checked bundle.json; its keys are the fields, but for ``coding_texts``, which are ``codings`` there."""
+    """A validated bundle.json. Keys are the field names, except that ``coding_texts`` is called ``codings``."""
 
     format: str
     method: str
@@ -153,52 +144,49 @@ class Manifest(_Object):
 
     @cached_property
     def stored(self) -> dict[str, BundledTensor]:
-        """The weights that the bundle holds values of."""
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored is True}
 
     @cached_property
     def buffers(self) -> dict[str, BundledTensor]:
-        """What every task has of its own, whole and in the base's dtype."""
+        """Tensors stored whole for every task, in the base's dtype."""
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored == BUFFER}
 
     def model(self, task: str) -> TaskModel:
-        """How a task's model differs from the base; empty in formats before the fourth."""
+        """How a task's model differs from the base; empty in formats 1 to 3."""
         return self.models.get(task, TaskModel())
 
     @cached_property
     def free(self) -> set[str]:
-        """The tensors that a module may lack, or have in another shape."""
+        """The tensors that a module may lack or have in another shape."""
         kinds = buffers_among({name: tensor.shape for name, tensor in self.tensors.items()})
         no_floats = {name for name, tensor in self.tensors.items() if tensor.dtype not in FLOATS}
         return no_floats.union(name for name, kind in kinds.items() if kind is not Buffer.AVERAGE)
 
     @cached_property
     def codings(self) -> dict[str, Coding]:
-        """The coding of each stored tensor, where a task's file holds its own update; none where it holds masks."""
+        """The coding of each stored tensor; empty in bundles of masks."""
         codings = {name: coding_of(text, self.tensors[name].shape) for name, text in self.coding_texts.items()}
         return {name: coding for name, coding in codings.items() if coding is not None}
 
     @property
     def size(self) -> int:
-        """Bytes of the files that it names, without an included base."""
+        """Bytes of all files except an included base."""
         return sum(part.size for name, part in self.files.items() if not name.startswith(BASE))
 
     @property
     def base_files(self) -> dict[str, str]:
-        """The sha256 of each of the base's weight files, in formats before the fourth; of an included base, of all its
-        files."""
+        """The sha256 of the base's weight files (formats 1 to 3), or of all files of an included base."""
         included = {n.removeprefix(BASE): part.sha256 for n, part in self.files.items() if n.startswith(BASE)}
         return included if self.base.sha256 is None else self.base.sha256
 
     def check_task(self, task: str) -> None:
-        """Raises TallmasksError where the bundle has no such task."""
         if task not in self.task_files:
             raise TallmasksError(
                 f"The bundle has no task {task!r}{nearest(str(task), self.tasks)}; it has {', '.join(self.tasks)}."
             )
 
     def to_bytes(self) -> bytes:
-        """bundle.json, with its digest. Raises TypeError, ValueError or RecursionError for what JSON cannot say."""
+        """bundle.json with its digest. Raises TypeError, ValueError or RecursionError for values that are not JSON."""
         foreign = _OF_MASKS if self.updates else _OF_OWN
         value = self.model_dump(exclude={"digest", *foreign}, warnings=False)
         value = {key: inner for key, inner in value.items() if inner is not None}
@@ -217,7 +205,7 @@ class Manifest(_Object):
     def _fits(self) -> Self:
         own, tasks = bool(self.updates), set(self.tasks)
         digested = [tensor.base_sha256 is not None for tensor in self.tensors.values()]
-        form = FORMATS[3] if all(digested) else format_of(own, bool(self.buffers))
+        form = FORMATS[3] if all(digested) else FORMATS[2 if self.buffers else int(own)]
         expect(self.format == form, "format", self.format, f"{form} for what is in it")
         expect(all(digested) or not any(digested), "base_sha256", "lacking", "that of every tensor")
         for name in (*_OF_MASKS, *_OF_OWN):
@@ -255,16 +243,12 @@ class Manifest(_Object):
         base, included = self.base, any(name.startswith(BASE) for name in self.files)
         expect(included == bool(base.included), "base.included", base.included, "true where its files are here")
         of_files = not (included or form == FORMATS[3])
-        expect(
-            of_files == bool(base.sha256),
-            "base.sha256",
-            base.sha256,
-            "that of each weight file" if of_files else "none",
-        )
+        expected = "that of each weight file" if of_files else "none"
+        expect(of_files == bool(base.sha256), "base.sha256", base.sha256, expected)
         return self
 
     def _check_models(self) -> set[str]:
-        """The files of the tasks' own tensors."""
+        """Validates ``models`` and returns the names of their own files."""
         expect(self.models.keys() <= {*self.tasks}, "the keys of models", [*self.models], "tasks")
         files: list[str] = []
         for task, one in self.models.items():
@@ -283,27 +267,20 @@ class Manifest(_Object):
         return set(files)
 
 
-def format_of(own: bool, buffers: bool) -> str:
-    """The format that a bundle without digests of the base's tensors has."""
-    return FORMATS[2 if buffers else int(own)]
-
-
 def expect(correct: object, key: str, value: object, expected: str) -> None:
     if not correct:
         raise ValueError(f"{key} is {short(value)}; expected {expected}")
 
 
 def bundle_digest(value: Mapping[str, Any]) -> str:
-    """The digest of a bundle.json, whatever digest stands in it. Raises ValueError for what JSON cannot say."""
+    """The digest of a parsed bundle.json, ignoring its ``digest`` key. Raises ValueError if it is no valid JSON."""
     rest = {key: inner for key, inner in value.items() if key != "digest"}
     return hashlib.sha256(canonical(rest).encode()).hexdigest()
 
 
 def read_manifest(content: bytes, title: str) -> Manifest:
-    """The manifest that the bytes of a bundle.json say.
-
-    Raises TallmasksError, with the place, the key, what was found and what was expected.
-    """
+    """Parses and validates the bytes of a bundle.json. Raises TallmasksError with the location, the key, the value
+    found and the value expected."""
     if len(content) > LARGEST_JSON:
         raise TallmasksError(f"{title} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
     try:
@@ -337,7 +314,7 @@ def read_manifest(content: bytes, title: str) -> Manifest:
 
 
 def _problem(error: ValidationError) -> str:
-    """The first problem: the key, what was found, what is expected."""
+    """Message for the first problem: key, value found, value expected."""
     first = error.errors(include_url=False, include_context=False)[0]
     expected = re.sub(r"^(Value error, |\w+ should (be |match |have )?)", "", first["msg"])
     if not first["loc"]:
@@ -352,10 +329,8 @@ def _problem(error: ValidationError) -> str:
 
 
 def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
-    """A file of each task, ``masks/<task>.safetensors`` for instance: percent-encoded, and different in capitals too.
-
-    Raises TallmasksError for a task's name that is no Unicode text (half of a surrogate pair).
-    """
+    """A file name per task, such as ``masks/<task>.safetensors``: percent-encoded, and unique regardless of case.
+    Raises TallmasksError if a task's name is not valid Unicode (an unpaired surrogate)."""
     taken: set[str] = set()
     files = {}
     for task in tasks:
@@ -365,7 +340,7 @@ def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
             raise TallmasksError(f"The task {task!a} is no text that a file can hold. Give it another name.") from None
         stem = f"%2E{stem[1:]}" if stem.startswith(".") else stem
         if not stem or len(stem) > _LONGEST_NAME or stem.lower() in taken:
-            # "~" is in no encoded name, so that no other task has this one
+            # encoded names contain no "~", so this cannot collide
             stem = f"{stem[:_LONGEST_NAME]}~{hashlib.sha256(task.encode()).hexdigest()[:16]}"
         taken.add(stem.lower())
         files[task] = f"{folder}{stem}.safetensors"
@@ -373,7 +348,7 @@ def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
 
 
 def is_companion(name: str) -> bool:
-    """Whether a file of a model's folder is copied with its weights: configuration and tokenizer, never code."""
+    """True for the configuration and tokenizer files that are copied with a model's weights; never code."""
     *folders, last = name.split("/")
     ends = (".json", ".jinja") if folders else ()
     by_name = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
@@ -381,7 +356,7 @@ def is_companion(name: str) -> bool:
 
 
 def is_safe(name: str) -> bool:
-    """Whether a relative path from somebody's file stays in its folder, on every system."""
+    """True if a relative path from an untrusted file stays inside its folder on every operating system."""
     parts = name.split("/")
     printable = name.isprintable() and not set('\\:*?"<>|') & set(name)
     return printable and all(part and part.strip() == part and part not in (".", "..") for part in parts)

@@ -1,4 +1,4 @@
-"""README.md of a bundle: the model card that the hub shows."""
+"""README.md of a bundle: the model card shown on the hub."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from tallmasks.io.markdown import plain_markdown
 
 
 def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mapping[str, float]) -> str:
-    """The card in Markdown: what is in the bundle, how large it is, and how to load it.
-
-    ``densities``: by task, the fraction of the stored values that its mask holds; ``errors``: the relative error of its
-    task vector, where that is known.
-    """
+    """The card in Markdown: contents, sizes, and how to load the bundle. ``densities``: by task, the fraction of the
+    stored values that its mask keeps; ``errors``: the relative error of its task vector, or empty if unknown."""
     base = manifest.base
     front = ["library_name: tallmasks", "tags:", "- model-merging", "- tall-masks"]
     if base.repository is not None:

@@ -1,8 +1,7 @@
-"""One tensor of tau_MTL as a bundle stores it, and its sum with theta_0 under a task's mask, on the CPU.
+"""One tensor of tau_MTL as stored in a bundle, and its masked sum with theta_0, on the CPU.
 
-The update of a task is ``scale * tau`` where its bit is set, and +0.0 elsewhere.  The signs of scale and tau do not
-matter; a weight is ``round(float32(theta_0) + update)``, so that a theta_0 of -0.0 without a bit becomes +0.0 (IEEE
-754).
+A task's update is ``scale * tau`` where its bit is set and +0.0 elsewhere, whatever the signs of scale and tau. Weights
+are ``round(float32(theta_0) + update)``, so a theta_0 of -0.0 whose bit is 0 becomes +0.0 (IEEE 754).
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from tallmasks.vectors.checkpoints.float_bytes import widened
 from tallmasks.vectors.kernels import read_only
 
 PIECE = 1 << 20
-"""Values that a thread takes at once; a multiple of 8."""
+"""Values that a thread processes at once; a multiple of 8."""
 _NO_ROWS = np.ones(1, np.float32)
 
 Raw = NDArray[np.uint8]
 
 
 class PackedTau(NamedTuple):
-    """A flattened tensor: F32, BF16, F16, or I8 with a scale for every ``row`` values."""
+    """A flattened tensor: F32, BF16, F16, or I8 with one scale per ``row`` values."""
 
     raw: Raw
     dtype: str
@@ -32,7 +31,6 @@ class PackedTau(NamedTuple):
     row: int = 1
 
     def piece(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop, float32."""
         if self.dtype != "I8":
             width = FLOATS[self.dtype]
             return widened(self.raw[start * width : stop * width], self.dtype)
@@ -41,11 +39,9 @@ class PackedTau(NamedTuple):
         return self.raw[start:stop].view(np.int8) * scales
 
     def add(self, theta: NDArray, start: int, bits: Raw, scale: float, out: NDArray[np.float32]) -> None:
-        """``out`` = theta + the update of values ``start``.. of the tensor, float32 [n] each; 8 divides ``start``.
-
-        bits: uint8 [ceil(P / 8)], the mask of the whole tensor.
-        """
-        from tallmasks.vectors import loops  # it imports numba
+        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on.
+        ``bits``: the mask of the whole tensor, uint8 [ceil(P / 8)]."""
+        from tallmasks.vectors import loops  # imports numba
 
         stop, words = start + out.size, np.zeros(-(-out.size // 32), np.uint32)
         words.view(np.uint8)[: -(-out.size // 8)] = bits[start // 8 : -(-stop // 8)]
@@ -55,5 +51,5 @@ class PackedTau(NamedTuple):
 
 
 def pieces(size: int) -> list[tuple[int, int]]:
-    """Start and stop of every piece of ``size`` values."""
+    """Start and stop of every piece."""
     return [(start, min(start + PIECE, size)) for start in range(0, size, PIECE)]

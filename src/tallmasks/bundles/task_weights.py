@@ -1,4 +1,4 @@
-"""One model of a bundle, piece by piece: theta_0, or theta_0 and the update of a task."""
+"""Reads one model of a bundle in pieces: theta_0, or theta_0 plus a task's update."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallmasks.vectors.checkpoints.float_bytes import converted, rounded
 
 @dataclass(frozen=True)
 class TaskWeights:
-    """The weights of ``task`` over theta_0, those of theta_0 itself where it is None."""
+    """The weights of a task's model, or of theta_0 if ``task`` is None."""
 
     parts: BundleParts
     base: Checkpoint
@@ -28,19 +28,20 @@ class TaskWeights:
 
     @cached_property
     def tensors(self) -> dict[str, TensorInfo]:
-        """The tensors of the model, under the names of the base's files; sorted."""
+        """The model's tensors under the names of the base's files; sorted."""
         own, missing = self._model.own, {*self._model.missing}
         kept = {name: info for name, info in self.base.tensors.items() if name not in missing}
         return dict(sorted((kept | {name: TensorInfo(one.dtype, one.shape) for name, one in own.items()}).items()))
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """The other names of tied tensors, each with the one that counts."""
+        """Main names of tied tensors, by alias."""
         aliases = self.parts.manifest.aliases.items()
         return {alias: name for alias, name in aliases if name in self.tensors and alias not in self.tensors}
 
     def fill(self, rows: Iterable[tuple[str, str, Raw]]) -> None:
-        """Whole tensors into rows of bytes, each with its name and dtype; rounded to the base's dtype first."""
+        """Fills byte rows with whole tensors, given as (name, dtype, row); updated weights are first rounded to the
+        base's dtype."""
 
         def fill(job: tuple[str, str, Raw, int, int]) -> None:
             name, dtype, row, start, stop = job
@@ -58,15 +59,15 @@ class TaskWeights:
         parallel(fill, [(*row, *piece) for row in rows for piece in pieces(row[2].size // DTYPES[row[1]].width)])
 
     def is_updated(self, name: str) -> bool:
-        """Whether a tensor is theta_0 and an update."""
+        """True if the tensor is theta_0 plus an update."""
         return self.task is not None and name in self.parts.manifest.stored and name not in self._model.own
 
     def is_of_base(self, name: str) -> bool:
-        """Whether a tensor without an update is theta_0's, and not the task's own."""
+        """For a tensor without an update: True if it is theta_0's, False if it is the task's own."""
         return self.task is None or not (name in self._model.own or name in self.parts.manifest.buffers)
 
     def constant(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of values of a tensor without an update, in its dtype in `tensors`."""
+        """Bytes of values start..stop of a tensor without an update, in its dtype in `tensors`."""
         if self.task is not None and name in self._model.own:
             return self.parts.own(self.task, name, start, stop)
         if self.is_of_base(name):
@@ -75,7 +76,7 @@ class TaskWeights:
         return converted(own, self.parts.manifest.tensors[name].dtype, self.base.tensors[name].dtype)
 
     def raw(self, names: Iterable[str]) -> dict[str, NDArray[np.uint8]]:
-        """Tensors of the model as fresh bytes, flattened; those that are no floats too."""
+        """Newly allocated bytes of flattened tensors, float or not."""
         raws, filled = {}, []
         for name in sorted(names):
             info = self.tensors[name]

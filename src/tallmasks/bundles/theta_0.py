@@ -1,4 +1,4 @@
-"""Where the base of a bundle is: given, included, or where the manifest has it from; and whether it is its own."""
+"""Finds the base of a bundle (passed by the caller, included, or at its recorded location) and verifies it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 class NoBase(TallmasksError):
-    """theta_0 is neither given, nor included, nor where it was."""
+    """theta_0 is neither passed, nor included, nor at its recorded location."""
 
 
 def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
-    """The base given, else the one included, else the recorded one if it is to be had as it was.
-
-    Raises NoBase where there is none, and TallmasksError where the one given or included is another than the bundle's.
-    """
+    """The base passed by the caller, else the included one, else the recorded one if it is available and unchanged.
+    Raises NoBase if there is none, and TallmasksError if the one passed or included is not this bundle's base."""
     manifest, origin = parts.manifest, parts.manifest.base
     if given is not None:
         check_content(given, manifest, given.title)
@@ -43,7 +41,7 @@ def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
 
 
 def own_base(spec: str | Path, manifest: Manifest, title: str) -> Checkpoint:
-    """The base of a bundle.  Raises TallmasksError where it is not to be had, or another one."""
+    """Opens the base and verifies it. Raises TallmasksError if it cannot be opened or is another model."""
     base = open_checkpoint(spec)
     check_form(base, manifest, title)
     check_content(base, manifest, title)
@@ -51,7 +49,7 @@ def own_base(spec: str | Path, manifest: Manifest, title: str) -> Checkpoint:
 
 
 def check_form(base: Checkpoint, manifest: Manifest, title: str) -> None:
-    """Raises TallmasksError where a base's float tensors are not those of the bundle; reads no values."""
+    """Raises TallmasksError if the base's float tensors do not match the manifest; reads no values."""
     floats = {name for name, info in base.tensors.items() if info.is_float}
     tied_apart = base.tensors.keys() & manifest.aliases.keys()
     for name in sorted(floats | tied_apart | manifest.tensors.keys()):
@@ -65,10 +63,8 @@ def check_form(base: Checkpoint, manifest: Manifest, title: str) -> None:
 
 
 def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
-    """Raises TallmasksError where a base is not, byte for byte, the one that a bundle was made of.
-
-    The fourth format compares tensors, however they are split into files; formats before it compare weight files.
-    """
+    """Raises TallmasksError if the base is not byte for byte the one that the bundle was made from. Format 4 compares
+    tensors, however they are split into files; earlier formats compare weight files."""
     if manifest.format == FORMATS[3]:
         names = list(manifest.tensors)
         digests = dict(zip(names, parallel(base.digest, names), strict=True))
@@ -90,11 +86,8 @@ def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
 
 
 def check_module(module: Checkpoint, manifest: Manifest, is_believed: bool) -> None:
-    """Raises TallmasksError where the tensors of a module are not the base's, byte for byte.
-
-    Tensors of another dtype than the base's cannot be compared, and in bundles before the fourth format none can: then
-    somebody has to say that the module is the base.
-    """
+    """Raises TallmasksError if a module's tensors are not the base's, byte for byte. Tensors in another dtype than the
+    base's cannot be compared, nor can any in formats 1 to 3; then ``is_believed`` decides."""
     compared = [name for name in module.tensors if name not in manifest.free]
     recorded = {
         name: digest

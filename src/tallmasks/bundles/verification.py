@@ -1,4 +1,4 @@
-"""Everything that is wrong with a bundle."""
+"""Finds all problems of a bundle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from tallmasks.errors import TallmasksError
 
 
 def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
-    """All problems of a bundle, a line each.  Reads every byte; with ``base`` also of a base on this disk.
-
-    Files that the bundle does not name are problems too, except README.md, provenance.json and hidden ones.
-    """
+    """All problems of a bundle, one line each. Reads every byte, and with ``base`` also those of a base on this disk.
+    Files that the bundle does not list are problems too, except README.md, provenance.json and hidden files."""
     try:
         location = open_location(path)
         manifest = manifest_of(location)

@@ -1,1 +1,1 @@
-"""Masks of a grid of lambdas, and the consensus of masks."""
+"""Masks for a grid of lambdas, and their consensus."""

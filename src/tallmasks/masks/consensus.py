@@ -1,4 +1,4 @@
-"""Consensus: how many tasks' masks hold each weight, their profile, and the weights that k tasks agree on."""
+"""Consensus masks: how many tasks' masks keep each weight, and the weights that at least k tasks keep."""
 
 from __future__ import annotations
 
@@ -21,19 +21,15 @@ class AgreementProfile:
     """The mask agreement profile of T tasks."""
 
     fractions: tuple[float, ...]
-    """For n = 0..T, the fraction of the P' weights that exactly n masks hold; they sum to 1."""
+    """For n = 0..T, the fraction of the P' weights that exactly n masks keep; they sum to 1."""
     merged_zero: tuple[float, ...]
-    """For n = 0..T, the part of it whose multi-task value is exactly 0, so that no mask changes anything.
-
-    There the mask rule |tau_t| > lambda |tau_t| holds for every task that moved the weight: often, with TIES, for all.
-    """
+    """The part of ``fractions`` with a multi-task value of exactly 0, where masks have no effect. There the rule
+    |tau_t| > lambda |tau_t| selects every task that moved the weight; with TIES often all of them."""
 
 
 def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], metadata: Mapping[str, str]) -> None:
-    """Write n(p), the number of tasks whose mask holds p: uint8, flat.
-
-    ``chosen``: mask_lambda by task, of the grid, for each of at most 255 tasks.
-    """
+    """Writes n(p), the number of tasks whose mask keeps weight p: uint8, flat. ``chosen``: mask_lambda by task, from
+    the grid, for at most 255 tasks."""
     bundle = open_mask_bundle(mask_bundle)
     with new_flat(out, bundle.layout, {**metadata, "format": FORMAT}, np.uint8) as new:
         planes = [bundle.planes(task) for task in bundle.tasks]
@@ -41,22 +37,20 @@ def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], m
 
 
 def open_agreement(path: Path | str) -> NDArray[np.uint8]:
-    """n(p), uint8 [P'], memory-mapped and read-only. Raises TallmasksError where the file is something else."""
+    """n(p), uint8 [P'], memory-mapped and read-only. Raises TallmasksError for any other file."""
     return open_tensors(path, FORMAT).flat(np.uint8)
 
 
 def agreement_profile(
     agreement: NDArray[np.uint8], multi_task_vector: NDArray[np.float32], tasks: int
 ) -> AgreementProfile:
-    """The profile of n(p), uint8 [P'], for T ``tasks``."""
+    """The agreement profile from n(p), uint8 [P'], for T ``tasks``."""
     counts = kernels.count_values(agreement, multi_task_vector)[:, : tasks + 1]
     every, zero = counts.sum(0) / agreement.size, counts[1] / agreement.size
     return AgreementProfile(tuple(every.tolist()), tuple(zero.tolist()))
 
 
 def keep_agreed(multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
-    """The consensus update m_consensus(k) * tau_MTL, float32 [P'] (Wang et al. 2024).
-
-    m_consensus(k) = 1{n >= k}: k = 0 keeps all, k > T nothing.
-    """
+    """The consensus update m_consensus(k) * tau_MTL, float32 [P'] (Wang et al. 2024). m_consensus(k) = 1{n >= k}: k = 0
+    keeps everything, k > T nothing."""
     return apply_mask(multi_task_vector, agreement >= k)

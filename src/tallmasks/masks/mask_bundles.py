@@ -1,10 +1,10 @@
-"""TALL-masks: every task's mask for a whole grid of mask lambdas, in one bundle.
+"""TALL-masks: every task's masks for a grid of mask lambdas, in one safetensors file.
 
-A bundle is one safetensors file with a tensor per task, named after it: uint8 [B, ceil(P' / 8)], the bit
-planes of the weight's *level*, the number of grid lambdas whose mask holds it. Bit i, from the lowest, of byte j of
-plane b is bit b of a level: that of weight 8 j + i of the flat layout; B is the number of bits that the grid's length
-needs, and the bits after the last weight are 0. The mask of the j-th lambda of the ascending grid is ``level > j``. The
-metadata: ``format``; ``tasks`` and ``lambdas``, JSON lists; ``layout``, a JSON object of shapes by tensor name.
+The *level* of a weight is the number of grid lambdas whose mask keeps it; masks are nested, so the mask of the j-th
+lambda of the ascending grid is ``level > j``. Each task's tensor, uint8 [B, ceil(P' / 8)], holds the bit planes of its
+levels: bit i (lowest first) of byte j of plane b is bit b of the level of weight 8 j + i of the flat layout. B is the
+bit length of the number of lambdas; padding bits are 0. Metadata: ``format``; ``tasks`` and ``lambdas``, JSON lists;
+``layout``, a JSON object of shapes by tensor name.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ FORMAT = "tallmasks/mask_bundle/1"
 
 @dataclass(frozen=True)
 class MaskBundle:
-    """An open bundle; each task's masks are read only when asked for."""
+    """An open mask bundle; each task's masks are read only when needed."""
 
     tensors: TensorFile
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """The benchmark's tasks, in the order given when it was written."""
         return tuple(json.loads(self.tensors.metadata["tasks"]))
 
     @cached_property
     def lambdas(self) -> tuple[float, ...]:
-        """The grid, ascending."""
         return tuple(json.loads(self.tensors.metadata["lambdas"]))
 
     @cached_property
@@ -47,12 +45,13 @@ class MaskBundle:
         return Layout.from_json(self.tensors.metadata["layout"])
 
     def packed_mask(self, task: str, mask_lambda: float) -> NDArray[np.uint8]:
-        """m_t(lambda), bits uint8 [ceil(P' / 8)].  Raises TallmasksError for another task, ValueError for a lambda."""
+        """m_t(lambda) as bits, uint8 [ceil(P' / 8)]. Raises TallmasksError for an unknown task, ValueError for an
+        unknown lambda."""
         return kernels.packed_mask(self.planes(task), self.index(mask_lambda))
 
     def packed_piece(self, task: str, mask_lambda: float, start: int, stop: int) -> NDArray[np.uint8]:
-        """Weights start..stop of m_t(lambda) as bits of their own, uint8 [ceil((stop - start) / 8)]: bit i of byte j is
-        of weight start + 8 j + i, and those behind the last are anything.  Raises as :meth:`packed_mask`."""
+        """m_t(lambda) of weights start..stop, repacked: uint8 [ceil((stop - start) / 8)], bit i of byte j is weight
+        start + 8 j + i. Padding bits are undefined. Raises like :meth:`packed_mask`."""
         shift = start % 8
         planes = self.planes(task)[:, start // 8 : -(-stop // 8)]
         bits = kernels.packed_mask(planes, self.index(mask_lambda))
@@ -65,17 +64,20 @@ class MaskBundle:
         return self.tensors.view(task)
 
     def index(self, mask_lambda: float) -> int:
-        """The place of a lambda in the grid. Raises ValueError where it is not in it."""
+        """The position of a lambda in the grid. Raises ValueError if it is not in the grid."""
         return self.lambdas.index(mask_lambda)
 
     def density(self, task: str, mask_lambda: float) -> float:
-        """The fraction of the P' weights that m_t(lambda) holds. Raises as :meth:`packed_mask`."""
-        held = int(np.bitwise_count(self.packed_mask(task, mask_lambda)).sum(dtype=np.int64))
-        return held / self.layout.size
+        """The fraction of the P' weights that m_t(lambda) keeps. Raises like :meth:`packed_mask`."""
+        return count_bits(self.packed_mask(task, mask_lambda)) / self.layout.size
+
+
+def count_bits(bits: NDArray[np.uint8]) -> int:
+    return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
 
 def open_mask_bundle(path: Path | str) -> MaskBundle:
-    """Open a file of :func:`write_mask_bundle`. Raises TallmasksError where it is something else."""
+    """Opens a file of :func:`write_mask_bundle`. Raises TallmasksError for any other file."""
     return MaskBundle(open_tensors(path, FORMAT))
 
 
@@ -86,10 +88,8 @@ def write_mask_bundle(
     lambdas: Sequence[float],
     metadata: Mapping[str, str],
 ) -> None:
-    """Write every task's masks for the whole grid, in one pass over the untrimmed task vectors.
-
-    ``lambdas``: the grid, ascending.  All vectors are of one model.
-    """
+    """Writes every task's masks for the whole grid in one pass over the untrimmed task vectors, all of one model.
+    ``lambdas``: the grid, ascending."""
     vectors, merged = list(map(open_task_vector, task_vectors.values())), open_multi_task_vector(multi_task_vector)
     layout = vectors[0].layout
     shape = (len(lambdas).bit_length(), -(-layout.size // 8))

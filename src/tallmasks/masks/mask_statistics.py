@@ -1,4 +1,4 @@
-"""Densities of masks, by task and by tensor, and overlaps of two tasks."""
+"""Mask densities by task and by tensor, and the overlap of pairs of tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.mask_bundles import MaskBundle
+from tallmasks.masks.mask_bundles import MaskBundle, count_bits
 
 LayerOf = Callable[[str], tuple[str, str]]
 
@@ -19,25 +19,24 @@ def statistics(
 ) -> dict[str, pd.DataFrame]:
     """Tables of the masks at each task's chosen lambda.
 
-    Weights with a multi-task value of exactly 0 are counted apart or left out, because no mask matters there.
+    Weights with a multi-task value of exactly 0 are counted separately or left out, because masks have no effect there.
 
     Args:
-        chosen: mask_lambda by task, in the order of the tables.
+        chosen: mask_lambda by task, in table order.
         multi_task_vector: tau_MTL, float32 [P'].
-        layer_of: layer and kind of a tensor, by name; layers are "before", 0, 1, ..., d0, d1, ... (of a decoder),
-            "after".
+        layer_of: tensor name -> (layer, kind); layers are "before", 0, 1, ..., d0, d1, ... (decoder), "after".
 
     Returns:
-        ``density``: by task, the share of the P' weights in its mask, and the part of it that merged to 0.
-        ``tensors``: by layer and kind, the share of its weights in a mask without merged zeros, mean over the tasks.
-        ``overlap``: by pair of tasks, the Jaccard index of their masks without merged zeros, 1 if both are empty.
+        ``density``: by task, the fraction of the P' weights in its mask, and the part of it with merged value 0.
+        ``tensors``: by layer and kind, the fraction of weights in a mask, without merged zeros, averaged over tasks.
+        ``overlap``: by pair of tasks, the Jaccard index of their masks without merged zeros; 1 if both are empty.
     """
     size = bundle.layout.size
     moved = np.packbits(multi_task_vector != 0, bitorder="little")
     held = {task: bundle.packed_mask(task, value) for task, value in chosen.items()}
     used = {task: bits & moved for task, bits in held.items()}
     density = [
-        (task, chosen[task], _count(bits) / size, (_count(bits) - _count(used[task])) / size)
+        (task, chosen[task], count_bits(bits) / size, (count_bits(bits) - count_bits(used[task])) / size)
         for task, bits in held.items()
     ]
     return {
@@ -45,10 +44,6 @@ def statistics(
         "tensors": _tensors(bundle, used, layer_of),
         "overlap": _overlap(used),
     }
-
-
-def _count(bits: NDArray[np.uint8]) -> int:
-    return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
 
 def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], layer_of: LayerOf) -> pd.DataFrame:
@@ -68,14 +63,14 @@ def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], layer_o
 def _overlap(masks: Mapping[str, NDArray[np.uint8]]) -> pd.DataFrame:
     jaccard = {(task, task): 1.0 for task in masks}
     for one, other in combinations(masks, 2):
-        both, either = _count(masks[one] & masks[other]), _count(masks[one] | masks[other])
+        both, either = count_bits(masks[one] & masks[other]), count_bits(masks[one] | masks[other])
         jaccard[one, other] = jaccard[other, one] = both / either if either else 1.0
     rows = [(one, other, jaccard[one, other]) for one in masks for other in masks]
     return pd.DataFrame(rows, columns=["task", "other", "jaccard"])
 
 
 def from_input_to_output(layer: str) -> tuple[int, int]:
-    """Sorts layers."""
+    """Sort key of layers."""
     if layer in ("before", "after"):
         return (0 if layer == "before" else 3), 0
     return (2 if layer.startswith("d") else 1), int(layer.removeprefix("d"))

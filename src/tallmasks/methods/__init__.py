@@ -1,16 +1,16 @@
-"""Merges and methods: each file of the folder ``rows`` registers its own, and nothing else changes.
+"""Merges and methods. Each file in ``rows`` registers its own; adding one needs no other change.
 
-A *merge* turns the task vectors of a benchmark into one multi-task vector. Its function is ``(vectors, piece,
-facts, **options) -> merged`` (see `Merge`); it becomes a row of the results table by `merged_row`.
+A *merge* turns the task vectors of a benchmark into one multi-task vector: a function ``(vectors, piece, facts,
+**options) -> merged`` (see `Merge`). `merged_row` makes it a row of the results table.
 
-A *method* is any other row. Its function names, as parameters, what it is computed from (see ``inputs``), and returns
-an update: float32, element by element, so that it works on a slice.  It is written with operators (``*``, ``>=``,
-``abs``), so that it works on a GPU's tensors too. One that takes ``layout`` works on the whole model; one that
-compresses each tensor by itself is written under `by_tensor`, and can be stored in a bundle.
+A *method* is any other row. The parameters of its function name the inputs it needs (see ``inputs``); it returns an
+update, float32, computed element by element, so that it works on slices. It uses only operators (``*``, ``>=``,
+``abs``), so that it also works on GPU tensors. A function that takes ``layout`` sees the whole model. One that
+compresses each tensor separately is decorated with `by_tensor` and can be stored in a bundle.
 
-Keyword-only parameters with defaults are options, which params.yaml may set (``methods: [..., {ties: {keep: 0.1}}]``).
-The protocol of a method, one of the classes in ``method_protocols``, says how its update is used. A method of
-``group="later"`` is in no table that does not ask for it.
+Keyword-only parameters with defaults are options that params.yaml may set (``methods: [..., {ties: {keep: 0.1}}]``).
+The protocol (see ``method_protocols``) says how the update is used. Methods with ``group="later"`` are built only on
+request.
 """
 
 from tallmasks.methods.contract import Kept, Method

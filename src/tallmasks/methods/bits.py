@@ -1,8 +1,8 @@
-"""Storage in bits, by the formulae of appendix C of Wang et al. 2024 (one float is 32 bits).
+"""Storage in bits, by the formulas of appendix C of Wang et al. 2024 (one float is 32 bits).
 
-Each function may be a method's ``storage``: from T tasks, P' trainable and F frozen parameters, and the method's
-options.  Where matrices count apart it takes the ``shapes`` of the trainable tensors, by name.  Without them it assumes
-one square matrix of a block.
+Each function can be a method's ``storage``. It takes T tasks, P' trainable and F frozen parameters, and the method's
+options; where matrices count separately, also the ``shapes`` of the trainable tensors by name (default: one square
+matrix inside a block).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ FLOAT_BITS = 32
 
 @dataclass(frozen=True)
 class Storage:
-    """What a method stores, in bits; with ``lower_bound``, more than that."""
+    """A method's storage in bits; ``lower_bound`` if the true size is larger."""
 
     bits: int
     lower_bound: bool = False
 
     @property
     def gigabits(self) -> float:
-        """In the paper's unit, Gb = 1e9 bits."""
+        """In the paper's unit, 1 Gb = 1e9 bits."""
         return self.bits / 1e9
 
 
@@ -41,28 +41,28 @@ def single(tasks: int, trainable: int, frozen: int) -> Storage:
 
 
 def finetuned(tasks: int, trainable: int, frozen: int) -> Storage:
-    """T models that share what is frozen: 32 (T P' + F)."""
+    """T models that share the frozen parameters: 32 (T P' + F)."""
     return Storage(FLOAT_BITS * (tasks * trainable + frozen))
 
 
 def masked(tasks: int, trainable: int, frozen: int) -> Storage:
-    """Pretrained model, multi-task vector and a bit per weight and task: (64 + T) P' + 32 F."""
+    """Pretrained model, multi-task vector, and one bit per weight and task: (64 + T) P' + 32 F."""
     return Storage(FLOAT_BITS * (2 * trainable + frozen) + tasks * trainable)
 
 
 def pruned(tasks: int, trainable: int, frozen: int) -> Storage:
-    """As much as `masked`, and more, since the positions of the kept values come on top."""
+    """Lower bound: as `masked`, without the positions of the kept values."""
     return Storage(masked(tasks, trainable, frozen).bits, lower_bound=True)
 
 
 def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
-    """As `masked`, and a float per task."""
+    """As `masked`, plus one float per task."""
     return Storage(masked(tasks, trainable, frozen).bits + FLOAT_BITS * tasks)
 
 
 def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
-    """TSV-C: the pretrained model, and of every task's matrix [m, n] floor(min(m, n) / T) singular values with their
-    vectors of m + n floats.  Other tensors, and matrices without any, are whole."""
+    """TSV-C: the pretrained model, and for every task and matrix [m, n] floor(min(m, n) / T) singular triplets of m + n
+    + 1 floats. Other tensors, and matrices of rank 0, are stored whole."""
 
     def floats(shape: tuple[int, ...]) -> int:
         rank = min(shape) // tasks if is_matrix(shape) else 0
@@ -73,8 +73,8 @@ def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHA
 
 
 def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
-    """BitDelta: the pretrained model, and of every task's linear layers in blocks a bit a weight and one float.  Other
-    tensors are whole."""
+    """BitDelta: the pretrained model, and for every task one bit per weight and one float per linear layer in a block.
+    Other tensors are stored whole."""
 
     def bits_of(name: str, shape: tuple[int, ...]) -> int:
         values = math.prod(shape)
@@ -85,7 +85,7 @@ def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES
 
 
 def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, drop: float = 0.6) -> Storage:
-    """T-Switch: the pretrained model, and of every task a bit a weight, a sign for each kept weight, and one float a
+    """T-Switch: the pretrained model, and for every task one bit per weight, one sign per kept weight, one float per
     tensor."""
     tensors = (shapes or _one_matrix(trainable)).values()
     own = sum(size + int(size * (1 - drop)) + FLOAT_BITS for size in map(math.prod, tensors))

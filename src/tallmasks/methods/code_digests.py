@@ -1,8 +1,8 @@
-"""Digests of the code of merges and methods for recipes: everything that computes, nothing that people read.
+"""Digests of the code of merges and methods, used in recipes. Docstrings and comments do not count.
 
-A function in ``rows/`` counts with the definitions of its file and of the files in ``rows/`` that it imports.
-Registrations there do not count: ``@merge(...)``, ``@method(...)``, and calls that stand alone.  Functions from
-elsewhere count by name, because their code is a stage's.
+A function in ``rows/`` counts with the definitions in its file and in the files of ``rows/`` that it imports, without
+registrations: ``@merge(...)``, ``@method(...)`` and expression statements. Functions from elsewhere count by name,
+because stage versions cover their code.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _of_module(name: str) -> str:
-    """The digest of what a module of ``rows`` defines, and of what those define that it imports."""
+    """The digest of the definitions in a module of ``rows`` and in the modules of ``rows`` that it imports."""
     digests: dict[str, str] = {}
     waiting = {name}
     while waiting:
@@ -66,7 +66,7 @@ def _of_module(name: str) -> str:
 
 
 def _defining(path: Path) -> list[ast.stmt]:
-    """The statements of a file without the package's imports and without what registers."""
+    """The statements of a file without imports from the package and without registrations."""
     kept = []
     for statement in ast.parse(path.read_bytes()).body:
         if isinstance(statement, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""What a method is; the package's docstring says how one is written."""
+"""The `Method` class; the package's docstring explains how to write a method."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Group = Literal["paper", "later"]
 
 @dataclass(frozen=True)
 class Kept:
-    """The share of a task's weights that the input ``threshold`` keeps.
+    """The fraction of a task's weights that the input ``threshold`` keeps.
 
     Attributes:
-        share: ``(tasks, **options) -> share``, for T tasks.
-        of_trainable: Whether it is one of the P' trainable weights, whatever `kept_fractions_of` in params.yaml says.
+        share: ``(tasks, **options) -> fraction``, for T tasks.
+        of_trainable: take the fraction of the P' trainable weights, whatever `kept_fractions_of` in params.yaml says.
     """
 
     share: Callable[..., float]
@@ -45,15 +45,15 @@ class Method:
     """A row of the results table; see the package's docstring.
 
     Attributes:
-        name: With what is set of its options, and of its merge's, behind it.
-        update: The function.
-        protocol: How the update is used.
-        row: Its place in the table.
-        title: What people read; with ``paper``.
-        merge: The merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
-        storage: Its bits from T, P' and F, see `tallmasks.methods.bits`; else those of its protocol.
-        kept: The share behind the input ``threshold``.
-        chosen: Its own options that are not at their defaults.
+        name: includes options that are not at their defaults, its merge's too (``ties:keep=0.1``).
+        update: the function that computes the update.
+        protocol: how the update is used.
+        row: position in the table.
+        title: shown in tables, as is ``paper``.
+        merge: the merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
+        storage: bits from T, P' and F, see `tallmasks.methods.bits` (default: the protocol's).
+        kept: the fraction behind the input ``threshold``.
+        chosen: its own options that are not at their defaults.
         group: "paper" (`methods: all` in params.yaml) or "later".
     """
 
@@ -70,7 +70,7 @@ class Method:
     group: Group = "paper"
 
     def __call__(self, **inputs: object) -> Vector:
-        """The update from the inputs that it ``needs``.  Raises TallmasksError where it holds NaN or infinity."""
+        """The update from the inputs in ``needs``. Raises TallmasksError if it contains NaN or infinity."""
         wanted = {name: inputs[name] for name in self.needs}
         update = self.update(**wanted, **options_for(self.update, self.chosen))
         if not math.isfinite(abs(update).max()):
@@ -83,12 +83,12 @@ class Method:
 
     @property
     def tuned(self) -> str | None:
-        """The option of its merge that is tuned in the place of alpha."""
+        """The option of its merge that is tuned instead of alpha."""
         return self.protocol.tuned if isinstance(self.protocol, Scaled) else None
 
     @property
     def k(self) -> int | None:
-        """The threshold of consensus merging; 0 for the merge as it is, with alpha tuned."""
+        """The threshold of consensus merging; 0 for a merge alone with tuned alpha, None for other methods."""
         if isinstance(self.update, functools.partial):
             return self.update.keywords.get("k")
         scaled = isinstance(self.protocol, Scaled) and not self.tuned
@@ -96,7 +96,7 @@ class Method:
 
     @property
     def code(self) -> str:
-        """What stands for its code in the recipes of its evaluations."""
+        """The digest of its code, for the recipes of its evaluations."""
         inputs = {name: needed.find for name, needed in self.all_inputs.items()}
         return code_digest(self.update, self.protocol, self.kept, inputs)
 
@@ -108,7 +108,7 @@ class Method:
 
     @functools.cached_property
     def all_inputs(self) -> dict[str, Input]:
-        """The inputs that it needs and those that they follow from, by name."""
+        """The inputs in ``needs`` and those they are computed from, by name."""
         inputs: dict[str, Input] = {}
         waiting = sorted(self.needs)
         while waiting:
@@ -120,7 +120,7 @@ class Method:
 
     @property
     def stored_inputs(self) -> list[Input]:
-        """Its inputs that are artifacts, one for each role."""
+        """Inputs that are artifacts, one per role."""
         return list({needed.role: needed for needed in self.all_inputs.values() if needed.stage}.values())
 
     @functools.cached_property
@@ -131,39 +131,39 @@ class Method:
 
     @property
     def own_tensors(self) -> OwnTensors | None:
-        """What a bundle stores of each tensor of a task, for a method that shares nothing between tasks."""
+        """How a bundle stores the tensors of a task, for a `by_tensor` method."""
         return getattr(self.update, "own_tensors", None)
 
     @property
     def scaled_mask(self) -> ScaledMask | None:
-        """How its update is stored in a bundle, if it is a mask and a scale."""
+        """How a bundle stores its update, if that is a mask and a scale."""
         return self.update if isinstance(self.update, ScaledMask) else None
 
     @property
     def whole_model(self) -> bool:
-        """Whether it looks at the whole model, and not at each weight by itself."""
+        """True if it needs the whole model at once, not weight by weight."""
         return "layout" in self.needs
 
     def threshold(self, vector: TaskVector, tasks: int) -> np.float32:
-        """The input ``threshold`` of one task of T ``tasks``, from its task vector."""
+        """The input ``threshold`` of one of T ``tasks``, from its task vector."""
         assert self.kept is not None
         share = self.kept.share(tasks, **options_for(self.kept.share, self.chosen))
         return vector.threshold(share, of_trainable=self.kept.of_trainable)
 
     def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = bits.NO_SHAPES) -> Storage:
-        """Its storage for T tasks, P' and F; exact with the trainable tensors' shapes by name (see `bits`)."""
+        """Storage for T tasks, P' and F; exact with the shapes of the trainable tensors by name (see `bits`)."""
         assert self.storage is not None
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
         return self.storage(tasks, trainable, frozen, **by_shape, **options_for(self.storage, self.chosen))
 
     @property
     def stores_more(self) -> bool:
-        """Whether its bits are a lower bound."""
+        """True if its storage is a lower bound."""
         return self.stored(1, 1, 1).lower_bound
 
     @property
     def looks_at_one_task(self) -> bool:
-        """Whether a task's result is the same in every benchmark."""
+        """True if a task's result is the same in every benchmark."""
         return isinstance(self.protocol, FineTuned) or self.needs <= {"pretrained"}
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class Method:
                 raise ValueError(f"method {self.name}: options are keyword-only; write `*, {name}=...`")
         if unknown := self.needs - INPUTS.keys():
             raise ValueError(f"method {self.name} asks for {sorted(unknown)}; there is {sorted(INPUTS)}")
-        options_of(self.update, self.kept.share if self.kept else None)  # it refuses a word without its vocabulary
+        options_of(self.update, self.kept.share if self.kept else None)  # raises for a word without its vocabulary
         if problem := misfit(self.protocol, self.needs, self.all_inputs):
             raise ValueError(f"method {self.name}: {problem}")
         merged = any(needed.merged for needed in self.all_inputs.values())
@@ -201,5 +201,5 @@ class Method:
 
 
 def merged_vector(multi_task_vector: Any) -> Any:
-    """tau_MTL itself: the update of a row that is its merge alone."""
+    """tau_MTL itself: the update of a row that is a merge alone."""
     return multi_task_vector

@@ -1,4 +1,4 @@
-"""What people read about methods and merges, from their declarations."""
+"""Text about methods and merges for tables and messages, from their declarations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 
 _FROM_CHECKPOINTS = {"task_vector", "merge", "mask", "consensus"}
-"""Stages whose artifacts follow from checkpoints, and from what validation data chose."""
+"""Stages that need only checkpoints and values chosen on validation data."""
 WHOLE = "whole task vectors"
 
 
 def needs(method: Method) -> str:
-    """What a method needs beyond the checkpoints."""
+    """Data that the method needs beyond the checkpoints."""
     chosen = []
     if isinstance(method.protocol, Masked) or "agreement" in method.all_inputs:
         chosen.append("lambda")
@@ -32,43 +32,42 @@ def needs(method: Method) -> str:
 
 
 def looks_at(method: Method) -> str:
-    """What its function and its merge's see of the task vectors at once."""
+    """The part of the task vectors that its function and its merge need at once."""
     merge = [seen_by(get_merge(method.merge))] if method.merge else []
     sees = ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
     return f"{WHOLE}, {sees}" if "threshold" in method.needs else sees
 
 
 def seen_by(merge: Merge) -> str:
-    """The same of a merge alone."""
+    """The part of the task vectors that a merge needs at once."""
     return f"{WHOLE}, {merge.over}" if merge.prepare or merge.learn else merge.over
 
 
 def stage_of(merge: Merge) -> str:
-    """What a merge needs beyond the task vectors."""
+    """The stage of data statistics that a merge needs beyond the task vectors."""
     return f"stage {merge.statistics}" if merge.statistics else "nothing"
 
 
 def inputs_of(method: Method) -> list[str]:
-    """What a method's function takes; of a merge, its name."""
+    """The inputs of a method's function, with the merge's name in place of ``multi_task_vector``."""
     merge = [f"merge {method.merge}"] if method.merge else []
     return [*merge, *(name for name in sorted(method.needs) if not (merge and name == "multi_task_vector"))]
 
 
 def varies_by(entry: Input) -> str:
-    """What an input differs by, in words."""
     return {"benchmark": "one for all tasks", "task": "one per task"}.get(entry.per, "one per task and lambda")
 
 
 def computed_from(entry: Input) -> str:
-    """The stage behind an input, or the inputs that it follows from."""
+    """The stage behind an input, or the inputs that it is computed from."""
     return f"stage {entry.stage}" if entry.stage else ", ".join(entry.of)
 
 
 def uses_small_directions(merge: Merge) -> bool:
-    """Whether a merge depends on small singular values of the task vectors, which rounding to bfloat16 changes."""
+    """True if a merge depends on small singular values of the task vectors, which rounding to bfloat16 changes."""
     return merge.prepare is noise_of_tasks
 
 
 def block_count(names: Iterable[str]) -> int:
-    """The number of blocks of the longest stack, from the names of its tensors."""
+    """The number of blocks of the longest stack, from tensor names."""
     return 1 + max((block[1] for block in map(block_of, names) if block), default=-1)

@@ -1,7 +1,7 @@
-"""What a method's function can ask for, by the names of its parameters: each input is declared once.
+"""The inputs that a method's function can request by parameter name.
 
-An input is the content of artifacts (``stage`` and ``role``), or follows from other inputs (``of``).  A file of the
-folder ``rows`` may declare its own:
+An input is read from artifacts (``stage`` and ``role``) or computed from other inputs (``of``). A file in ``rows`` may
+declare its own:
 
     @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
     def norm(source: Source, task: int, lambda_index: int) -> float:
@@ -28,7 +28,7 @@ Per = Literal["benchmark", "task", "mask_lambda"]
 
 
 class Source(Protocol):
-    """The inputs of one method on ``count`` tasks, from artifacts or from memory; `INPUTS` says what each is."""
+    """The inputs of one method on ``count`` tasks, from artifacts or from memory; see `INPUTS`."""
 
     @property
     def count(self) -> int: ...
@@ -50,7 +50,7 @@ class Source(Protocol):
         """m_t for an index into the grid of lambdas, packed bits uint8 [ceil(P' / 8)], lowest bit first."""
 
     def files(self, role: str) -> Sequence[Path]:
-        """The artifacts in a role: one, or one per task."""
+        """The artifacts with a role: one, or one per task."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class Input:
     """One input.
 
     Attributes:
-        name: The parameter's name.
-        meaning: What it is, with shape and dtype.
-        per: What it differs by: "benchmark" (the same for all tasks), "task", or "mask_lambda" (task and lambda).
-        find: Its value, from a source, the index of a task and that of a lambda.  Its keyword-only parameters
-            are options of every method that asks for it.
-        stage, role: The stage whose artifacts it needs, if any, and their role in an evaluation's recipe.
-        merged: Whether they are of the method's merge.
-        packed: Whether the value is packed bits, which the method gets as bool [P'].
-        of: The inputs that ``find`` looks at, where it is no artifact itself.
+        name: the parameter's name.
+        meaning: description with shape and dtype.
+        per: what it varies with: "benchmark" (same for all tasks), "task", or "mask_lambda" (task and lambda).
+        find: ``(source, task, lambda_index, **options) -> value``. Its keyword-only parameters are options of every
+            method that requests it.
+        stage, role: the stage of the artifacts it reads, if any, and their role in an evaluation's recipe.
+        merged: the artifacts are those of the method's merge.
+        packed: the value is packed bits, which the method gets as bool [P'].
+        of: the inputs that ``find`` uses, if it reads no artifact.
     """
 
     name: str
@@ -86,7 +86,6 @@ class Input:
             raise ValueError(f"input {self.name}: stage and role go together")
 
     def value(self, source: Source, task: int, lambda_index: int, chosen: Mapping[str, Value]) -> Any:
-        """What the method gets, with those of its options that are the input's."""
         return self.find(source, task, lambda_index, **options_for(self.find, chosen))
 
 
@@ -96,7 +95,7 @@ Find = Callable[..., Any]
 
 
 def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Find]:
-    """Decorator: declare an input by the function that finds its value."""
+    """Decorator: declares an input by the function that computes its value."""
 
     def register(find: Find) -> Find:
         if name in INPUTS:
@@ -108,10 +107,8 @@ def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find
 
 
 def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection[str]) -> str | None:
-    """Why a method's inputs do not fit its protocol: an input of one task, or of a lambda that nobody chooses.
-
-    ``every``: the inputs that it ``needs`` and those that they follow from.
-    """
+    """Why a method's inputs do not fit its protocol: an input varies by task or by lambda although the protocol does
+    not. ``every``: the inputs in ``needs`` and those they are computed from."""
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
     if isinstance(protocol, Fixed | Scaled) and of_one:
         return (

@@ -1,4 +1,4 @@
-"""What a merge is: a function of one slice, or of one tensor, of all task vectors; and what it can learn from."""
+"""The `Merge` class: a function of one slice, or of one tensor, of all task vectors; and what it can learn from."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Vector = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Result = TypeVar("Result")
 Statistics = Mapping[str, NDArray[np.float32]]
-"""Statistics of data, by the name of the tensor that they belong to; or what a merge has learned."""
+"""Data statistics, or learned parameters, by tensor name."""
 LEARNED = "learn"
-"""The stage in which a merge learns."""
+"""The stage that runs ``learn`` of a merge."""
 Loss = Callable[[Any], Any]
 """From log-probabilities [N, C], with gradients, to a scalar."""
 
@@ -40,14 +40,14 @@ class TensorPiece:
 
 
 def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[TensorPiece]:
-    """Pieces of `step` values of tensors with these sizes; the last piece of a tensor may be shorter."""
+    """Splits tensors of the given sizes into pieces of `step` values; the last piece of a tensor may be shorter."""
     for name, size in sizes.items():
         for start in range(0, size, step):
             yield TensorPiece(name, start, min(start + step, size))
 
 
 def pieces_of_layout(layout: Layout, whole_tensors: bool = False) -> list[TensorPiece]:
-    """The pieces of all tensors: of `kernels.PIECE` values, or tensor by tensor."""
+    """Splits all tensors into pieces of `kernels.PIECE` values, or into whole tensors."""
     sizes = {name: math.prod(shape) for name, shape in layout.by_name.items()}
     return list(pieces_of(sizes, max([1, *sizes.values()]) if whole_tensors else kernels.PIECE))
 
@@ -57,10 +57,8 @@ def each_piece(
     work: Callable[[list[Vector], TensorPiece, slice], Result],
     whole_tensors: bool = False,
 ) -> list[Result]:
-    """The results of ``work`` on T slices, float32 [n] each, of every piece, in order; it also gets the flat slice.
-
-    It runs on several threads, but on whole tensors one at a time: their products have threads of their own.
-    """
+    """The results of ``work(slices, piece, flat slice)`` for every piece, in order; slices: T of float32 [n]. Runs in
+    several threads; whole tensors are processed one at a time, because their matrix products use threads themselves."""
     layout = task_vectors[0].layout
 
     def at(piece: TensorPiece) -> Result:
@@ -74,13 +72,11 @@ def each_piece(
 class Network(Protocol):
     """The pretrained network with unlabelled validation examples of T tasks.
 
-    Vectors are torch tensors float32 [P'] on the network's device.  Their own functions are enough to compute with
-    them, so that a file of methods imports no torch.
+    Vectors are torch tensors float32 [P'] on the network's device. Use their methods, so that files in ``rows`` need
+    not import torch.
 
     Attributes:
-        task_vectors: of the T tasks.
-        layout: the names and shapes of the trainable tensors.
-        generator: torch's, of the device, for random numbers.
+        generator: torch generator on the device.
     """
 
     task_vectors: Sequence[TaskVector]
@@ -88,17 +84,17 @@ class Network(Protocol):
     generator: Any
 
     def to_device(self, flat: NDArray[np.float32]) -> Any:
-        """A copy of a vector on the device."""
+        """Copies a vector to the device."""
 
     def gradient(self, update: Any, task: int, size: int, loss: Loss) -> Any:
-        """The gradient, [P'], with respect to the update, of a loss of theta_0 + update.
+        """The gradient, [P'], of loss(theta_0 + update) with respect to the update.
 
-        The loss gets log-probabilities of the choices, float32 [N, C], for ``size`` examples.  Every call draws them
-        anew; all of them where the task has fewer.
+        The loss gets log-probabilities of the choices, float32 [N, C], for ``size`` examples, drawn anew in every call;
+        all examples if the task has fewer.
         """
 
     def report(self, step: int, steps: int) -> None:
-        """Tell people how far it is."""
+        """Reports progress."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +102,17 @@ class Merge:
     """A way to merge task vectors.
 
     Attributes:
-        name: With what is set of its options behind it.
+        name: includes options that are not at their defaults.
         apply: ``(vectors, piece, facts, **options) -> merged``, float32, for one piece of the task vectors.
-        over: What ``vectors`` are.  "slices": T slices, float32 [n] each, in a list or one array [T, n]; "tensors": one
-            whole tensor of all tasks, float32 [T, ...].
-        prepare: Computes facts of whole task vectors, such as thresholds: ``(task_vectors, **options) -> facts``.
-        statistics: The stage whose artifacts ``prepare`` gets as 2nd argument, a mapping of tensors each: one a task,
-            or one alone if the stage is joint.
-        learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`): the second argument of
-            ``prepare``; without it, the facts.
-        masked_as: The merge that masks are over, where it is another one.
-        chosen: The options that are not at their defaults.
+        over: contents of ``vectors``. "slices": T slices, float32 [n] each, as a list or one array [T, n]; "tensors":
+            one whole tensor of all tasks, float32 [T, ...].
+        prepare: ``(task_vectors, **options) -> facts``, from whole task vectors, such as thresholds.
+        statistics: the stage whose artifacts ``prepare`` gets as 2nd argument: one mapping of tensors per task, or a
+            single mapping if the stage is joint.
+        learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`); the result is the 2nd
+            argument of ``prepare``, or the facts if there is none.
+        masked_as: the merge to compute masks from, if it is another one.
+        chosen: options that are not at their defaults.
     """
 
     name: str
@@ -131,7 +127,7 @@ class Merge:
     def bind(
         self, task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics] = ()
     ) -> Callable[[Sequence[Vector], TensorPiece], Vector]:
-        """``(vectors, piece) -> merged``, float32 [n] from T of [n].  Raises TallmasksError without its statistics."""
+        """``(vectors, piece) -> merged``, float32 [n] from T of [n]. Raises TallmasksError without its statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
                 f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data"
@@ -152,7 +148,7 @@ class Merge:
         return of_tensor
 
     def __call__(self, task_vectors: Sequence[TaskVector], out: Vector, statistics: Sequence[Statistics] = ()) -> None:
-        """Fill ``out``, float32 [P'].  Raises TallmasksError for NaN or infinity, or without needed statistics."""
+        """Fills ``out``, float32 [P']. Raises TallmasksError for NaN or infinity, or without needed statistics."""
         apply = self.bind(task_vectors, statistics)
 
         def fill(vectors: list[Vector], piece: TensorPiece, part: slice) -> None:
@@ -164,7 +160,7 @@ class Merge:
 
     @property
     def learning(self) -> str:
-        """What it learns, by its name and those options alone that it learns with."""
+        """The name with only the options of ``learn``."""
         assert self.learn is not None
         return written(self.name.partition(":")[0], options_for(self.learn, self.chosen))
 
@@ -174,7 +170,7 @@ class Merge:
 
     @property
     def code(self) -> str:
-        """What stands for its code in the recipes of what it merges."""
+        """The digest of its code, for the recipes of its results."""
         return code_digest(self.apply, self.prepare, self.over, self.statistics, *([self.learn] if self.learn else []))
 
     @functools.cached_property
@@ -182,7 +178,7 @@ class Merge:
         return options_of(self.apply, self.prepare, self.learn)
 
     def __post_init__(self) -> None:
-        options_of(self.apply, self.prepare, self.learn)  # it refuses a word without its vocabulary
+        options_of(self.apply, self.prepare, self.learn)  # raises for a word without its vocabulary
         if self.learn:
             if self.statistics not in (None, LEARNED):
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")

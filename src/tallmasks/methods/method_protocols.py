@@ -1,4 +1,4 @@
-"""How a method's update becomes models, and what is chosen on validation data: one small class for each protocol."""
+"""Protocols: how a method's update becomes models, and what is chosen on validation data."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from tallmasks.methods.bits import Storing
 
 Section = Literal["merging", "compression"]
 Grids = Mapping[str, Sequence[float]]
-"""What is tried: `grids` of params.yaml."""
+"""The values to try: `grids` of params.yaml."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all protocols have."""
-
     section: ClassVar[Section] = "compression"
-    """The part of the table: one model for all tasks ("merging"), or a model per task."""
+    """The part of the table: one model for all tasks ("merging"), or one per task ("compression")."""
     storage: ClassVar[Storing | None] = None
     """The default storage of its methods."""
 
     def grid(self, grids: Grids) -> tuple[float, ...]:
-        """The values that are tried on validation data; none where nothing is chosen."""
+        """The values to try on validation data; empty if nothing is chosen."""
         return ()
 
 
 @dataclass(frozen=True)
 class Fixed(Protocol):
-    """One model, theta_0 + coefficient * update; the coefficient is a number, or a function of T."""
+    """One model, theta_0 + coefficient * update; the coefficient is a number or a function of T."""
 
     coefficient: float | Callable[[int], float]
     section = "merging"
@@ -42,12 +40,12 @@ class Fixed(Protocol):
 
 @dataclass(frozen=True)
 class Scaled(Protocol):
-    """One model, theta_0 + alpha * update; alpha is the best on validation data, over the whole benchmark.
+    """One model, theta_0 + alpha * update; alpha is chosen on the validation data of the whole benchmark.
 
     Attributes:
-        values: What is tried instead of `grids.scaling_coefficient` in params.yaml.
-        tuned: An option of the merge that is tuned in the place of alpha, which is 1; ``values`` are its values.
-        unvalidated: alpha where there is no validation data to choose it; 0.3 is Ilharco et al.'s for a sum.
+        values: values to try (default: `grids.scaling_coefficient` in params.yaml).
+        tuned: option of the merge to tune over ``values`` instead of alpha, which is then 1.
+        unvalidated: alpha without validation data; 0.3 is Ilharco et al.'s for a sum.
     """
 
     values: tuple[float, ...] | None = None
@@ -65,18 +63,18 @@ class Scaled(Protocol):
 
 
 PAST_ONE = tuple(round(0.2 * step, 1) for step in range(16))
-"""Values of `Scaled` for a merge that is smaller than the sum of the task vectors: a mean, a small part of each, or
-equal singular values.  TSV-M and Iso-C have the reach of their official 0.1 to 3.0, in coarser steps."""
+"""Values of `Scaled` for merges that are smaller than the sum of the task vectors: means, small parts of each, or equal
+singular values. Same range as the official 0.1 to 3.0 of TSV-M and Iso-C, in coarser steps."""
 
 
 @dataclass(frozen=True)
 class PerTask(Protocol):
-    """A model per task, theta_0 + update; nothing to choose."""
+    """One model per task, theta_0 + update; nothing is chosen."""
 
 
 @dataclass(frozen=True)
 class Masked(Protocol):
-    """A model per task, theta_0 + update; mask_lambda is the best on validation data, for that task alone."""
+    """One model per task, theta_0 + update; mask_lambda is chosen on the task's validation data."""
 
     storage = bits.masked
 
@@ -86,6 +84,6 @@ class Masked(Protocol):
 
 @dataclass(frozen=True)
 class FineTuned(Protocol):
-    """The checkpoints themselves; theta_0 + update is the same up to rounding."""
+    """The fine-tuned checkpoints themselves; theta_0 + update equals them up to rounding."""
 
     storage = bits.finetuned

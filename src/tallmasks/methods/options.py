@@ -1,8 +1,7 @@
-"""Options of merges and methods: constants that decide a result and that params.yaml may set.
+"""Options of merges and methods: keyword-only parameters with defaults of the registered functions.
 
-An option is a keyword-only parameter with a default of the registered function.  Its type says what is allowed: `Share`
-for a fraction, ``Literal["l1", "l2"]`` for a word.  A setting is part of the name, as in ``ties:keep=0.1``, and so of
-every recipe and table.
+params.yaml may set them. The type hint says which values are allowed: `Share` for a fraction, ``Literal["l1", "l2"]``
+for a word. Settings are part of the name, as in ``ties:keep=0.1``, and thus of every recipe and table.
 """
 
 from __future__ import annotations
@@ -22,29 +21,22 @@ Value = int | float | str | bool
 
 @dataclass(frozen=True)
 class Between:
-    """The bounds of a number, both allowed."""
+    """Inclusive bounds of a number."""
 
     low: float
     high: float
 
 
 Share = Annotated[float, Between(0, 1)]
-"""A fraction of something."""
+"""A fraction from 0 to 1."""
 
 Fraction = Annotated[float, Between(1e-6, 1)]
-"""A fraction of something, and not nothing of it."""
+"""A fraction from 1e-6 to 1."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a function.
-
-    Attributes:
-        name: The parameter.
-        default: What holds where nothing is set; a value must be of its type.
-        bounds: Of a number.
-        words: All that a word may be.
-    """
+    """One option of a function: values must have the type of ``default``; words are one of ``words``."""
 
     name: str
     default: Value
@@ -57,14 +49,13 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """The values that it may have, in words."""
         if self.words:
             return " or ".join(self.words)
         kind = {float: "a number", int: "a whole number", bool: "true or false"}[type(self.default)]
         return f"{kind} from {self.bounds.low:g} to {self.bounds.high:g}" if self.bounds else kind
 
     def checked(self, value: Any, whose: str) -> Value:
-        """A value as it is used. Raises TallmasksError where it is not allowed."""
+        """The value, with whole numbers converted for float options. Raises TallmasksError if it is not allowed."""
         wanted, number = type(self.default), isinstance(value, int | float) and not isinstance(value, bool)
         if wanted is float and number:
             with suppress(OverflowError):
@@ -79,7 +70,7 @@ class Option:
 
 
 def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
-    """The options of some functions together, by name."""
+    """The options of all the functions, by name."""
     options: dict[str, Option] = {}
     for function in filter(None, functions):
         bound = function.keywords if isinstance(function, partial) else {}
@@ -98,24 +89,24 @@ def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
 
 
 def options_for(function: Callable[..., Any], chosen: Mapping[str, Value]) -> dict[str, Value]:
-    """Those of some chosen options that are a function's own."""
+    """The chosen options that belong to a function."""
     return {name: value for name, value in chosen.items() if name in options_of(function)}
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """The name of a method or merge, and what is set behind it, as texts."""
+    """Splits ``name:option=value,...`` into the name and the settings as strings."""
     name, _, rest = spec.partition(":")
     pairs = (part.partition("=") for part in rest.split(",") if part)
     return name, {key: value for key, _, value in pairs}
 
 
 def written(name: str, chosen: Mapping[str, Value]) -> str:
-    """The inverse of `parse_spec`, always in one spelling."""
+    """The inverse of `parse_spec`, with sorted options."""
     return f"{name}:{','.join(f'{key}={chosen[key]}' for key in sorted(chosen))}" if chosen else name
 
 
 def chosen_from(texts: Mapping[str, Any], options: Mapping[str, Option], whose: str) -> dict[str, Value]:
-    """The settings that are not the defaults.  Raises TallmasksError for an unknown option or a value not allowed."""
+    """The settings that are not defaults. Raises TallmasksError for an unknown option or a value not allowed."""
     chosen = {}
     for name, value in texts.items():
         if name not in options:
@@ -129,7 +120,7 @@ def chosen_from(texts: Mapping[str, Any], options: Mapping[str, Option], whose: 
 
 
 def _typed(value: Any, wanted: type) -> Any:
-    """A text as the value that it stands for; anything else as it is."""
+    """A string converted to the wanted type if possible; anything else unchanged."""
     if isinstance(value, str):
         with suppress(ValueError, KeyError):
             return {"true": True, "false": False}[value.lower()] if wanted is bool else wanted(value)

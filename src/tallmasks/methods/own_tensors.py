@@ -1,4 +1,4 @@
-"""Methods that compress each tensor of a task by itself: what they store is what they say, once, in their own file."""
+"""Methods that compress each tensor of a task separately, with one definition for evaluation and bundles."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from tallmasks.io.tensor_files import Layout
 
 @dataclass(frozen=True)
 class OwnTensors:
-    """What :func:`by_tensor` makes of a function.
+    """Result of the decorator :func:`by_tensor`.
 
     Attributes:
-        coding: ``(shape) -> coding``, how a tensor is stored; parameters ``name`` and ``tasks`` get these too.
-        find: ``(tensor, coding, **options) -> content``, the function.
+        coding: ``(shape) -> coding``, how a tensor is stored; also gets ``name`` and ``tasks`` if it has such
+            parameters.
+        find: the decorated function, ``(tensor, coding, **options) -> content``.
     """
 
     coding: Callable[..., Coding]
@@ -28,11 +29,10 @@ class OwnTensors:
 
     @property
     def takes_tasks(self) -> bool:
-        """Whether how a tensor is stored depends on how many tasks there are."""
         return "tasks" in inspect.signature(self.coding).parameters
 
     def codings(self, layout: Layout, tasks: int | None) -> dict[str, Coding]:
-        """How every tensor is stored; ``tasks`` is T, where that matters."""
+        """The coding of every tensor; ``tasks`` is T, where that matters."""
         more = {"tasks": tasks} if self.takes_tasks else {}
         by_name = "name" in inspect.signature(self.coding).parameters
         return {
@@ -41,10 +41,8 @@ class OwnTensors:
         }
 
     def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
-        """What the coding takes, from one tensor [shape] of tau_t, an array or a GPU's.
-
-        The function gets a single number as [1]: NumPy would make plain floats of what it computes from [].
-        """
+        """The input of the coding, from one tensor [shape] of tau_t (array or GPU tensor). Scalars are passed as [1],
+        because NumPy operations on [] return plain floats."""
         if type(coding) is Whole:
             return tensor
         return self.find(tensor if tensor.ndim else tensor.reshape(1), coding, **options)
@@ -59,9 +57,10 @@ class OwnTensors:
 
 
 def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator, under `method(...)`: the update of a method whose function computes what a coding stores of a tensor.
+    """Decorator, below `method(...)`: makes a method from a function that computes the content of a tensor's coding.
 
-    The function skips tensors that are stored whole; its options are the method's.  ``coding`` is as in `OwnTensors`.
+    The function is not called for tensors that are stored whole; its options are the method's. ``coding``: see
+    `OwnTensors`.
     """
 
     def decorate(find: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Merges and methods by name."""
+"""Registry of merges and methods by name."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from tallmasks.methods.options import Option, Value
 Entry = TypeVar("Entry", Merge, Method)
 
 GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
-"""Words that `methods` in params.yaml takes in the place of names, and the group of each."""
+"""Words that may stand for method names under `methods` in params.yaml, with the group each selects."""
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
 _locations: dict[str, str] = {}
-"""File and line of every registration, by name."""
 
 
 def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]:
-    """Decorator: register a function as the update of a :class:`Method` with these fields."""
+    """Decorator: registers a function as the update of a :class:`Method` with these fields."""
 
     def register(update: Callable[..., Vector]) -> Callable[..., Vector]:
         _add("method", _methods, Method(update=update, **fields))
@@ -42,7 +41,7 @@ def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vec
 
 
 def merge(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: register a function as a :class:`Merge` with these fields."""
+    """Decorator: registers a function as a :class:`Merge` with these fields."""
 
     def register(apply: Callable[..., Any]) -> Callable[..., Any]:
         _add("merge", _merges, Merge(name, apply, **fields))
@@ -54,13 +53,13 @@ def merge(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[.
 def merged_row(
     name: str, *, row: int, title: str, paper: str, merge: str = "", protocol: Protocol | None = None, **fields: Any
 ) -> None:
-    """Register the row that is a merge alone; its alpha is tuned unless ``protocol`` says otherwise."""
+    """Registers a row that is a merge alone; by default its alpha is tuned."""
     fields |= {"row": row, "title": title, "paper": paper, "merge": merge or name, "protocol": protocol or Scaled()}
     method(name=name, **fields)(merged_vector)
 
 
 def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Group = "later") -> None:
-    """Register the TALL-mask method on a merge, ``tall_mask_<merge>``."""
+    """Registers the TALL-mask method on a merge (default name: ``tall_mask_<merge>``)."""
     fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Masked()}
     method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(apply_mask)
 
@@ -75,7 +74,7 @@ def consensus_row(
     group: Group = "later",
     protocol: Scaled | None = None,
 ) -> None:
-    """Register the consensus method on a merge that has masks, ``consensus_<merge>``, at a threshold k."""
+    """Registers consensus merging at threshold k on a merge that has masks (default name: ``consensus_<merge>``)."""
     fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": protocol or Scaled()}
     update = functools.partial(keep_agreed, k=k)
     method(name=name or f"consensus_{merge}", paper="Wang et al. 2024, Eq. 8 and 9", **fields)(update)
@@ -83,10 +82,8 @@ def consensus_row(
 
 @functools.cache
 def get(spec: str) -> Method:
-    """A method by name, as ``ties``, or with options of its own or its merge's, as ``ties:keep=0.1``.
-
-    Raises TallmasksError for an unknown method or option (with the nearest valid name), or a value not allowed.
-    """
+    """A method by name, such as ``ties``, optionally with options of its own or of its merge, as ``ties:keep=0.1``.
+    Raises TallmasksError for an unknown method or option (suggesting the nearest name), or a value not allowed."""
     name, texts = options.parse_spec(spec)
     plain = _look_up("method", name, _methods)
     chosen = options.chosen_from(texts, all_options(plain), f"method {name}")
@@ -108,7 +105,7 @@ def get(spec: str) -> Method:
 
 @functools.cache
 def get_merge(spec: str) -> Merge:
-    """A merge by name, with options behind it or not.  Raises as `get`."""
+    """A merge by name, optionally with options. Raises like `get`."""
     name, texts = options.parse_spec(spec)
     if name not in _merges and name in _methods and (own := _methods[name].merge):
         raise TallmasksError(f"There is no merge {name!r}; the method {name} takes {own!r}")
@@ -118,15 +115,13 @@ def get_merge(spec: str) -> Merge:
 
 
 def with_options(name: str, chosen: Mapping[str, Value]) -> str:
-    """A merge with options, as `get_merge` takes it.  Raises as `get`."""
+    """The name of a merge with options, for `get_merge`. Raises like `get`."""
     return options.written(name, options.chosen_from(chosen, get_merge(name).options, f"merge {name}"))
 
 
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
-    """The method of a row of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``.
-
-    Raises as `get`, with ``where`` before the message.
-    """
+    """The spec of an entry of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``. Raises
+    like `get`, with ``where`` before the message."""
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
@@ -139,18 +134,18 @@ def all_options(method: Method) -> dict[str, Option]:
 
 
 def slug(spec: str) -> str:
-    """A name as it stands in file names."""
+    """A spec as it appears in file names."""
     return spec.replace(":", "-").replace(",", "-").replace("=", "")
 
 
 def names(group: Group | None = None) -> tuple[str, ...]:
-    """Every method, or those of a group, in the order of the table."""
+    """All methods, or those of a group, in table order."""
     members = [name for name, method in _methods.items() if group in (None, method.group)]
     return tuple(sorted(members, key=lambda name: (_methods[name].row, name)))
 
 
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
-    """The rows of `methods` in params.yaml, in order: words of `GROUPS` and entries of `spec_of`.  Raises as `get`."""
+    """The specs of `methods` in params.yaml, in order: group words and entries of `spec_of`. Raises like `get`."""
     specs: list[str] = []
     for entry in [entries] if isinstance(entries, str) else entries:
         specs += names(GROUPS[entry]) if isinstance(entry, str) and entry in GROUPS else [spec_of(entry)]
@@ -168,7 +163,7 @@ def kept_fractions() -> tuple[float, ...]:
 
 
 def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
-    """The digests of the code of some methods and merges, for recipes."""
+    """Code digests of methods and merges, for recipes."""
     codes = {
         "methods": {name: get(name).code for name in methods},
         "merges": {name: get_merge(name).code for name in merges},
@@ -177,13 +172,13 @@ def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, d
 
 
 def shown(methods: Iterable[str]) -> dict[str, str]:
-    """Digests of what tables show of some methods beside their evaluations, by name."""
+    """Digests of what tables show of each method besides its results."""
     entries = {name: get(name) for name in methods}
     return {name: code_digest(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
 
 
 def tuned_merge(method: Method, value: float) -> str:
-    """The merge of a method with a value for its tuned option."""
+    """The spec of a method's merge with its tuned option set to ``value``."""
     name, texts = options.parse_spec(str(method.merge))
     return with_options(name, {**texts, str(method.tuned): value})
 
@@ -194,7 +189,7 @@ def statistics_behind(method: Method) -> str | None:
 
 
 def data_behind(method: Method) -> str | None:
-    """What of the tasks' data a method's merge is made with, in words."""
+    """The task data that a method's merge needs, for messages."""
     stage = statistics_behind(method)
     if stage == LEARNED:
         return "validation data without labels"
@@ -202,30 +197,30 @@ def data_behind(method: Method) -> str | None:
 
 
 def stages_behind(method: Method) -> set[str]:
-    """The stages whose artifacts a method and its merge are computed from."""
+    """The stages of the artifacts that a method and its merge read."""
     return {stage for stage in (*(one.stage for one in method.stored_inputs), statistics_behind(method)) if stage}
 
 
 def needing(statistic: str) -> tuple[str, ...]:
-    """The methods whose merge needs a statistic."""
+    """The methods with a merge that needs a statistic."""
     return tuple(name for name in names() if statistics_behind(get(name)) == statistic)
 
 
 def masking(merge: str) -> Method:
-    """The TALL-mask method on a merge, whose masks a consensus counts.  Raises TallmasksError where there is none."""
+    """The TALL-mask method on a merge, whose masks a consensus counts. Raises TallmasksError if there is none."""
     return _first_on(merge, _is_masking, "masking_row")
 
 
 def masks_over(spec: str) -> Method:
-    """The method whose masks, or own tensors, a bundle holds for a row: itself, or the TALL-mask method on its merge
-    (TIES: on the disjoint sum).  Raises TallmasksError where there is none."""
+    """The method that provides a bundle's masks or compressed tensors for a row: the row's own method, or the TALL-mask
+    method on its merge (for TIES: on the disjoint sum). Raises TallmasksError if there is none."""
     if (method := _masks_over(get(spec))) is None:
         raise TallmasksError(f"{spec} has no masks, nor are there any over it; take {', '.join(names_with_masks())}")
     return method
 
 
 def names_with_masks() -> tuple[str, ...]:
-    """The methods that `masks_over` takes, in the order of the table."""
+    """The methods that `masks_over` accepts, in table order."""
     return tuple(name for name in names() if _masks_over(get(name)))
 
 
@@ -233,7 +228,7 @@ def _masks_over(method: Method) -> Method | None:
     if _is_masking(method) or method.scaled_mask is not None or method.own_tensors is not None:
         return method
     if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.protocol, Fixed):
-        return None  # masks of a merge's own are not those of a mean, of a consensus or of another mask over it
+        return None  # the merge's masks do not fit a fixed or tuned merge, or an update other than the merged vector
     merged = get_merge(method.merge)
     name, texts = options.parse_spec(merged.name)
     on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
@@ -245,12 +240,12 @@ def _is_masking(method: Method) -> bool:
 
 
 def consensus(merge: str) -> Method:
-    """The first consensus row on a merge.  Raises as `masking`."""
+    """The first consensus row on a merge. Raises like `masking`."""
     return _first_on(merge, lambda method: "agreement" in method.needs, "consensus_row")
 
 
 def at_threshold(merge: str, k: int) -> Method | None:
-    """The row of the table that is consensus merging at threshold k, with the same grid; None if there is none."""
+    """The consensus row with threshold k and the same grid; None if there is none."""
     protocol = consensus(merge).protocol
     return next(iter(_on(merge, lambda method: method.k == k and method.protocol == protocol)), None)
 
@@ -265,7 +260,6 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
 
 
 def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
-    """The methods on a merge, with its options, that are wanted."""
     name, texts = options.parse_spec(merge)
     chosen = options.chosen_from(texts, get_merge(name).options, f"merge {name}")
     methods = [method for method in map(get, names()) if method.merge == name and wanted(method)]
@@ -283,10 +277,8 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
 
 
 def load_rows() -> None:
-    """Import every file of the folder ``rows``, which registers its merges and methods.
-
-    Raises TallmasksError, with file and line, for an error in one of them.
-    """
+    """Imports every file in ``rows``, which registers its merges and methods. Raises TallmasksError, with file and
+    line, for an error in one of them."""
     for module in pkgutil.iter_modules(rows.__path__):
         try:
             importlib.import_module(f"{rows.__name__}.{module.name}")
@@ -298,7 +290,6 @@ def load_rows() -> None:
 
 
 def _check_merges() -> None:
-    """Raises TallmasksError, with file and line, for a row over a merge that nobody registered."""
     for row in _methods.values():
         try:
             get_merge(row.merge or "sum")
@@ -307,7 +298,7 @@ def _check_merges() -> None:
 
 
 def check_name(spec: str, expected: Collection[str]) -> None:
-    """Raises TallmasksError for an unknown method; it lists those that a command takes."""
+    """Raises TallmasksError for an unknown method, listing ``expected``."""
     name, _ = options.parse_spec(spec)
     if name not in _methods:
         raise _unknown("method", name, expected)

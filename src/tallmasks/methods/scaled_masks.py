@@ -1,4 +1,4 @@
-"""Methods whose update of a task is a mask over tau_MTL at a scale of its own."""
+"""Methods with an update of the form scale * mask * tau_MTL per task."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import Layout
-
-Vector = NDArray[np.float32]
+from tallmasks.methods.merges import Vector
 
 
 @dataclass(frozen=True)
 class ScaledMask:
-    """The update of such a method: the mask over tau_MTL, at the scale that makes it as long as tau_t.
+    """The update scale * mask * tau_MTL, at the scale that makes it as long as tau_t.
 
     Attributes:
-        mask: ``(task_vector, multi_task_vector) -> held``, float32 [n] each -> bool [n], of a slice.
-        length: ``(slice, size) -> length``: what a slice of a tensor of so many values adds to a vector's length.
+        mask: ``(task_vector, multi_task_vector) -> mask``, float32 [n] each -> bool [n], for a slice.
+        length: ``(slice, size) -> length``: contribution of a slice, of a tensor of ``size`` values, to a vector's
+            length.
     """
 
     mask: Callable[[Vector, Vector], NDArray[np.bool_]]
@@ -38,5 +38,5 @@ class ScaledMask:
 
     @staticmethod
     def scale(own: float, held: float) -> float:
-        """The scale of a task whose tau_t, and what its mask holds, have these lengths."""
+        """The scale from the lengths of tau_t (``own``) and of the masked tau_MTL (``held``)."""
         return own / held if held else 0.0

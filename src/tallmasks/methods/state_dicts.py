@@ -1,8 +1,8 @@
-"""The paper's steps on state dicts in memory: tensors by name, of torch or of NumPy, in any float type.
+"""The paper's steps on state dicts in memory: torch tensors or NumPy arrays by name, in any float type.
 
-Everything is computed in float32 and returned as the input was: torch tensors on their device, or NumPy arrays.  Task
-vectors leave out what is no weight: tensors that are no floats, and buffers such as a BatchNorm's running statistics.
-A tensor under several names, such as a tied embedding, counts once.
+Computes in float32 and returns the kind of the input: torch tensors on their device, or NumPy arrays. Task vectors
+leave out non-float tensors and buffers, such as BatchNorm's running statistics. A tensor with several names, such as a
+tied embedding, counts once.
 """
 
 from __future__ import annotations
@@ -31,24 +31,23 @@ from tallmasks.vectors.checkpoints.fitting import quantised_tensor
 from tallmasks.vectors.task_vectors import TaskVector
 
 StateDict = Mapping[str, Any]
-"""Tensors or arrays by name."""
 Model = Any
-"""A state dict; a torch module; or a checkpoint's path or repository, which is read into memory as float32 arrays."""
+"""A state dict, a torch module, or a checkpoint's path or repository, which is read into memory as float32 arrays."""
 Tensors = dict[str, Any]
 
 
 class _Merged(Tensors):
-    masked_as: str | None = None  # the merge that masks are over, where it is another one
+    masked_as: str | None = None  # the merge to compute masks from, if another one
 
 
 def task_vector(base: Model, finetuned: Model) -> Tensors:
     """tau = theta_t - theta_0, float32, for every weight (Ilharco et al. 2023).
 
-    Buffers are left out: of a module what it registers, of others what their names tell.  So `apply` keeps the base's
-    running statistics; where they differ, a warning says so.  `merge_checkpoints` averages them over the tasks.
+    Buffers (registered ones of a module, else recognised by name) are left out, so `apply` keeps the base's running
+    statistics; a warning is printed if they differ. `merge_checkpoints` averages them over the tasks.
 
-    Raises TallmasksError where names or shapes differ, or a model is quantised.  Also for a value that is NaN, infinite
-    or too large to subtract in float32.
+    Raises TallmasksError if names or shapes differ, a model is quantised, or a value is NaN, infinite or too large to
+    subtract in float32.
     """
     base_checkpoint = _opened(base)
     states = [_state_dict(base, base_checkpoint), _state_dict(finetuned, _opened(finetuned, base_checkpoint))]
@@ -63,16 +62,17 @@ def task_vector(base: Model, finetuned: Model) -> Tensors:
 
 
 def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str = "sum", **options: Any) -> Tensors:
-    """tau_MTL, float32: task vectors of one model, merged.
+    """tau_MTL, float32: the merged task vectors of one model.
 
     Args:
-        task_vectors: in any order that counts for no merge; or by task.
-        name: "sum", "ties_sum", "ties_mean", "iso_c", ...: `merges` lists them.  Or a method that is one of them:
-            "ties", "task_arithmetic", and "weight_averaging", whose coefficient 1 / T is in the result.
-        options: of the merge, as ``keep=0.1`` for TIES.
+        task_vectors: a list (no merge depends on the order), or by task.
+        name: a merge, such as "sum", "ties_sum", "ties_mean" or "iso_c" (`merges` lists all); or a method that is a
+            merge alone: "ties", "task_arithmetic", or "weight_averaging", whose coefficient 1 / T is applied to the
+            result.
+        options: of the merge, such as ``keep=0.1`` for TIES.
 
-    Raises TallmasksError where there is no such merge or option, no task vector, or they differ in names or
-    shapes or hold NaN.
+    Raises TallmasksError for an unknown merge or option, or if task vectors are missing, differ in names or shapes, or
+    contain NaN.
     """
     flats = _all(task_vectors, "task vectors")
     merge_name, factor = _merge_of(name, len(flats))
@@ -85,7 +85,7 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
 
 
 def _merge_of(name: str, count: int) -> tuple[str, float]:
-    """The merge of a method, and its coefficient for so many tasks where that is fixed; a merge's name as it is."""
+    """The merge of a method and its fixed coefficient for ``count`` tasks (default: 1); also accepts a merge's name."""
     if name.partition(":")[0] in registry.merge_names():
         return name, 1.0
     rows = (row for row in registry.names() if registry.get(row).update is merged_vector)
@@ -110,15 +110,14 @@ def tall_mask(
 def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda: Any) -> Any:
     """m_t = 1{|tau_t| > lambda |tau_MTL - tau_t|}, bool (Wang et al. 2024, Eq. 4 and 5).
 
-    The paper writes >=, its code >, as here: a weight that no task moved is in no mask.
+    The paper writes >=, its code uses >, as here: a weight that no task moved is in no mask.
 
     Args:
-        task_vector: of one task.
-        multi_task_vector: what `merge` gave.  Of TIES the paper masks the disjoint sum, "ties_sum".  A warning
-            says so where `merge` gave the disjoint mean, "ties".
-        mask_lambda: a number; or several, ascending, for a mask of each, by lambda.
+        multi_task_vector: result of `merge`. For TIES the paper masks the disjoint sum, "ties_sum"; a warning is
+            printed for the disjoint mean, "ties".
+        mask_lambda: a number; or several, ascending, to get one mask per lambda, by lambda.
 
-    Raises TallmasksError where the vectors differ in names or shapes, or lambdas are not ascending from 0.
+    Raises TallmasksError if the vectors differ in names or shapes, or lambdas are negative or not ascending.
     """
     alone = isinstance(mask_lambda, int | float) or getattr(mask_lambda, "ndim", None) == 0
     try:
@@ -139,10 +138,8 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
 
 
 def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
-    """n, uint8: how many tasks' masks hold each weight (Wang et al. 2024, Eq. 7).
-
-    Raises TallmasksError where there is no mask, or more than 255, or they differ in names or shapes.
-    """
+    """n, uint8: how many tasks' masks keep each weight (Wang et al. 2024, Eq. 7). Raises TallmasksError for no mask,
+    more than 255 masks, or masks that differ in names or shapes."""
     flats = _all(masks, "masks", np.dtype(np.bool_))
     if len(flats) > 255:
         raise TallmasksError(f"{len(flats)} masks; 255 can be counted")
@@ -153,14 +150,13 @@ def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
 
 
 def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) -> Tensors:
-    """tau_MTL without the weights that fewer than k tasks need, float32 (Wang et al. 2024, Eq. 8 and 9).
+    """tau_MTL without the weights that fewer than k masks keep, float32 (Wang et al. 2024, Eq. 8 and 9).
 
     Args:
-        multi_task_vector: what `merge` gave.
-        agreement: what `agreement` gave, of the masks at each task's lambda.
+        agreement: result of `agreement`, for the masks at each task's lambda.
         k: the threshold; 0 keeps everything.
 
-    Raises TallmasksError where k is no whole number from 0 up, or larger than every n, which would keep nothing.
+    Raises TallmasksError if k is not a whole number, negative, or larger than every n, which would keep nothing.
     """
     merged, count = _fitting(
         {"multi_task_vector": multi_task_vector, "agreement": agreement}, {"agreement": np.dtype(np.uint8)}
@@ -172,18 +168,18 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
 
 
 def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
-    """m_t * tau_MTL, float32: what one task takes of the merged vector."""
+    """m_t * tau_MTL, float32: the update of one task."""
     merged, kept = _fitting({"multi_task_vector": multi_task_vector, "mask": mask}, {"mask": np.dtype(np.bool_)})
     return merged.back(apply_mask_to_flat(merged.values, kept.values))
 
 
 def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> Tensors:
-    """theta_0 + alpha * update: a whole state dict in the types of ``base``, whose other tensors stay as they are.
+    """theta_0 + alpha * update: a complete state dict in the types of ``base``.
 
-    Buffers of the base, as in `task_vector`, are among these others, even where the update has them.
+    Tensors without an update stay as in ``base``; so do buffers (see `task_vector`), even if the update has them.
 
-    Raises TallmasksError where the update has a name or a shape that the base model lacks.  Also for a sum that is too
-    large for the base's type; or the scaling coefficient is not finite.
+    Raises TallmasksError if the update has a name or shape that the base lacks, a sum is too large for the base's type,
+    or the scaling coefficient is not finite.
     """
     if not np.isfinite(float(scaling_coefficient)):
         raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")
@@ -198,7 +194,7 @@ def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> T
 
 @dataclass(frozen=True)
 class _Flat:
-    """A state dict as one vector; ``tied``: the name that counts, by each other name of the same tensor."""
+    """A state dict as one vector; ``tied``: main names by alias."""
 
     values: NDArray[Any]
     layout: Layout
@@ -206,11 +202,10 @@ class _Flat:
     tied: Mapping[str, str]
 
     def back(self, values: NDArray[Any], what: str = "", *, in_its_types: bool = False) -> Tensors:
-        """A vector as tensors of the kind that this came from, in their order; tied ones as one tensor."""
+        """Converts a vector to tensors of the original kind, in the original order; tied names share one tensor."""
         parts = self.layout.split(values)
-        if values.dtype == np.float32 and not np.isfinite(values).all():
-            bad = [name for name, part in parts.items() if not np.isfinite(part).all()]
-            raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
+        if values.dtype == np.float32:
+            _check_finite(parts, what)
         new = {name: _kind(part, self.like[name]) for name, part in parts.items()}
         if in_its_types:
             new = {name: _as(tensor, self.like[name], f"{what}: tensor {name}") for name, tensor in new.items()}
@@ -220,8 +215,8 @@ class _Flat:
 def _flats(
     given: Mapping[str, StateDict], dtypes: Mapping[str, Any] | None = None, left_out: Collection[str] = ()
 ) -> list[_Flat]:
-    """The floats of state dicts as vectors, float32; or those of another type.  Names are tied if they are in every
-    one."""
+    """State dicts as vectors: float tensors as float32, or the tensors of the given dtype. Tensors count as tied if
+    they are in all state dicts."""
     every = [_tied(tensors, what) for what, tensors in given.items()]
     tied = {name: own for name, own in every[0].items() if all(other.get(name) == own for other in every)}
     flats = []
@@ -235,17 +230,20 @@ def _flats(
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
+        _check_finite(arrays, what)
         layout = Layout.of(arrays)
         values = np.concatenate([arrays[name].reshape(-1) for name in layout.names])
-        if not np.isfinite(values).all():
-            bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
-            raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
         flats.append(_Flat(values, layout, tensors, tied))
     return flats
 
 
+def _check_finite(arrays: Mapping[str, NDArray[Any]], what: str) -> None:
+    if bad := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
+        raise TallmasksError(f"{what} holds NaN or infinity in {name_some(bad)}")
+
+
 def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]] | None = None) -> list[_Flat]:
-    """The same, of one model."""
+    """Like `_flats`; raises TallmasksError unless all have the same names and shapes."""
     flats = _flats(given, dtypes)
     first, *names = given
     for name, other in zip(names, flats[1:], strict=True):
@@ -255,7 +253,7 @@ def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]]
 
 
 def _all(given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype: Any = None) -> list[_Flat]:
-    """Vectors, or masks, as a function's caller gives them."""
+    """Vectors for a list of state dicts, or for state dicts by task."""
     expected = f"a list of {what}, or {what} by task"
     if isinstance(given, Mapping):
         if any(_is_torch(value) or isinstance(value, np.ndarray) for value in given.values()):
@@ -271,12 +269,10 @@ def _all(given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype:
 
 
 def _opened(model: Model, base: Checkpoint | None = None) -> Checkpoint | None:
-    """The checkpoint that a path or a repository names; None of anything else."""
     return open_model(os.fspath(model), base) if isinstance(model, str | PathLike) else None
 
 
 def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:
-    """What a caller gives as a model: a state dict as it is, a module's, or a checkpoint's tensors."""
     if checkpoint is None:
         return model.state_dict() if _is_module(model) else model
     tensors = {
@@ -287,7 +283,7 @@ def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:
 
 
 def _buffers(models: Iterable[tuple[Model, StateDict]]) -> set[str]:
-    """The buffers of models, each with its state dict: a module decides on its own tensors, names on all others."""
+    """The buffers of models, given with their state dicts: as a module registers its own, else recognised by name."""
     buffers: set[str] = set()
     parameters: set[str] = set()
     for model, state in models:
@@ -300,13 +296,12 @@ def _buffers(models: Iterable[tuple[Model, StateDict]]) -> set[str]:
 
 
 def _differ(name: str, *states: StateDict) -> bool:
-    """Whether models have other floats under a name."""
     one, other = (_array(state[name], None) if name in state else None for state in states)
     return one is not None and other is not None and not np.array_equal(one, other)
 
 
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:
-    """The earlier name, in sorted order, of each tensor with several.  Raises TallmasksError for no state dict."""
+    """Main names (first in sorted order) of tied tensors, by alias. Raises TallmasksError if it is no state dict."""
     if not isinstance(tensors, Mapping):
         raise _refusal(tensors, "a state dict, tensors by name", f"{what}: ")
     if odd := [name for name in tensors if not isinstance(name, str)]:
@@ -320,7 +315,7 @@ def _tied(tensors: StateDict, what: str) -> dict[str, str]:
 
 
 def _memory_key(tensor: Any, what: str) -> Any:
-    """Equal for two tensors or arrays that are the same values in memory; None without values."""
+    """Equal for tensors or arrays that share all their memory; None without values."""
     if isinstance(tensor, np.ndarray):
         return (tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype) if tensor.size else None
     if not _is_torch(tensor):
@@ -332,7 +327,6 @@ def _memory_key(tensor: Any, what: str) -> Any:
 
 
 def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
-    """The error for an argument of another kind; it says what to pass."""
     kind, advice = type(given).__name__, ""
     if isinstance(given, str | PathLike):
         kind, advice = f"the path {given}", "; of models `task_vector` takes paths"
@@ -350,7 +344,7 @@ def _is_torch(tensor: Any) -> bool:
 
 
 def _array(tensor: Any, dtype: np.dtype[Any] | None) -> NDArray[Any] | None:
-    """A tensor as an array of a dtype, of float32 where that is None; None where it is of another kind."""
+    """The tensor as an array of ``dtype`` (default: floats as float32); None if it has another type."""
     if _is_torch(tensor):
         wanted = tensor.is_floating_point() if dtype is None else str(tensor.dtype) == f"torch.{dtype}"
         if not wanted:
@@ -364,7 +358,7 @@ def _array(tensor: Any, dtype: np.dtype[Any] | None) -> NDArray[Any] | None:
 
 
 def _kind(part: NDArray[Any], like: Any) -> Any:
-    """An array as a tensor, where `like` is one, on its device."""
+    """An array, or a torch tensor on the device of ``like`` if that is one."""
     if not _is_torch(like):
         return part
     import torch
@@ -373,7 +367,7 @@ def _kind(part: NDArray[Any], like: Any) -> Any:
 
 
 def _as(tensor: Any, like: Any, what: str) -> Any:
-    """A finite tensor or array in the type of another.  Raises TallmasksError where a value is too large for it."""
+    """A finite tensor or array in the type of ``like``. Raises TallmasksError if a value is too large for it."""
     if _is_torch(like):
         new = tensor.to(like.dtype)
         fits = bool(new.isfinite().all())

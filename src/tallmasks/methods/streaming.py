@@ -1,4 +1,4 @@
-"""Methods in a stream: merged vector, masks and agreement of one piece of one tensor at a time."""
+"""Streams methods: merged vector, masks and agreement for one piece of one tensor at a time."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tallmasks.vectors.differences import Difference, ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
 OF_PIECES = {"pretrained", "layout", "task_vector", "threshold", "multi_task_vector", "agreement", "mask"}
-"""The inputs that a piece has; others follow from the whole."""
+"""The inputs available for a single piece; all others need the whole model."""
 
 
 class Stream:
-    """The models that are merged: what each of them changed, a piece at a time.
+    """The task vectors to merge, read in pieces.
 
     Args:
-        layout: the tensors that some task changed, in sorted order.
-        pretrained: theta_0, by piece.
-        changes: tau_t by piece, by task.
-        frozen: how many values no task changed; kept fractions count them too.
-        roundoff: for each task, the largest relative rounding error of a tensor's values, by name; None if unknown.
+        layout: tensors that at least one task changed, sorted.
+        pretrained: reads pieces of theta_0.
+        changes: by task, reads pieces of tau_t.
+        frozen: number of values that no task changed; kept fractions include them.
+        roundoff: for each task, the largest relative rounding error of a tensor's values, by tensor name (default: 0).
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Stream:
 
     @functools.cached_property
     def vectors(self) -> list[TaskVector]:
-        """The task vectors, computed where they are asked for; thresholds of all tasks are computed once, together."""
+        """Task vectors that are computed on access; the thresholds of all tasks are computed together, once."""
 
         def trimmed(fraction: float, of_trainable: bool) -> list[np.float32]:
             return trim_thresholds(flats, fraction, 0 if of_trainable else self.frozen)
@@ -64,9 +64,9 @@ class Stream:
         ]
 
     def _noise(self, roundoff: Callable[[str], float]) -> Callable[[str], float]:
-        """The spectral norm of what rounding added to a task's matrix, by name.
+        """The spectral norm of the rounding errors in a task's matrix, by tensor name.
 
-        Of independent errors it is about the length of the longest row plus that of the longest column.  Errors are
+        For independent errors this is about the length of the longest row plus that of the longest column. Errors are
         uniform, so their root mean square is 3^-1/2 of the largest.
         """
 
@@ -81,11 +81,11 @@ class Stream:
         return noise
 
     def task_vectors_at(self, piece: TensorPiece) -> Sequence[Vector]:
-        """tau_t of every task there, float32 [n] each.  Raises TallmasksError for NaN, infinity or an overflow."""
+        """tau_t of every task in a piece, float32 [n] each. Raises TallmasksError for NaN, infinity or overflow."""
         return [self.task_vector_at(task, piece) for task in self.changes]
 
     def task_vector_at(self, task: str, piece: TensorPiece) -> Vector:
-        """tau_t of one task there, float32 [n]. Raises as :meth:`task_vectors_at`."""
+        """tau_t of one task in a piece, float32 [n]. Raises like :meth:`task_vectors_at`."""
         vector = self.changes[task](piece.name, piece.start, piece.stop)
         if not kernels.finite(vector):
             raise TallmasksError(
@@ -96,7 +96,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class _Streamed(TaskVector):
-    """One task vector of a stream: the number-th, whose thresholds are among those of all."""
+    """Task vector ``number`` of a stream, with thresholds computed for all together."""
 
     number: int = 0
     thresholds_of_all: Callable[[float, bool], list[np.float32]] = lambda fraction, of_trainable: []
@@ -106,7 +106,7 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with facts of the whole and weights of tasks."""
+    """A merge on a stream, with its facts computed and the tasks' weights applied."""
 
     def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name
@@ -116,14 +116,14 @@ class Merging:
 
     @property
     def threads(self) -> int | None:
-        """How many threads to use: one for whole tensors, whose products have threads of their own."""
+        """1 for whole tensors, whose matrix products use threads themselves."""
         return 1 if self.over_tensors else None
 
     def weighed(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
         return self._weighted.weighed(vectors) if self._weighted else vectors
 
     def __call__(self, piece: TensorPiece, vectors: Sequence[Vector]) -> Vector:
-        """tau_MTL there, float32 [n].  Raises TallmasksError where it holds NaN or infinity."""
+        """tau_MTL in a piece, float32 [n]. Raises TallmasksError if it contains NaN or infinity."""
         merged = self._apply(vectors, piece)
         if not kernels.finite(merged):
             raise TallmasksError(f"merge {self._name}: {piece.name} holds NaN or infinity, too large a sum perhaps")
@@ -131,10 +131,7 @@ class Merging:
 
 
 class OnePiece:
-    """The inputs (`OF_PIECES`) of a method that gives one model, for one piece of a tensor.
-
-    ``lambdas``: each task's mask lambda.
-    """
+    """The inputs (`OF_PIECES`) of a method that gives one model, in one piece; ``lambdas``: each task's mask lambda."""
 
     def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
         self._lambdas = lambdas
@@ -153,7 +150,7 @@ class OnePiece:
 
 
 def in_stream(method: Method) -> None:
-    """Raises TallmasksError for a method that cannot be had from checkpoints in a stream, with what is lacking."""
+    """Raises TallmasksError, saying what is missing, if a method cannot be computed piece by piece from checkpoints."""
     if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
     if data := registry.data_behind(method):

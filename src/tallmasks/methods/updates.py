@@ -1,4 +1,4 @@
-"""From the inputs of a method to its updates: for whole models, and for one piece of a tensor."""
+"""Computes the updates of a method from its inputs, for whole models or for one piece of a tensor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ class Updates:
     """The updates of one method.
 
     Args:
-        method: the method.
-        source: a `tallmasks.methods.Source`, or an object with those of its attributes that the method's inputs use.
-        convert: turns the value of an input into what the method gets, such as a tensor on a GPU.
+        source: a `tallmasks.methods.Source`, or an object with the attributes of it that the method's inputs use.
+        convert: converts an input's value before the method gets it, for example to a GPU tensor.
     """
 
     def __init__(
@@ -25,10 +24,8 @@ class Updates:
         self._inputs: dict[str, tuple[object, Any]] = {}
 
     def __call__(self, task: int = 0, lambda_index: int = 0) -> Any:
-        """The update for a task and a lambda of the grid, float32 [P'].
-
-        Inputs that all tasks share, or all lambdas of a task, are computed and converted once.
-        """
+        """The update for a task and a lambda of the grid, float32 [P']. Inputs shared by all tasks, or by all lambdas
+        of a task, are computed and converted once."""
         keys = {"benchmark": None, "task": task, "mask_lambda": (task, lambda_index)}
         for name in self._method.needs:
             declared = INPUTS[name]

@@ -1,8 +1,8 @@
-"""Weights and densities of tasks: how much each task vector counts in a merge, and how much of it is left.
+"""Weights and densities of tasks: how much each task vector counts in a merge, and the fraction of it that is kept.
 
-Each task vector is made sparse at the task's density, as the merge does it to one task alone.  Then it is multiplied by
-the task's weight.  Then the sum is taken, or TIES' disjoint sum.  With `normalize` it is divided by the weights of what
-was added.  This is mergekit's order (merge_methods/generalized_task_arithmetic.py).
+Each task vector is made sparse at the task's density, as the merge does for one task alone, and multiplied by the
+task's weight. The results are summed, or combined by TIES' disjoint sum. With `normalize` the sum is divided by the
+weights of its terms. Same order as mergekit (merge_methods/generalized_task_arithmetic.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Apply = Callable[[Vectors, TensorPiece], Vector]
 
 DENSITY = {"ties_sum": "keep", "ties_mean": "keep", "dare": "drop", "dare_ties": "drop", "della": "drop",
            "breadcrumbs": "middle"}  # fmt: skip
-"""The option of a merge that a density sets."""
+"""The option of each merge that a density sets."""
 _SUMMED = ("sum", "dare", "breadcrumbs")
 _ELECTED = ("ties_sum", "ties_mean", "dare_ties", "della")
 TRIMS = ("model", "tensor")
@@ -35,13 +35,13 @@ TRIMS = ("model", "tensor")
 
 @dataclass(frozen=True)
 class Weighting:
-    """How the tasks of a merge count; a task that is not named has the weight 1 and the density of the merge.
+    """How the tasks of a merge count. Tasks not listed have weight 1 and the merge's density.
 
     Attributes:
-        weights: a finite number by task.
-        densities: a number by task, above 0 and up to 1.
-        trim: what TIES' kept fraction is of: the whole "model", or each "tensor" by itself, as in mergekit.
-        normalize: whether to divide by the weights; by default where the merge is a mean.
+        weights: finite number by task.
+        densities: number in (0, 1] by task.
+        trim: what TIES' kept fraction refers to: the whole "model", or each "tensor" separately, as in mergekit.
+        normalize: divide by the sum of the weights (default: only if the merge is a mean).
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Weighting:
     normalize: bool | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything differs from the merge as it is."""
+        """True if anything differs from the plain merge."""
         return bool(self.weights or self.densities or self.trim != "model" or self.normalize is not None)
 
     def check(self, merge: str, whose: str) -> None:
-        """Raises TallmasksError where a merge has no such weights, densities or trimming."""
+        """Raises TallmasksError if a merge does not support these weights, densities or trimming."""
         name, _ = options.parse_spec(merge)
         there = ", ".join((*_SUMMED, *_ELECTED))
         if name not in (*_SUMMED, *_ELECTED):
@@ -66,10 +66,8 @@ class Weighting:
 
 
 class WeightedMerge:
-    """A merge with the weights of its tasks: called as `Merge.bind` is, with slices of the task vectors as they are.
-
-    ``merge``: one that `Weighting.check` accepts; ``task_vectors``: in the order of ``tasks``.
-    """
+    """A merge with task weights; called like the result of `Merge.bind`, with slices of the unweighted task vectors.
+    ``merge``: accepted by `Weighting.check`; ``task_vectors``: in the order of ``tasks``."""
 
     def __init__(
         self, merge: Merge, task_vectors: Sequence[TaskVector], tasks: Sequence[str], of_tasks: Weighting
@@ -82,14 +80,14 @@ class WeightedMerge:
             name in ("ties_mean", "dare_ties", "della") if of_tasks.normalize is None else of_tasks.normalize
         )
         self._alone, self._limit = once(self._made_sparse), once(self._limit_in)
-        if name == "della":  # it merges whole tensors, and prepares nothing
+        if name == "della":  # merges whole tensors and needs no facts
             self._combined: Apply = lambda vectors, piece: agreeing_or_plus(vectors, mean=False)
         else:
             combined = registry.get_merge("ties_sum:keep=1.0" if name in _ELECTED else "sum")
             self._combined = combined.bind([self._weighted_vector(number) for number in range(len(task_vectors))])
 
     def weighed(self, vectors: Vectors) -> list[Vector]:
-        """Vectors times their weights, nothing left out: what masks are computed from."""
+        """The vectors times their weights, with every value kept: the input for masks."""
         return [vector * weight for vector, weight in zip(vectors, self._weights, strict=True)]
 
     def __call__(self, vectors: Vectors, piece: TensorPiece) -> Vector:
@@ -107,25 +105,24 @@ class WeightedMerge:
         return merged / divisor
 
     def _sparse(self, number: int, vector: Vector, piece: TensorPiece) -> Vector:
-        """What a task's density leaves of its vector."""
         if self._trim == "tensor":
             return np.where(abs(vector) >= self._limit(number, piece.name), vector, np.float32(0))
         return self._alone(number)([vector], piece)
 
     def _made_sparse(self, number: int) -> Apply:
-        """The merge over one task alone, which leaves what it keeps of it."""
+        """The merge of one task alone, which only makes it sparse."""
         chosen, vector, density = dict(self._merge.chosen), self._vectors[number], self._densities[number]
         if density is not None:
             option = self._merge.options[DENSITY[self._name]]
             chosen[option.name] = option.checked(
                 1 - density if option.name == "drop" else density, f"density {density}"
             )
-            if len(set(self._densities)) > 1:  # its threshold is its own to compute
+            if len(set(self._densities)) > 1:  # a copy that computes its own threshold
                 vector = TaskVector(vector.flat, vector.layout, {}, vector.frozen)
         return replace(self._merge, chosen=chosen).bind([vector])
 
     def _limit_in(self, number: int, tensor: str) -> np.float32:
-        """The magnitude from which on a task's tensor keeps its weights: max(1, int(density * n)) of them, and ties."""
+        """The smallest magnitude kept in a task's tensor: max(1, int(density * n)) weights are kept, plus ties."""
         density, part = self._densities[number], self._vectors[number].layout.parts[tensor]
         if density is None:
             density = float(self._merge.chosen.get("keep", self._merge.options["keep"].default))
@@ -140,7 +137,7 @@ class WeightedMerge:
         return kernels.nth_magnitudes(read, size, [size - kept + 1])[0, 0]
 
     def _weighted_vector(self, number: int) -> TaskVector:
-        """A task vector made sparse and weighted where it is asked for."""
+        """A sparse, weighted task vector that is computed on access."""
         vector = self._vectors[number]
 
         def piece(name: str, start: int, stop: int) -> Vector:

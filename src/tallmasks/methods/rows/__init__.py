@@ -1,1 +1,1 @@
-"""The rows of the results table: each file here registers its own merges and methods.  `parts` has what they share."""
+"""The rows of the results table: each file here registers its own merges and methods; `parts` is shared code."""

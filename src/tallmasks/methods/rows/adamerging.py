@@ -1,4 +1,4 @@
-"""AdaMerging: the coefficients with which the merged model is most certain of unlabelled data."""
+"""AdaMerging: coefficients that minimise the merged model's entropy on unlabelled data."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,10 +14,11 @@ By = Literal["tensor", "task"]
 
 
 def learn(net: Network, *, by: By = "tensor", steps: Count = 500, rate: Share = 1e-3, batch: Count = 16) -> Statistics:
-    """A coefficient for each task and tensor, or `by` task alone.
+    """A coefficient per task and tensor, or per task with `by`.
 
-    As the official code (EnnengYang/AdaMerging, main_layer_wise_adamerging.py, main_task_wise_adamerging.py), where a
-    step adds two batches of 16 test examples of every task.  Here it is one, as in the paper, of validation examples.
+    Like the official code (EnnengYang/AdaMerging, main_layer_wise_adamerging.py, main_task_wise_adamerging.py), except
+    that a step there uses two batches of 16 test examples per task, and here one of validation examples, as in the
+    paper.
     """
     return most_certain(net, [vector.flat for vector in net.task_vectors], by, steps, rate, batch)
 
@@ -25,13 +26,13 @@ def learn(net: Network, *, by: By = "tensor", steps: Count = 500, rate: Share = 
 def learn_elected(
     net: Network, *, keep: Fraction = 0.2, by: By = "tensor", steps: Count = 500, rate: Share = 1e-3, batch: Count = 16
 ) -> Statistics:
-    """The same of what TIES leaves of the task vectors (AdaMerging++, main_layer_wise_adamergingpp.py)."""
+    """Like `learn`, for task vectors trimmed and elected by TIES (AdaMerging++, main_layer_wise_adamergingpp.py)."""
     flats = left([one.flat for one in net.task_vectors], trim_and_elect(net.task_vectors, keep=keep))
     return most_certain(net, flats, by, steps, rate, batch)
 
 
 def left(vectors: Sequence[Vector], elected: Elected) -> list[Vector]:
-    """What is trimmed and agrees with the elected sign, float32 [n] of each task."""
+    """Trimmed task vectors, set to 0 where the sign is not the elected one, float32 [n] per task."""
     sign = np.sign(agreeing(vectors, elected, mean=False))
     return [
         vector * ((abs(vector) >= least) & (np.sign(vector) == sign))

@@ -1,4 +1,4 @@
-"""BitDelta: of each task's own matrices a sign per weight and one magnitude."""
+"""BitDelta: each task's matrices as one sign per weight and one magnitude."""
 
 from typing import Any
 
@@ -9,7 +9,6 @@ from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 
 
 def coding(shape: tuple[int, ...], name: str) -> Coding:
-    """Signs of a layer's matrix."""
     return Signs(shape) if is_layer_in_block(name, shape) else Whole(shape)
 
 
@@ -24,11 +23,12 @@ def coding(shape: tuple[int, ...], name: str) -> Coding:
 )
 @by_tensor(coding)
 def bitdelta(matrix: Vector, coding: Coding) -> tuple[Any, float]:
-    """sign(D) * mean |D| of every matrix D of tau_t that is a linear layer of a numbered block; the rest as it is.
+    """sign(D) * mean |D| for every matrix D of tau_t that is a linear layer in a numbered block; other tensors
+    unchanged.
 
-    A bit has no zero: as in the official code (FasterDecoding/BitDelta) a weight that did not move counts as positive.
-    So tables, of which most rows do not move, are stored whole, and heads too.  That code compresses the linear layers
-    of attention and MLP alone as well.  The paper distils the magnitudes from the fine-tuned model afterwards; here
-    nothing is trained.
+    Signs are single bits: as in the official code (FasterDecoding/BitDelta), a weight that did not move counts as
+    positive. Tables, in which most rows do not move, and heads are therefore stored whole; that code too compresses
+    only the linear layers of attention and MLP. The paper's distillation of the magnitudes is left out: nothing is
+    trained.
     """
     return matrix < 0, float(abs(exact(matrix)).mean())

@@ -1,4 +1,4 @@
-"""Model Breadcrumbs: of every row of a task's tensors neither the largest weights nor the small ones."""
+"""Model Breadcrumbs: drops the largest and the small weights of every row of a task's tensors."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merg
 def breadcrumbs(
     tensors: Vector, piece: TensorPiece, facts: None, *, middle: Share = 0.15, outliers: Share = 0.006
 ) -> Vector:
-    """float32 [T, ..., n] -> [..., n]: from each row the int(outliers * n) largest magnitudes out, the next
-    int(middle * n) in, the rest out; summed over the tasks.  A single number stays.
+    """float32 [T, ..., n] -> [..., n]: in each row, drops the int(outliers * n) largest magnitudes, keeps the next
+    int(middle * n) and drops the rest; then sums over the tasks. Scalars are kept.
 
-    As the official code (rezazzr/breadcrumbs, TaskVectorMiddleKeep), which works on the last dimension of every tensor
-    and counts what is kept; the paper speaks of layers and of what is left out.  The defaults are the point that its
-    search tries first; of equal magnitudes the first are taken for the larger.
+    Like the official code (rezazzr/breadcrumbs, TaskVectorMiddleKeep), which works along the last dimension of every
+    tensor and parametrises the kept fraction; the paper speaks of layers and of dropped fractions. The defaults are the
+    first point of its search. Ties count the first as larger.
     """
     if tensors.ndim == 1:
         return tensors.sum(axis=0)

@@ -12,11 +12,11 @@ TEMPERATURE, LEAST = 0.5, 1e-6
 def learn(
     net: Network, *, steps: Count = 2000, rate: Share = 1e-3, batch: Count = 16, coefficient: Share = 0.3
 ) -> Statistics:
-    """The mask, divided by its mean in each tensor, float32 by tensor.
+    """The mask divided by its mean in each tensor, float32 by tensor.
 
-    Adam lowers the entropy of theta_0 + coefficient * mask * sum_t tau_t, summed over the tasks.  Each step draws the
-    mask from a concrete distribution, sigmoid((logits + logistic noise) / temperature).  As FusionBench
-    (tanganke/fusion_bench, clip_concrete_task_arithmetic.py), which draws the last mask too; here that has no noise.
+    Adam minimises the entropy of theta_0 + coefficient * mask * sum_t tau_t, summed over the tasks. Each step samples
+    the mask from a concrete distribution, sigmoid((logits + logistic noise) / temperature). Like FusionBench
+    (tanganke/fusion_bench, clip_concrete_task_arithmetic.py), except that the final mask is not sampled.
     """
     total = sum(net.to_device(vector.flat) for vector in net.task_vectors) * coefficient
     logits, adam = total * 0, Adam(rate)

@@ -1,4 +1,4 @@
-"""DARE: weights dropped at random and the others enlarged, before they are added up."""
+"""DARE: drops random weights and rescales the others before summing."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,16 +14,17 @@ Seed = Annotated[int, Between(0, 2**32 - 1)]
 
 
 def keys_of_tasks(task_vectors: Sequence[TaskVector], *, seed: Seed = 0) -> list[bytes]:
-    """What each task's draws are keyed by."""
+    """The keys of each task's random draws."""
     return task_keys(task_vectors, seed)
 
 
 @merge("dare", prepare=keys_of_tasks)
 def dare(vectors: Sequence[Vector], piece: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5) -> Vector:
-    """The sum over the tasks of tau_t with each weight 0 with the probability `drop`, else divided by 1 - drop.
+    """The sum over the tasks of tau_t, where each weight is set to 0 with probability `drop` and otherwise divided by 1
+    - drop.
 
-    As the official code (yule-BUAA/MergeLM, mask_weights_utils), but for the generator: there the bits come from
-    torch's global generator; here each belongs to seed, task, tensor and position.
+    Like the official code (yule-BUAA/MergeLM, mask_weights_utils), except for the random bits: there from torch's
+    global generator, here determined by seed, task, tensor and position.
     """
     total = np.zeros(vectors[0].size, np.float32)
     for vector, key in zip(vectors, keys, strict=True):

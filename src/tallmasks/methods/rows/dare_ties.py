@@ -1,4 +1,4 @@
-"""DARE + TIES: weights dropped at random and the others enlarged, then trimmed, elected and merged."""
+"""DARE + TIES: drops random weights and rescales the others, then trims, elects and merges."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ Facts = tuple[list[bytes], Elected]
 def drop_and_elect(
     task_vectors: Sequence[TaskVector], *, drop: Rate = 0.5, seed: Seed = 0, keep: Fraction = 0.2
 ) -> Facts:
-    """What draws are keyed by, and TIES' thresholds and majority sign of what they leave."""
+    """The keys of the random draws, and TIES' thresholds and majority sign after dropping."""
     keys = task_keys(task_vectors, seed)
     left = [dropped_vector(vector, key, drop) for vector, key in zip(task_vectors, keys, strict=True)]
     return keys, trim_and_elect(left, keep=keep)
@@ -22,9 +22,9 @@ def drop_and_elect(
 
 @merge("dare_ties", prepare=drop_and_elect)
 def dare_ties(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts, *, drop: Rate = 0.5) -> Vector:
-    """The disjoint mean of what DARE leaves of each task, as the official code does (yule-BUAA/MergeLM): TIES' share
-    `keep` is of all parameters, the dropped ones among them.  It is counted as for TIES here, which can be one weight
-    fewer than there."""
+    """The disjoint mean of the task vectors after DARE, like the official code (yule-BUAA/MergeLM): TIES' fraction
+    `keep` is relative to all parameters, including dropped ones. Rounding follows TIES here and can keep one weight
+    less than there."""
     keys, elected = facts
     left = [dropped(vector, key, piece.name, piece.start, drop) for vector, key in zip(vectors, keys, strict=True)]
     return agreeing(left, elected, mean=True)

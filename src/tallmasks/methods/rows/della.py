@@ -1,4 +1,4 @@
-"""DELLA: weights dropped at random, small ones more often, before signs are elected and what agrees is merged."""
+"""DELLA: drops random weights, small ones more often, then elects signs and merges the values that agree."""
 
 from typing import Annotated
 
@@ -17,13 +17,13 @@ Epsilon = Annotated[float, Between(0, 0.5)]
 def della(
     tensors: Vector, piece: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15
 ) -> Vector:
-    """float32 [T, ...] -> [...]: the probability to stay rises with the magnitude's rank in each row, from 1 - drop -
-    epsilon to 1 - drop + epsilon.  What stays gets the L1 norm that the tensor had.  Then the disjoint mean of TIES,
-    with plus where tasks cancel each other.
+    """float32 [T, ...] -> [...]: keeps weights at random, with a probability that rises with the magnitude's rank in
+    its row from 1 - drop - epsilon to 1 - drop + epsilon, and rescales each tensor to its original L1 norm. Then TIES'
+    disjoint mean, where tasks that cancel each other elect plus.
 
-    As mergekit (sparsify.py, della_magprune), but for tensors above two axes: a row here is all that has one index of
-    the first axis, such as a filter of a convolution; mergekit ranks along axis 1.  The paper (Deep et al. 2024)
-    divides by the probabilities instead.
+    Like mergekit (sparsify.py, della_magprune), except for tensors of more than two axes: a row here has one index of
+    the first axis (a filter of a convolution); mergekit ranks along axis 1. The paper (Deep et al. 2024) divides by the
+    probabilities instead.
     """
     if drop and not epsilon < min(drop, 1 - drop):
         raise TallmasksError(f"della: epsilon is {epsilon}; expected less than drop ({drop}) and 1 - drop")
@@ -32,7 +32,7 @@ def della(
 
 
 def pruned(tensor: Vector, key: bytes, piece: TensorPiece, drop: float, epsilon: float) -> Vector:
-    """What stays of one task's tensor, rescaled."""
+    """One task's tensor after dropping and rescaling."""
     if not drop:
         return tensor
     rows = tensor.reshape(len(tensor) if tensor.ndim > 1 else 1, -1)

@@ -1,4 +1,4 @@
-"""EMR-Merging: one unified vector, and for each task a mask of agreeing signs and one scale."""
+"""EMR-Merging: one unified vector, and per task a mask of agreeing signs and one scale."""
 
 from collections.abc import Sequence
 
@@ -10,22 +10,22 @@ from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, bits, me
 
 @merge("emr_unified")
 def elect(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vector:
-    """g * max of the |tau_t| whose sign is g, with g the sign of the mean of tau_t."""
+    """g * max of the |tau_t| with sign g, where g is the sign of the mean of tau_t."""
     stacked = np.stack(vectors)
     sign = np.sign(stacked.sum(axis=0))
     return sign * np.maximum(stacked * sign, 0).max(axis=0)
 
 
 def agrees(task_vector: Vector, multi_task_vector: Vector) -> NDArray[np.bool_]:
-    """Where tau_t has the sign that was elected."""
+    """True where tau_t has the elected sign."""
     return task_vector * multi_task_vector > 0
 
 
 def length(part: Vector, size: int) -> float:
-    """The mean magnitude of a tensor's weights, as far as some of them add to it.
+    """The contribution of a slice to the mean magnitude of its tensor's weights.
 
-    So the scale follows the official code (harveyhuang18/EMR_Merging), where tensors weigh equally whatever their size;
-    the paper's formula sums over all weights alike.
+    With it the scale follows the official code (harveyhuang18/EMR_Merging), where all tensors have the same weight
+    whatever their size; the paper's formula gives all parameters the same weight.
     """
     return float(abs(part).sum()) / size
 

@@ -1,4 +1,4 @@
-"""Fisher merging: the mean of the models, each weight by how much its task's probabilities depend on it."""
+"""Fisher merging: the mean of the models, weighted by each task's diagonal Fisher information."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Facts = tuple[list[np.float32], Sequence[Statistics]]
 
 
 def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics]) -> Facts:
-    """What each model counts, 1 / |F_t| over all of its weights, in the sum of 1, and the F_t themselves."""
+    """The weight of each model, 1 / |F_t| over all of its parameters, normalised to sum to 1; and the F_t."""
     squares = [[np.square(part, dtype=np.float64).sum() for part in one.values()] for one in statistics]
     inverse = [1 / (math.sqrt(math.fsum(parts)) + EPSILON) for parts in squares]
     return [np.float32(value / sum(inverse)) for value in inverse], statistics
@@ -23,9 +23,9 @@ def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics])
 
 @merge("fisher", prepare=shares, statistics="fisher")
 def fisher(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
-    """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
+    """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|; equivalent to the same mean of the models theta_t.
 
-    As the code of MergeLM (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py) with normalised weights.
+    Like the code of MergeLM (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py) with normalised weights.
     """
     weights = [
         share * (one[piece.name].reshape(-1)[piece.start : piece.stop] + np.float32(EPSILON))

@@ -1,4 +1,4 @@
-"""Iso-C: the sum of the task matrices with all its singular values made equal to their mean."""
+"""Iso-C: the sum of the task matrices with all singular values set to their mean."""
 
 from tallmasks.methods import PAST_ONE, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, noise_of_tasks, top_triplets
@@ -6,11 +6,11 @@ from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, no
 
 @merge("iso_c", over="tensors", prepare=noise_of_tasks)
 def iso_c(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
-    """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; of any other tensor the mean over the tasks.
+    """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; for all other tensors the mean over the tasks.
 
-    The official code (danielm1405/iso-merging) leaves matrices named `text_projection` to the mean too; the models
-    here do not train one.  There S is of the full rank.  Here it is of the numerical one: vectors of singular values
-    below the noise have no meaning, and get none of the mean.
+    The official code (danielm1405/iso-merging) also averages matrices named `text_projection`, which the models here do
+    not train. There S has full rank. Here it has the numerical rank: singular vectors below the noise are arbitrary and
+    are left out.
     """
     merged = tensors.sum(axis=0)
     if not is_matrix(merged.shape):

@@ -1,4 +1,4 @@
-"""Iso-CTS: directions that the tasks share, directions of each task's own, and one singular value for all of them."""
+"""Iso-CTS: directions shared by the tasks plus each task's own directions, all with the same singular value."""
 
 import numpy as np
 
@@ -14,14 +14,14 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 
 @merge("iso_cts", over="tensors", prepare=noise_of_tasks)
 def iso_cts(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
-    """float32 [T, m, n] -> [m, n]: the top directions of the sum, a share `common` of them, and each task's top ones
-    outside of these; U and V made orthogonal, every singular value at their mean.
+    """float32 [T, m, n] -> [m, n]: the top directions of the sum (a fraction `common` of all) and each task's top
+    directions outside them; U and V made orthogonal, all singular values set to their mean.
 
-    As the official code (danielm1405/iso-merging): what is left to the tasks is rounded to a multiple of T, and tensors
-    that are not matrices, and `text_projection`, are averaged.  What it leaves undefined is left out here: directions
-    below the noise, of the sum, of a task's rest and of U and V, and more directions of tasks than there are.  What
-    float32 loses of the sum is counted by the size of the tasks, which may cancel each other.  Where nothing stands
-    above the noise, the mean is taken.
+    Like the official code (danielm1405/iso-merging): the number of task directions is rounded to a multiple of T;
+    tensors that are not matrices, and `text_projection`, are averaged. Cases that it leaves undefined are handled here:
+    directions below the noise (of the sum, of a task's remainder, of U and V) and surplus task directions are left out.
+    The noise of the sum is relative to the norm of the tasks, which may cancel each other. If nothing exceeds the
+    noise, the mean is returned.
     """
     tasks, shape = len(tensors), tensors.shape[1:]
     if not is_matrix(shape) or "text_projection" in piece.name:

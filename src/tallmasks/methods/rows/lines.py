@@ -1,4 +1,4 @@
-"""LiNeS on task arithmetic: block by block a larger scale."""
+"""LiNeS on task arithmetic: a scale that grows with the block number."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -21,9 +21,9 @@ def scales(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5) -> dict[str
 
 @merge("lines", prepare=scales)
 def lines(vectors: Sequence[Vector], piece: TensorPiece, scale: dict[str, np.float32]) -> Vector:
-    """The sum times alpha + beta * l / (L - 1) in block l of L, times alpha outside blocks.
+    """The sum times alpha + beta * l / (L - 1) in block l of L, and times alpha outside blocks.
 
-    As the official code (wang-kee/LiNeS, src/eval/eval.py).  There alpha = |sum of tau_t| / (T |tau_MTL|), in L1 norms,
+    Like the official code (wang-kee/LiNeS, src/eval/eval.py), where alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms,
     which is 1 / T here.
     """
     return sum_merge(vectors, piece, None) * scale[piece.name]

@@ -1,4 +1,4 @@
-"""LiNeS on TIES: block by block a larger scale."""
+"""LiNeS on TIES: a scale that grows with the block number."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ Facts = tuple[Elected, dict[str, np.float32]]
 
 
 def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Fraction = 0.2) -> Facts:
-    """What TIES needs, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside
-    blocks.  alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
+    """TIES' facts, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside blocks,
+    with alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
     elected = trim_and_elect(task_vectors, keep=keep)
 
     def lengths(vectors: list[Vector], piece: TensorPiece, part: slice) -> np.ndarray:
@@ -30,7 +30,7 @@ def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, ke
 
 @merge("lines_ties", prepare=elect_and_scale)
 def lines_ties(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
-    """The disjoint mean of TIES times the scale of its tensor (wang-kee/LiNeS, src/eval/eval.py)."""
+    """TIES' disjoint mean times the scale of its tensor (wang-kee/LiNeS, src/eval/eval.py)."""
     elected, scales = facts
     return ties_mean(vectors, piece, elected) * scales[piece.name]
 

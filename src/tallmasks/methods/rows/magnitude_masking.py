@@ -1,4 +1,4 @@
-"""Magnitude masking: the summed vector, masked by where the task's own vector is large."""
+"""Magnitude masking: the summed vector, masked where the task's own vector is large."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from tallmasks.methods import Fraction, Kept, PerTask, Vector, bits, method
 
 
 def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
-    """The fraction of the model's parameters whose places are kept, by the magnitude of each task vector."""
+    """The fraction of the model's parameters in each mask, by magnitude of the task vector."""
     return keep
 
 
@@ -21,5 +21,5 @@ def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
     kept=Kept(kept_fraction),
 )
 def magnitude_masking(task_vector: Vector, threshold: np.float32, multi_task_vector: Vector) -> Vector:
-    """tau_MTL where |tau_t| >= v_t (its top `keep`), 0 elsewhere."""
+    """tau_MTL where |tau_t| >= v_t (the top fraction `keep`), 0 elsewhere."""
     return multi_task_vector * (abs(task_vector) >= threshold)

@@ -7,7 +7,7 @@ from tallmasks.methods.bits import FLOAT_BITS
 
 
 def kept_fraction(tasks: int) -> float:
-    """q = (32 + T) / (32 T): the values alone then cost what TALL-masks cost."""
+    """q = (32 + T) / (32 T), so that the values alone take as much storage as TALL-masks."""
     return (FLOAT_BITS + tasks) / (FLOAT_BITS * tasks)
 
 
@@ -18,7 +18,7 @@ def kept_fraction(tasks: int) -> float:
     paper="Wang et al. 2024, compression baseline",
     protocol=PerTask(),
     storage=bits.pruned,
-    kept=Kept(kept_fraction, of_trainable=True),  # what is stored is the trainable part alone
+    kept=Kept(kept_fraction, of_trainable=True),  # only the trainable part is stored
 )
 def magnitude_pruning(task_vector: Vector, threshold: np.float32) -> Vector:
     """tau_t where |tau_t| >= v_t, 0 elsewhere."""

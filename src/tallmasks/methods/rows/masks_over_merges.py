@@ -1,4 +1,4 @@
-"""TALL-masks and consensus over merges, a line each."""
+"""TALL-mask and consensus rows on merges."""
 
 from tallmasks.methods import PAST_ONE, Scaled, consensus_row, masking_row
 

@@ -1,4 +1,4 @@
-"""Model Stock: the mean of the models, the nearer to the pretrained one the less their task vectors agree."""
+"""Model Stock: the mean of the models, closer to the pretrained one the less their task vectors agree."""
 
 from itertools import combinations
 
@@ -11,12 +11,11 @@ SINGULAR = 1e-6
 
 @merge("model_stock", over="tensors")
 def model_stock(tensors: Vector, piece: TensorPiece, facts: None, *, filter_wise: bool = False) -> Vector:
-    """float32 [T, ..., n] -> [..., n]: t times the mean, t = T cos / (1 + (T - 1) cos), where cos is the mean cosine
-    between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4); a scalar is one
-    row.
+    """float32 [T, ..., n] -> [..., n]: t times the mean, with t = T cos / (1 + (T - 1) cos) and cos the mean cosine
+    between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4); a scalar is one row.
 
-    As mergekit (merge_methods/model_stock.py), t is 0 where 1 + (T - 1) cos is next to 0.  There two lengths whose
-    product is below 1e-6 count as 1e-6.  Here short vectors have their cosine too.
+    As in mergekit (merge_methods/model_stock.py), t is 0 if 1 + (T - 1) cos is close to 0. Unlike there, where products
+    of two lengths are clamped to at least 1e-6, short vectors have their true cosine.
     """
     tasks = len(tensors)
     rows = tensors if filter_wise and tensors.ndim > 1 else tensors.reshape(tasks, -1)

@@ -1,4 +1,4 @@
-"""PCB: a weighted mean, with weights that grow with a value's size and with its agreement with the other tasks."""
+"""PCB: a weighted mean; weights grow with a value's magnitude and its agreement with the other tasks."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -11,17 +11,17 @@ from tallmasks.vectors.task_vectors import TaskVector
 
 
 def balance(task_vectors: Sequence[TaskVector], *, ratio: Annotated[float, Between(1e-6, 1)] = 0.05) -> Balance:
-    """What a slice has to know of whole vectors: quantiles of magnitudes, and of scores."""
+    """Facts of the whole vectors: quantiles of magnitudes and of scores."""
     return balance_of(task_vectors, ratio)
 
 
 @merge("pcb", prepare=balance)
 def pcb(vectors: Sequence[Vector], piece: TensorPiece, balance: Balance) -> Vector:
-    """sum_t s_t tau_t / sum_t s_t.  s_t is the score above the task's floor, as a share of its top's.
+    """sum_t s_t tau_t / sum_t s_t, where s_t rescales the score to 0 at the task's floor and 1 at its top.
 
-    As the official code (duguodong7/pcb-merging, pcb_ES.py) with one lambda for all tasks, which is tuned; there an
-    evolutionary search gives each task its own from 0.8 to 1.3.  A floor below 0, where tasks disagree on more than
-    1 - ratio of all weights, is 0 here.
+    Like the official code (duguodong7/pcb-merging, pcb_ES.py) with one tuned lambda for all tasks; there an
+    evolutionary search finds one per task between 0.8 and 1.3. A negative floor (tasks disagree on more than 1 - ratio
+    of all weights) is set to 0.
     """
     values, share = balance.weighed(vectors)
     return (values * share).sum(axis=0) / np.maximum(share.sum(axis=0), np.float32(1e-12))

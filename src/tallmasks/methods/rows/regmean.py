@@ -1,4 +1,4 @@
-"""RegMean: linear layers whose outputs are, over the training data, nearest to those of each task's model."""
+"""RegMean: linear layers with outputs closest to those of each task's model, over its training data."""
 
 from collections.abc import Sequence
 
@@ -7,26 +7,25 @@ import numpy as np
 from tallmasks.methods import Fixed, Share, Statistics, TensorPiece, Vector, merge, merged_row
 from tallmasks.vectors.task_vectors import TaskVector
 
-RIDGE = 1e-7  # of the trace, which no eigenvalue exceeds: what float32 leaves of a Gram's own zeros
+RIDGE = 1e-7  # relative to the trace, an upper bound of all eigenvalues; the float32 error of a Gram matrix's zeros
 
 
 Grams = Sequence[Statistics]
 
 
 def grams_of_tasks(task_vectors: Sequence[TaskVector], grams: Grams) -> Grams:
-    """Those of the tasks, as they are."""
     return grams
 
 
 @merge("regmean", over="tensors", prepare=grams_of_tasks, statistics="grams")
 def regmean(tensors: Vector, piece: TensorPiece, grams: Grams, *, off_diagonal: Share = 1.0) -> Vector:
-    """float32 [T, m, n] -> [m, n]: of a linear layer (sum_t tau_t G_t) (sum_t G_t)^-1, G_t = X_t^T X_t / n of what
-    enters it, with its off-diagonals times `off_diagonal`; of any other tensor the mean.
+    """float32 [T, m, n] -> [m, n]: for linear layers (sum_t tau_t G_t) (sum_t G_t)^-1, where G_t = X_t^T X_t / n of the
+    layer's inputs with off-diagonals times `off_diagonal`; for all other tensors the mean.
 
-    The same holds of the weights theta_t.  As the code of MergeLM (yule-BUAA/MergeLM, merging_methods.py; 1.0 is its
-    `off_diagonal`, FusionBench takes 0.95), which inverts the sum in float32, and fails or gives noise where it is
-    singular.  Here it is solved in float64, and directions that next to nothing of any task's data has stay at the
-    mean: a ridge towards it.
+    Equivalent to the same formula on the weights theta_t. The code of MergeLM (yule-BUAA/MergeLM, merging_methods.py;
+    its `off_diagonal` is 1.0, FusionBench's 0.95) inverts the sum in float32, which fails or gives noise if it is
+    singular. Here it is solved in float64 with a ridge towards the mean, so that directions almost absent from the data
+    stay at the mean.
     """
     mean = tensors.mean(axis=0)
     if piece.name not in grams[0]:

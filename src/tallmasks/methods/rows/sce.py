@@ -1,4 +1,4 @@
-"""SCE: select the weights in which tasks differ most, weigh tasks by their squares, erase minority signs."""
+"""SCE: select the weights that differ most between tasks, weight tasks by their squares, erase minority signs."""
 
 import numpy as np
 
@@ -7,19 +7,19 @@ from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merg
 
 @merge("sce", over="tensors")
 def sce(tensors: Vector, piece: TensorPiece, facts: None, *, select_topk: Share = 1.0) -> Vector:
-    """float32 [T, ...] -> [...]: of the weights that vary over the tasks at all, those int(select_topk * n) with the
-    largest variance stay.  A task counts by the mean of its squares.  The weighted mean is of what has the sign of the
-    sum, plus where the sum is 0.
+    """float32 [T, ...] -> [...]: of the n weights that vary between tasks, keeps the int(select_topk * n) of largest
+    variance. Then takes the mean, weighted by each task's mean square, of the values with the sign of the sum (plus if
+    the sum is 0).
 
-    It is the paper's formula.  mergekit (merge_methods/sce.py) takes equal weights where the means sum to less than
-    1e-6, which is usual for task vectors: changes of 3e-4 are enough for it.
+    This is the paper's formula. mergekit (merge_methods/sce.py) uses equal weights if the mean squares sum to less than
+    1e-6, which is usual for task vectors: changes of 3e-4 are small enough.
     """
     vectors = tensors.reshape(len(tensors), -1)
     if select_topk < 1:
         mean = vectors.mean(axis=0)
         variance = sum(np.square(vector - mean) for vector in vectors) / np.float32(len(vectors))
         dropped = np.argsort(-variance, kind="stable")[int(np.count_nonzero(variance) * select_topk) :]
-        vectors[:, dropped] = 0  # a copy of the caller's
+        vectors[:, dropped] = 0  # already a copy of the caller's data
     squares = np.einsum("tn,tn->t", vectors, vectors, dtype=np.float64)
     if not squares.any():
         return np.zeros_like(tensors[0])

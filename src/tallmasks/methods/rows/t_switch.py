@@ -1,4 +1,4 @@
-"""T-Switch: of each task vector the signs of its larger weights."""
+"""T-Switch: the signs of the larger weights of each task vector."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import exact, smallest
 )
 @by_tensor(Ternary)
 def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any, float]:
-    """Of every tensor, without the smallest `drop` of its positive and of its negative weights: the signs, times what
-    keeps the L2 norm.
+    """For every tensor, drops the smallest fraction `drop` of its positive and of its negative weights, and keeps the
+    signs of the others times the scale that preserves their L2 norm.
 
-    As in the official code (lfy-123/Binary-Task-Switch) each tensor has its own scale.  int((1 - drop) n) of n weights
-    stay, with those that equal the smallest of them; if that is none, all stay.
+    As in the official code (lfy-123/Binary-Task-Switch), each tensor has its own scale. int((1 - drop) n) of n weights
+    are kept, plus ties with the smallest of them; if that number is 0, all are kept.
     """
     signs = 1.0 * (tensor >= _least(tensor, drop)) - 1.0 * (-tensor >= _least(-tensor, drop))
     squares, kept = exact(tensor * abs(signs)) ** 2, float(abs(signs).sum())
@@ -30,7 +30,7 @@ def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any
 
 
 def _least(part: Vector, drop: float) -> float:
-    """The smallest of the positive values of `part` that stays."""
+    """The smallest positive value of `part` that is kept."""
     positive = part[part > 0]
     kept = int(len(positive) * (1 - drop))
     if not len(positive):

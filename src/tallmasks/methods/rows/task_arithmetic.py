@@ -1,4 +1,4 @@
-"""Task arithmetic and weight averaging: the sum of the task vectors, scaled by what is tuned, or by 1 / T."""
+"""Task arithmetic and weight averaging: the sum of the task vectors, with a tuned scale or 1 / T."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,6 @@ def sum_merge(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vec
 
 
 def one_share(tasks: int) -> float:
-    """1 / T, so that the sum is a mean."""
     return 1 / tasks
 
 

@@ -1,4 +1,4 @@
-"""TIES: trim each task vector, elect a sign per weight, merge the entries that agree."""
+"""TIES: trim each task vector, elect a sign per weight, merge the values that agree with it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,29 +10,29 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
 Elected = tuple[list[np.float32], Any]
-"""The magnitude from which on each task's weights stay, and the sign where they cancel each other."""
+"""The smallest magnitude kept of each task, and the sign to use where tasks cancel each other."""
 
 
 def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) -> Elected:
-    """Trim to the largest `keep` of the model's parameters."""
+    """Thresholds that keep the largest fraction `keep` of the model's parameters, and the majority sign."""
     thresholds = [vector.threshold(keep) for vector in task_vectors]
     return thresholds, kernels.majority_sign([vector.flat for vector in task_vectors], thresholds)
 
 
 @merge("ties_sum", prepare=trim_and_elect)
 def ties_sum(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
-    """The disjoint sum: of what agrees with the elected sign."""
+    """The disjoint sum: of the values that have the elected sign."""
     return agreeing(vectors, elected, mean=False)
 
 
 @merge("ties_mean", prepare=trim_and_elect, masked_as="ties_sum")
 def ties_mean(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
-    """The disjoint mean: of what agrees with the elected sign."""
+    """The disjoint mean: of the values that have the elected sign."""
     return agreeing(vectors, elected, mean=True)
 
 
 def agreeing(vectors: Sequence[Vector], elected: Elected, *, mean: bool) -> Vector:
-    """The sum or the mean of what agrees with the elected sign, float32 [n]."""
+    """The sum or mean of the values that have the elected sign, float32 [n]."""
     out = np.empty(vectors[0].size, np.float32)
     kernels.merge_ties(vectors, *elected, out, mean=mean)
     return out

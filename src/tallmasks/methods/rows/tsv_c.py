@@ -1,4 +1,4 @@
-"""TSV-C: each task's own matrices at a T-th of their rank."""
+"""TSV-C: each task's matrices truncated to 1/T of their rank."""
 
 from typing import Any
 
@@ -10,12 +10,11 @@ from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
 @input("tasks", "T, how many tasks there are, int", per="benchmark")
 def tasks_of(source: Source, task: int, lambda_index: int) -> int:
-    """From the set of tasks."""
     return source.count
 
 
 def coding(shape: tuple[int, ...], tasks: int) -> Coding:
-    """A T-th of a matrix' rank; whole where that is none."""
+    """Rank r / T; not truncated if that is 0."""
     rank = min(shape) // tasks if is_matrix(shape) else 0
     return LowRank(shape, rank) if rank else Whole(shape)
 
@@ -31,18 +30,18 @@ def coding(shape: tuple[int, ...], tasks: int) -> Coding:
 )
 @by_tensor(coding)
 def tsv_c(matrix: Vector, coding: LowRank) -> tuple[Any, Any]:
-    """Of every matrix of tau_t the best approximation of rank floor(r / T), r its smaller dimension; the rest, and what
-    r < T leaves no rank to, as it is.
+    """The best approximation of rank floor(r / T) of every matrix of tau_t, r being its smaller dimension. Other
+    tensors, and matrices with r < T, are unchanged.
 
-    The official code (AntoAndGar/task_singular_vectors) takes every 2-D tensor, embeddings too, as here, and a singular
-    value decomposition in float32.  Here it is the projection on the leading eigenvectors of the smaller Gram matrix,
-    in float64: the same matrix for less work.
+    The official code (AntoAndGar/task_singular_vectors) also takes every 2-D tensor, including embeddings, but uses a
+    float32 singular value decomposition. Here it is the projection on the leading eigenvectors of the smaller Gram
+    matrix in float64: the same matrix for less work.
     """
     return factors(exact(matrix), coding.rank)
 
 
 def factors(matrix: Any, rank: int) -> tuple[Any, Any]:
-    """[m, rank] and [rank, n], whose product is the best approximation of a rank."""
+    """[m, rank] and [rank, n], with the best rank-`rank` approximation as their product."""
     if matrix.shape[0] > matrix.shape[1]:
         left, right = factors(matrix.T, rank)
         return right.T, left.T

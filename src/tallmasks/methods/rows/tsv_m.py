@@ -1,4 +1,4 @@
-"""TSV-M: the top singular vectors of every task, made orthogonal to those of the others."""
+"""TSV-M: the top singular vectors of all tasks, orthogonalised."""
 
 import numpy as np
 
@@ -14,14 +14,13 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 
 @merge("tsv_m", over="tensors", prepare=noise_of_tasks)
 def tsv_m(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
-    """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks side by side, r the
-    smaller of m and n.  U and V are each replaced by the nearest orthogonal matrix; where r < T, and of any other
-    tensor, the mean.
+    """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks, concatenated, with r =
+    min(m, n); U and V each replaced by the nearest orthogonal matrix. For r < T, and for all other tensors, the mean.
 
-    As the official code (AntoAndGar/task_singular_vectors, compute_and_sum_svd_mem_reduction): r * (1 / T) is rounded
-    down as a float, and `text_projection` is averaged.  There a task that left a matrix alone adds arbitrary directions
-    of weight 0, which turn the others.  Here triplets below the noise are left out.  So are directions of U and V that
-    two tasks share up to it; where nothing stands above the noise, the mean is taken.
+    Like the official code (AntoAndGar/task_singular_vectors, compute_and_sum_svd_mem_reduction): r * (1 / T) is rounded
+    down as a float, and `text_projection` is averaged. There, a task that did not change a matrix adds arbitrary
+    directions of weight 0, which rotate the others. Here, triplets below the noise are left out, and so are directions
+    of U and V that tasks share up to noise. If nothing exceeds the noise, the mean is returned.
     """
     shape, rank = tensors.shape[1:], int(min(tensors.shape[1:], default=0) * (1 / len(tensors)))
     if not is_matrix(shape) or "text_projection" in piece.name or not rank:

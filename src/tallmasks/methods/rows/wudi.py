@@ -1,4 +1,4 @@
-"""WUDI: a merged matrix whose difference to each task's is small on what that task's inputs were."""
+"""WUDI: a merged matrix that differs little from each task's on that task's inputs."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import numpy as np
 from tallmasks.methods import Between, Fixed, Share, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.layers_in_blocks import is_linear_layer
 
-FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as everywhere
+FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual constants
 
 
 @merge("wudi", over="tensors")
@@ -21,10 +21,10 @@ def wudi(
 ) -> Vector:
     """float32 [T, m, n] -> [m, n]: from the sum S of the D_t, Adam on sum_t |(M - D_t) D_t^T|^2 / |D_t|^2.
 
-    As the official code (nathanielyvo/WUDI-Merging, vit/wudi_main.py): linear layers of attention and MLP alone, since
-    the rows of their D_t span the inputs of task t; all other tensors stay pretrained (0).  Those layers have to be
-    told by name and shape here: matrices, and no embedding, head or projection.  With G = sum_t D_t^T D_t / |D_t|^2 and
-    C = sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C), one product a step whatever T is.
+    Like the official code (nathanielyvo/WUDI-Merging, vit/wudi_main.py): only linear layers of attention and MLP, where
+    the rows of D_t span the inputs of task t; all other tensors stay pretrained (0). Here these layers are recognised
+    by name and shape: matrices other than embeddings, heads and projections. With G = sum_t D_t^T D_t / |D_t|^2 and C =
+    sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C): one matrix product per step for any T.
     """
     total = tensors.sum(axis=0)
     if not is_linear_layer(piece.name, total.shape):

@@ -1,9 +1,9 @@
-"""Zero-shot: the pretrained model as it is."""
+"""Zero-shot: the unchanged pretrained model."""
 
 from tallmasks.methods import Fixed, Vector, method
 
 
 @method(name="zeroshot", row=10, title="Zeroshot", paper="Radford et al. 2021", protocol=Fixed(0.0))
 def zeroshot(pretrained: Vector) -> Vector:
-    """Nothing: alpha = 0."""
+    """No update: alpha = 0."""
     return 0 * pretrained

@@ -1,4 +1,1 @@
-"""What several methods and merges have in common and nothing else uses.
-
-The digest of a file here is in the recipes of those that import it, beside that of their own file.
-"""
+"""Code shared by methods and merges. The digest of a file here is part of the recipes of all methods that import it."""

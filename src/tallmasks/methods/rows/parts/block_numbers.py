@@ -1,4 +1,4 @@
-"""What the names of tensors say, where layers are treated differently: in any layout, without a family."""
+"""Block numbers from tensor names, in any naming scheme."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterable
 
 NUMBER = re.compile(r"(?:^|\.)(\d+)\.")
-"""The first number that stands between dots: of a block, in every transformer that numbers its blocks."""
+"""The first number between dots: the block number in every transformer that numbers its blocks."""
 
 
 def block_of(name: str) -> tuple[str, int] | None:
-    """The stack of blocks that a tensor is in, as the name before the number, and the number; None outside blocks."""
+    """The stack of a tensor (its name before the block number) and the block number; None outside blocks."""
     number = NUMBER.search(name)
     return (name[: number.start()], int(number[1])) if number else None
 
 
 def depths(names: Iterable[str]) -> dict[str, float]:
-    """l / (L - 1) for every tensor of block l of L, 0 where there is one block; and 0 outside blocks.
+    """l / (L - 1) for every tensor in block l of L; 0 if there is one block, and outside blocks.
 
-    L is counted stack by stack, so that an encoder's last block and a decoder's are both at 1.
+    L is counted per stack, so that the last blocks of an encoder and of a decoder are both at 1.
     """
     blocks = {name: block_of(name) for name in names}
     last: dict[str, int] = {}

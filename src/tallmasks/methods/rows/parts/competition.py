@@ -1,4 +1,4 @@
-"""How parameters compete (Du et al. 2024, PCB-Merging): what each task's value at a weight counts beside others'."""
+"""Parameter competition (Du et al. 2024, PCB-Merging): the score of each task's value relative to the other tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLAMPED = 0.01
 
 @dataclass(frozen=True)
 class Balance:
-    """float32 [T, 1] each: where magnitudes are clamped, and between what scores count."""
+    """Clamping bounds of the magnitudes, and the range of scores that is mapped to 0..1; float32 [T, 1] each."""
 
     low: Vector
     high: Vector
@@ -25,12 +25,13 @@ class Balance:
     top: Vector
 
     def weighed(self, vectors: Sequence[Vector]) -> tuple[Vector, Vector]:
-        """Clamped values, and what each counts, from 0 at the floor to 1 at the top; float32 [T, n] each."""
+        """Clamped values and their weights, from 0 at the floor to 1 at the top; float32 [T, n] each."""
         values, scores = self.scored(vectors)
         return values, from_0_to_1(scores.clip(self.floor, self.top), self.floor, self.top)
 
     def scored(self, vectors: Sequence[Vector]) -> tuple[Vector, Vector]:
-        """Clamped values and exp(T n_i^2) * sum_j tanh(n_i n_j), float32 [T, n], n being magnitudes from 0 to 1."""
+        """Clamped values and exp(T n_i^2) * sum_j tanh(n_i n_j), float32 [T, n], with signed magnitudes n scaled to
+        0..1."""
         stacked = np.stack(vectors)
         size, signs = np.clip(abs(stacked), self.low, self.high), np.sign(stacked)
         unit = signs * from_0_to_1(size, self.low, self.high)
@@ -39,14 +40,15 @@ class Balance:
 
 
 def from_0_to_1(values: Vector, low: Vector, high: Vector) -> Vector:
-    """Values between low and high, [T, n], as shares of the way."""
+    """Rescales [T, n] so that low becomes 0 and high becomes 1."""
     return np.divide(values - low, np.where(high > low, high - low, np.float32(1)), dtype=np.float32)
 
 
 def balance_of(task_vectors: Sequence[TaskVector], ratio: float) -> Balance:
-    """Clamps from each task's values, then floor and top of its scores; shares of all parameters, frozen ones too.
+    """Clamps from each task's values, then floor and top of its scores; quantiles are over all parameters, frozen ones
+    included.
 
-    Raises TallmasksError where a task moved so few weights that it would be clamped to 0.
+    Raises TallmasksError if a task moved so few weights that all would be clamped to 0.
     """
     flats, frozen = [vector.flat for vector in task_vectors], task_vectors[0].frozen
     size = flats[0].size

@@ -1,4 +1,4 @@
-"""The disjoint sum of TIES without a look at the whole model."""
+"""TIES' disjoint sum and mean without facts of the whole model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallmasks.vectors import kernels
 
 
 def agreeing_or_plus(vectors: Sequence[NDArray[np.float32]], *, mean: bool) -> NDArray[np.float32]:
-    """The sum or the mean of what has the sign of the sum of T slices, float32 [n]; plus where that sum is 0."""
+    """The sum or mean of the values with the sign of the sum of T slices, float32 [n]; plus where that sum is 0."""
     out = np.empty(vectors[0].size, np.float32)
     kernels.merge_ties(vectors, [np.float32(0)] * len(vectors), lambda: np.float32(1), out, mean=mean)
     return out

@@ -1,4 +1,4 @@
-"""Weights dropped at random: every weight's lot is its own, whatever piece of a tensor, model or run asks for it."""
+"""Random dropping of weights: the draw of a weight does not depend on how tensors are split, or on the run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HEAD, PIECE, EACH_STEP = 64, 1 << 20, 8
 
 
 def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
-    """What tells the draws of each task from the others', independent of names and order: a digest of the seed and of
-    the first 64 values of every tensor that moved there; of other tensors, of all pieces that moved."""
+    """Keys of each task's draws, independent of task names and order: a digest of the seed and of the first 64 values
+    of every tensor that moved there, or else of all pieces of the tensor that moved."""
     keys = []
     for vector in task_vectors:
         digest = blake2b(str(seed).encode(), digest_size=16)
@@ -33,9 +33,9 @@ def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
 
 
 def draws(key: bytes, name: str, start: int, stop: int) -> NDArray[np.uint32]:
-    """A number for each of the values start..stop of a flattened tensor, uint32 [n]: of a counter-based generator,
-    keyed by the task and the tensor and put to the position.  It is Philox, whose stream NumPy does not change (NEP
-    19)."""
+    """A random number for each of the values start..stop of a flattened tensor, uint32 [n], from a counter-based
+    generator keyed by task and tensor and advanced to the position: Philox, whose stream NumPy guarantees not to change
+    (NEP 19)."""
     named = blake2b(name.encode(), digest_size=16, key=key).digest()
     generator = np.random.Philox(key=int.from_bytes(named, "little"))
     step, skip = divmod(start, EACH_STEP)
@@ -45,13 +45,13 @@ def draws(key: bytes, name: str, start: int, stop: int) -> NDArray[np.uint32]:
 
 
 def dropped(vector: NDArray[np.float32], key: bytes, name: str, start: int, drop: float) -> NDArray[np.float32]:
-    """Each value of a slice of a tensor, float32 [n], 0 with the probability `drop`, else divided by 1 - drop."""
+    """Each value of a slice, float32 [n], set to 0 with probability `drop`, otherwise divided by 1 - drop."""
     kept = draws(key, name, start, start + vector.size) >= np.uint32(drop * 2**32)
     return np.where(kept, vector / np.float32(1 - drop), np.float32(0))
 
 
 def dropped_vector(vector: TaskVector, key: bytes, drop: float) -> TaskVector:
-    """A task vector with values dropped where they are asked for: no more is in memory than that."""
+    """A task vector with values dropped on access, without a copy in memory."""
     offsets = dict(zip(vector.layout.names, vector.layout.offsets, strict=True))
 
     def piece(name: str, start: int, stop: int) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Singular vectors of matrices, float32, one matrix at a time, without those that are rounding alone."""
+"""Singular vectors of float32 matrices, one matrix at a time, without those that are only rounding errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ EPSILON = float(np.finfo(np.float32).eps)
 
 
 class Triplets(NamedTuple):
-    """Singular triplets: ``left`` [m, k], ``singular`` [k], ``right`` [k, n].  ``turned`` [k] (radians) is how far
-    noise may have turned the vectors of each."""
+    """Singular triplets: ``left`` [m, k], ``singular`` [k], ``right`` [k, n]. ``turned`` [k] (radians): how far noise
+    may have rotated each pair of vectors."""
 
     left: Matrix
     singular: Matrix
@@ -25,47 +25,45 @@ class Triplets(NamedTuple):
 
 
 NoiseOf = Callable[[str], float]
-"""How large what rounding added to a task's matrix is, by the tensor's name: a spectral norm; 0 where nobody knows."""
+"""Spectral norm of the rounding errors in a task's matrix, by tensor name; 0 if unknown."""
 
 
 def noise_of_tasks(task_vectors: Sequence[TaskVector]) -> NoiseOf:
-    """That of the task where it is largest."""
+    """The largest noise over the tasks."""
     return lambda name: max(vector.noise(name) for vector in task_vectors)
 
 
 def is_matrix(shape: tuple[int, ...]) -> bool:
-    """Whether a tensor of a shape is merged by its singular vectors: two axes, neither of length 1."""
+    """True for shapes that are merged by singular vectors: two axes, neither of length 1."""
     return len(shape) == 2 and min(shape) > 1
 
 
 def precision(shape: tuple[int, ...]) -> float:
-    """The share of the largest singular value up to which float32 cannot tell one from 0: eps max(m, n)."""
+    """Smallest ratio to the largest singular value that float32 can tell from 0: eps max(m, n)."""
     return EPSILON * max(shape)
 
 
 def top_triplets(matrix: Matrix, count: int, noise: float, of: float | None = None) -> Triplets:
-    """The largest singular triplets of float32 [m, n], at most `count` of those above the noise; copies that keep
-    nothing else in memory.
+    """The `count` largest singular triplets of float32 [m, n], fewer if not as many exceed the noise; as copies, so
+    that the full decomposition is freed.
 
     Args:
-        matrix: the matrix.
-        count: how many at most.
-        noise: how large what rounding added to it before is, a spectral norm.
-        of: the size of what it was computed from in float32; its own where nothing is said.
+        noise: spectral norm of the rounding errors already in the matrix.
+        of: norm of the terms that the matrix was computed from in float32 (default: its own).
     """
     left, singular, right = np.linalg.svd(matrix, full_matrices=False)
     size = max(of or 0.0, float(singular[0]))
     count = min(count, int((singular > max(noise, precision(matrix.shape) * size)).sum()))
     left, singular, right = left[:, :count].copy(), singular[:count].copy(), right[:count].copy()
-    added = max(noise, EPSILON * sum(np.sqrt(matrix.shape)) * size)  # of independent errors of one eps each
+    added = max(noise, EPSILON * sum(np.sqrt(matrix.shape)) * size)  # independent errors of one eps each
     return Triplets(left, singular, right, np.divide(added, singular, dtype=np.float32))
 
 
 def orthogonalised(parts: Sequence[Triplets]) -> Triplets:
-    """Triplets side by side, with U and V each replaced by their polar factor: the nearest matrix, in the Frobenius
-    norm, with orthonormal columns or rows (Procrustes).
+    """Concatenates triplets and replaces U and V each by its polar factor: the nearest matrix, in the Frobenius norm,
+    with orthonormal columns or rows (Procrustes).
 
-    It is taken on the numerical range: directions in which the vectors differ by no more than noise are left out.
+    Restricted to the numerical range: directions in which the vectors differ only by noise are left out.
     """
     left, singular, right, turned = (list(values) for values in zip(*parts, strict=True))
     turns = np.concatenate(turned)
@@ -74,7 +72,7 @@ def orthogonalised(parts: Sequence[Triplets]) -> Triplets:
 
 
 def _polar(columns: Matrix, turned: Matrix) -> Matrix:
-    """Of unit vectors [n, k], each known up to an angle."""
+    """The polar factor of unit vectors [n, k], each known up to the angle ``turned``."""
     if not turned.size:
         return columns
     left, singular, right = np.linalg.svd(columns, full_matrices=False)
