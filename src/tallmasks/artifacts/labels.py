@@ -1,7 +1,6 @@
-"""Labels: what an artifact of the store, or the provenance of results, says of itself, and whether it is whole.
+"""Labels of artifacts and of results: the recipe, and a digest of the content to detect damage.
 
-A label is a recipe and the digest of the content.  The recipe's digest is in an artifact's name.  `read_label` reads
-the header of a safetensors file, and JSON files whole; `check` reads all of a file.
+The file name of an artifact contains the digest of its recipe.
 """
 
 from __future__ import annotations
@@ -29,17 +28,16 @@ from tallmasks.io.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
+# libraries that can change the last bits of a result
 DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow", "transformers", "tokenizers")
-"""The libraries whose versions can change the last bits of what is computed."""
 DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 CHANGED = "has other values than were written there"
-FILES = "sha256"
-"""The key of a provenance with the sha256 of each results file, by name."""
+FILES = "sha256"  # key in provenance.json: sha256 of each results file, by name
 CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
 
 
 class Damaged(TallmasksError):
-    """A file is not what was written; ``why`` says what is wrong with ``path``."""
+    """The content of ``path`` is not what was written; ``why`` says what is wrong."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} {why}")
@@ -48,23 +46,24 @@ class Damaged(TallmasksError):
 
 @dataclass(frozen=True)
 class Label:
-    """What an artifact says of itself; see the module."""
-
     recipe: Mapping[str, Any]
     content: str
 
 
 def digest_of(value: object) -> str:
-    """The first 12 hexadecimal digits of the sha256 of `value`'s canonical JSON."""
+    """The first 12 hexadecimal digits of the sha256 of `value` as canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def read_label(path: Path) -> Label:
-    """The label of an artifact, from its header; or that of results, from their provenance.
+    """Read the label of an artifact from its header, or of results from their provenance.
 
-    Raises FileNotFoundError or NotADirectoryError where there is no such path.  Raises Damaged where it is no regular
-    file, cannot be read, or is not whole.  Also for another recipe's digest in its name, and for results files that are
-    not those of their provenance.
+    JSON files and the results files that a provenance lists are checked in full, safetensors files only by their
+    header.
+
+    Raises FileNotFoundError or NotADirectoryError if the path does not exist. Raises Damaged if it is not a regular
+    file, cannot be read or is incomplete, if the recipe does not match the digest in the name, or if a results file has
+    changed.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -104,10 +103,10 @@ def _read_label(path: Path) -> Label:
 
 
 def check(path: Path, remembered: Path | None = None) -> Label:
-    """As `read_label`, after reading all of the file.  Raises as `read_label`; Damaged also where a value changed.
+    """Like `read_label`, but read the whole file. Also raises Damaged if a value changed.
 
-    ``remembered``: a folder that records which files were whole; such a file is not read again while its inode, size
-    and times stay the same.
+    ``remembered``: folder of records of intact files; a file is not read again while its inode, size and times are the
+    same.
     """
     label = read_label(path)
     if path.suffix != ".safetensors":
@@ -132,18 +131,17 @@ def check(path: Path, remembered: Path | None = None) -> Label:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON artifact, checked.  Raises as `check`."""
+    """Read a JSON artifact. Raises as `check`."""
     read_label(path)
     return load_json(path)
 
 
 def _parsed(value: Any) -> dict[str, Any]:
-    """A JSON object that may be spelled out as text."""
     return dict(json.loads(value) if isinstance(value, str) else value)
 
 
 def load_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, unchecked.  Raises FileNotFoundError, and Damaged where it is no JSON object."""
+    """Read a JSON object without checking its digest. Raises FileNotFoundError, or Damaged if it is not a JSON object."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -156,7 +154,7 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def machine(threads: int) -> str:
-    """The kind of machine at hand, with all that may change the last bits of a result; the same text, the same bits."""
+    """Hardware, threads and library versions that can change the last bits of a result, as text."""
     parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
     parts += [f"{name}={os.environ[name]}" for name in DECIDING_VARIABLES if name in os.environ]
     torch = sys.modules.get("torch")
@@ -181,16 +179,16 @@ _version = functools.cache(version)
 
 
 def as_metadata(recipe: Mapping[str, Any]) -> dict[str, str]:
-    """A recipe as the metadata of a safetensors file, which holds text only."""
+    """A recipe as metadata of a safetensors file, where values must be strings."""
     return {"recipe": canonical(recipe)}
 
 
 def as_json(value: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON artifact of a value: with its recipe and the digest of its content."""
+    """A JSON artifact: the value, its recipe and the digest of its content."""
     plain = json.loads(canonical({**value, "recipe": recipe}))  # as it is read back: tuples become lists
     return {**plain, CONTENT: content_of_json(plain)}
 
 
 def write_json(path: Path, value: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Write a JSON artifact, whole or not at all."""
+    """Write a JSON artifact atomically."""
     atomic_write_text(path, json.dumps(as_json(value, recipe), ensure_ascii=False))

@@ -1,6 +1,6 @@
-"""Files and folders that appear whole or not at all.
+"""Atomic writing of files and folders.
 
-Each is built under a hidden, locked name beside its place.  The next writer removes what a killed process left.
+Each is built under a hidden, locked name beside its destination. The next writer removes leftovers of killed processes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from tallmasks.errors import TallmasksError, naming
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
-"""The hidden names."""
 
 
 @contextmanager
 def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = False) -> Iterator[Path]:
-    """The hidden place to build a file or a folder at; on a clean exit it is fsynced and gets its name.
+    """Yield a hidden path to build a file or folder at; on a clean exit it is fsynced and renamed to ``path``.
 
-    The folders above it are made.  ``size``: bytes that are taken from the disk before anything is written.  With
-    ``new`` nothing may be there but an empty folder for a folder; else a file is replaced.
+    Parent folders are created. ``size``: bytes to reserve on the disk. ``new``: refuse to replace anything but an empty
+    folder by a folder; without it, a file is replaced.
 
-    Raises TallmasksError where the disk has no room; with `new`, where something is there or it cannot be written.
+    Raises TallmasksError if the disk is full, or with `new` if ``path`` exists or cannot be written to.
     """
     path, ours = Path(path), True
     try:
@@ -60,7 +59,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
 
 
 def atomic_write_bytes(path: Path | str, content: bytes) -> None:
-    """Write a small file whole or not at all."""
+    """Write a small file atomically."""
     with whole(path, len(content)) as hidden:
         hidden.write_bytes(content)
 
@@ -72,7 +71,7 @@ def atomic_write_text(path: Path | str, text: str) -> None:
 
 @contextmanager
 def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
-    """A new hidden folder (or file) beside a path; it is removed at the end, or by the next writer."""
+    """Create a hidden folder (or file) beside a path; it is removed at the end, or by the next writer."""
     parent = path.parent
     parent.mkdir(parents=True, exist_ok=True)
     _remove_left(parent, path.name)
@@ -85,7 +84,7 @@ def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path, folder: bool) -> None:
-    """Raises TallmasksError where something is in the way.  A new folder may take the place of an empty one."""
+    """Raise TallmasksError if ``path`` exists. An empty folder may be replaced by a new folder."""
     if folder and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         return
     if os.path.lexists(path):
@@ -93,7 +92,6 @@ def refuse_existing(path: Path, folder: bool) -> None:
 
 
 def no_room(path: Path, size: int) -> TallmasksError:
-    """The error of a disk without room."""
     free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
     more = ", and files take whole blocks" if free >= size else ""
     return TallmasksError(
@@ -103,7 +101,7 @@ def no_room(path: Path, size: int) -> TallmasksError:
 
 
 def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
-    """A new hidden file or folder, and the lock on it."""
+    """Create and lock a hidden file or folder."""
     while True:
         temporary = parent / f".{name[:100]}.{secrets.token_hex(6)}.tmp"
         if folder:
@@ -119,7 +117,7 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
 
 
 def _remove_left(parent: Path, name: str) -> None:
-    """Remove what killed processes have left of a place."""
+    """Remove leftovers of killed processes."""
     names = [entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]
     for path in (parent / hidden for hidden in names if hidden[1:-17] == name[:100]):
         with suppress(OSError):  # its owner lives, or the disk knows no locks

@@ -1,4 +1,4 @@
-"""The errors of a pydantic model in one line: the key, what was found, what is expected."""
+"""One-line messages for pydantic errors: the key, what was found, what is expected."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Section(BaseModel):
-    """Keys with values: unlisted keys are refused, and no value is converted."""
+    """A model that refuses unknown keys and does not convert values."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def optional(description: str | None = None) -> Any:
-    """A key that need not be there."""
     return Field(None, description=description) if description else Field(None)
 
 
 def validated(value: Any, model: type[Model], file: object) -> Model:
-    """A value as a model.  Raises TallmasksError where the model does not allow it, with the file and the key."""
+    """Validate a value. Raises TallmasksError with the file and the key if the model does not allow it."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -48,7 +47,7 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
 
 
 def _keys(loc: tuple[int | str, ...], value: Any) -> list[int | str]:
-    """The keys that lead to a place: `loc` without the names of a union's choices."""
+    """The path of keys to an error: `loc` without the names of union members."""
     keys = []
     for step in loc:
         inside = isinstance(value, list) and isinstance(step, int) and step < len(value)
