@@ -1,7 +1,6 @@
-"""Which tensors of a model are no weights although they may be floats: what its modules register as buffers.
+"""Recognise buffers, which are not weights even if they are floats, by their names in torch, timm, transformers, etc.
 
-A file does not say it, so names do, as torch, timm, transformers and others give them.  A task vector has weights
-alone.  Where a name could be a weight's too, its shape or a tensor beside it decides.
+Files do not mark buffers. If a weight could have the same name, the shape or a neighbouring tensor decides.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from enum import Enum
 
 
 class Buffer(Enum):
-    """What a buffer is for."""
-
     AVERAGE = "statistics of data, a moving average of weights, a balance: their mean over models is one again"
     COUNTER = "how often something happened, or whether"
     CONSTANT = "a mask, a table, or a state that only its own model can use: a model's class may do without it"
@@ -36,20 +33,18 @@ _LAST_PARTS = {
         "|(input|output)_(min|max)"  # Gemma clips there
     ),
 }
-_AVERAGED_MODELS = {"model_ema", "ema_model"}
-"""Parts of the names of a copy of the model, averaged over its training."""
-_UNUSED = "EncDecAttention.relative_attention_bias.weight"
-"""The hub's T5 has it, and T5's class ignores it."""
+_AVERAGED_MODELS = {"model_ema", "ema_model"}  # name parts of an averaged copy of the model
+_UNUSED = "EncDecAttention.relative_attention_bias.weight"  # in the hub's T5 files, ignored by the T5 class
+# A buffer's name, and the tensor that must exist beside it.
 _BESIDE = (
     (r"(.*)_(u|v|mask)", r"\1_orig", Buffer.CONSTANT),  # spectral norm, whose vectors have no mean, and pruning
     (r"(.*)\.\d+\.(_u|_v|base)", r"\1.original", Buffer.CONSTANT),  # spectral norm and orthogonal parametrizations
     (r"(.*\.)?embed", r"\1cluster_size", Buffer.AVERAGE),  # a codebook that no gradient moves
 )
-"""A buffer's name, and that of the tensor beside it without which it is none."""
 
 
 def buffers_among(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Buffer]:
-    """The buffers of a model, out of the shapes of its tensors by name."""
+    """The buffers of a model, by name, from the shapes of its tensors."""
     kinds = {name: _kind(name, shape, shapes) for name, shape in shapes.items()}
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
