@@ -23,11 +23,8 @@ EXTRAS = {
 
 
 class TallmasksError(Exception):
-    """An error that the user can fix.
-
-    The message names the file or key, what was found, what was expected, and what to do. The command line prints only
-    the message, without a traceback, and exits with status 1.
-    """
+    """An error that the user can fix. The message names the file or key, what was found, what was expected, and what to
+    do. The command line prints only the message, without a traceback, and exits with status 1."""
 
 
 class TallmasksWarning(UserWarning):

@@ -14,9 +14,7 @@ from tallmasks.errors import TallmasksError, at_import, nearest, needed_for
 
 def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
     """The object `attribute` of a module: a built-in one by its short name, or any importable one by its full name.
-
-    Raises TallmasksError if there is no such module or object, or if importing it fails.
-    """
+    Raises TallmasksError if there is no such module or object, or if importing it fails."""
     module, problem = packages.get(name, name), ""
     if name not in packages:
         _look_in_project()

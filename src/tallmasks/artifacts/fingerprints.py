@@ -50,7 +50,7 @@ def fingerprint_of_module(name: str) -> str:
 
 
 def imported_by(path: Path, package: str) -> set[str]:
-    """Full names of everything that a file imports, modules and their members; ``package`` resolves relative imports."""
+    """Full names of all modules and members that a file imports; ``package`` resolves relative imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

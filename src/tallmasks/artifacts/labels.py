@@ -1,7 +1,5 @@
-"""Labels of artifacts and of results: the recipe, and a digest of the content to detect damage.
-
-The file name of an artifact contains the digest of its recipe.
-"""
+"""Labels of artifacts and of results: the recipe, and a digest of the content to detect damage. The file name of an
+artifact contains the digest of its recipe."""
 
 from __future__ import annotations
 
@@ -58,12 +56,10 @@ def digest_of(value: object) -> str:
 def read_label(path: Path) -> Label:
     """Read the label of an artifact from its header, or of results from their provenance.
 
-    JSON files and the results files that a provenance lists are checked in full, safetensors files only by their
-    header.
+    JSON files, and the files that a provenance lists, are checked in full; safetensors files only by their header.
 
-    Raises FileNotFoundError or NotADirectoryError if the path does not exist. Raises Damaged if it is not a regular
-    file, cannot be read or is incomplete, if the recipe does not match the digest in the name, or if a results file has
-    changed.
+    Raises FileNotFoundError or NotADirectoryError if the path does not exist, and Damaged if it cannot be read, is
+    incomplete, does not match the digest in its name, or if a results file has changed.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -84,7 +80,8 @@ def _read_label(path: Path) -> Label:
         raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
     named = ARTIFACT.fullmatch(path.name)
     try:
-        label = Label(_parsed(facts["recipe"]), facts[CONTENT])
+        recipe = facts["recipe"]  # in metadata it is JSON text
+        label = Label(dict(json.loads(recipe) if isinstance(recipe, str) else recipe), facts[CONTENT])
         files = dict(facts.get(FILES, {})) if path.suffix == ".json" else {}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(path, "says nothing of how it was made, or not as this workflow does") from None
@@ -103,11 +100,8 @@ def _read_label(path: Path) -> Label:
 
 
 def check(path: Path, remembered: Path | None = None) -> Label:
-    """Like `read_label`, but read the whole file. Also raises Damaged if a value changed.
-
-    ``remembered``: folder of records of intact files; a file is not read again while its inode, size and times are the
-    same.
-    """
+    """Like `read_label`, but read the whole file. Also raises Damaged if a value changed. ``remembered``: a folder with
+    records of intact files, which are not read again while inode, size and times stay the same."""
     label = read_label(path)
     if path.suffix != ".safetensors":
         return label  # has been read whole
@@ -136,12 +130,8 @@ def read_json(path: Path) -> dict[str, Any]:
     return load_json(path)
 
 
-def _parsed(value: Any) -> dict[str, Any]:
-    return dict(json.loads(value) if isinstance(value, str) else value)
-
-
 def load_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object without checking its digest. Raises FileNotFoundError, or Damaged if it is not a JSON object."""
+    """Read a JSON object without checking its digest. Raises FileNotFoundError, or Damaged if it is not an object."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:

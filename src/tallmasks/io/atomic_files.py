@@ -1,7 +1,5 @@
-"""Atomic writing of files and folders.
-
-Each is built under a hidden, locked name beside its destination. The next writer removes leftovers of killed processes.
-"""
+"""Atomic writing of files and folders. Each is built under a hidden, locked name beside its destination. The next
+writer removes leftovers of killed processes."""
 
 from __future__ import annotations
 
@@ -25,10 +23,9 @@ TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = False) -> Iterator[Path]:
     """Yield a hidden path to build a file or folder at; on a clean exit it is fsynced and renamed to ``path``.
 
-    Parent folders are created. ``size``: bytes to reserve on the disk. ``new``: refuse to replace anything but an empty
-    folder by a folder; without it, a file is replaced.
-
-    Raises TallmasksError if the disk is full, or with `new` if ``path`` exists or cannot be written to.
+    Parent folders are created. ``size``: bytes to reserve on the disk. ``new``: raise if ``path`` exists (except an
+    empty folder); otherwise a file is replaced. Raises TallmasksError if the disk is full, or with `new` if it cannot
+    write.
     """
     path, ours = Path(path), True
     try:
@@ -101,7 +98,6 @@ def no_room(path: Path, size: int) -> TallmasksError:
 
 
 def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
-    """Create and lock a hidden file or folder."""
     while True:
         temporary = parent / f".{name[:100]}.{secrets.token_hex(6)}.tmp"
         if folder:
@@ -117,7 +113,6 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
 
 
 def _remove_left(parent: Path, name: str) -> None:
-    """Remove leftovers of killed processes."""
     names = [entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]
     for path in (parent / hidden for hidden in names if hidden[1:-17] == name[:100]):
         with suppress(OSError):  # its owner lives, or the disk knows no locks

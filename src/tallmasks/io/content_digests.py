@@ -1,8 +1,5 @@
-"""The digest of an artifact's content (128-bit XXH3), stored in safetensors metadata or as a JSON key.
-
-It covers everything but the recipe, which has its own digest in the file name. It detects accidental damage, not
-tampering.
-"""
+"""The digest of an artifact's content (128-bit XXH3), stored in safetensors metadata or as a JSON key. It covers
+everything but the recipe, which has its own digest in the file name. It detects accidental damage, not tampering."""
 
 from __future__ import annotations
 
@@ -26,11 +23,8 @@ def canonical(value: object) -> str:
 def content_of_tensors(
     tensors: Sequence[tuple[str, str, Sequence[int]]], data: NDArray, metadata: Mapping[str, str]
 ) -> str:
-    """The content digest of a safetensors file.
-
-    ``tensors``: name, safetensors dtype and shape of every tensor, in the order of their bytes; ``data``: the data
-    section, uint8 [bytes].
-    """
+    """The content digest of a safetensors file. ``tensors``: name, safetensors dtype and shape of every tensor, in the
+    order of their bytes; ``data``: the data section, uint8 [bytes]."""
     digest = xxhash.xxh3_128(canonical([[name, dtype, list(shape)] for name, dtype, shape in tensors]).encode())
     digest.update(data.data)
     facts = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}

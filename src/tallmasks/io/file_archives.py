@@ -28,10 +28,8 @@ def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None
 
 
 def archived_files(path: Path) -> dict[str, NDArray[np.uint8]]:
-    """The bytes of an archive's files by relative path, memory-mapped and read-only.
-
-    Raises TallmasksError if it is not an archive, or if a path leaves the folder.
-    """
+    """The bytes of an archive's files by relative path, memory-mapped and read-only. Raises TallmasksError if it is not
+    an archive, or if a path leaves the folder."""
     archive = open_tensors(path, FORMAT)
     for name in archive.names:
         if any(part in ("", ".", "..") for part in name.split("/")):

@@ -27,10 +27,8 @@ def named_path(root: Path, written: str) -> Path:
 
 
 def sha256_of_file(path: Path) -> str:
-    """sha256 of a regular file, cached in the process while its identity stays the same.
-
-    Raises TallmasksError if it cannot be read.
-    """
+    """sha256 of a regular file, cached in the process while its identity stays the same. Raises TallmasksError if it
+    cannot be read."""
     return _sha256(str(path), _identity(path))
 
 

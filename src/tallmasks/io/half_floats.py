@@ -1,11 +1,6 @@
-"""Compiled conversions between float32 and float16 or bfloat16, given as uint16 bits in contiguous arrays.
-
-They are exact, or round to nearest even like IEEE 754 and torch; NaN stays NaN. This is a separate module because numba
-is slow to import.
-
-The arithmetic is on int32, without branches or float32 denormals, so that it compiles to fast vector instructions.
-``-int32(condition)`` is a mask of 32 ones or zeros.
-"""
+"""Compiled conversions between float32 and float16 or bfloat16 bits (uint16); exact, or rounded to nearest even. NaN
+stays NaN. int32 arithmetic without branches or float32 denormals compiles to fast vector instructions;
+``-int32(condition)`` is a mask of 32 ones or zeros. A separate module, because numba is slow to import."""
 
 import numpy as np
 from numba import njit

@@ -29,7 +29,6 @@ def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | 
 
 
 def _is_short(revision: str) -> bool:
-    """True for an abbreviated commit hash; the hub itself requires all 40 digits."""
     return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
 
 
@@ -51,10 +50,8 @@ def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
 
 @functools.cache
 def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
-    """The full hash of an abbreviated commit; any other revision is returned unchanged.
-
-    Raises TallmasksError unless exactly one commit on the main branch matches.
-    """
+    """The full hash of an abbreviated commit; any other revision is returned unchanged. Raises TallmasksError unless
+    exactly one commit on the main branch matches."""
     from huggingface_hub import HfApi
 
     if not _is_short(revision):
@@ -90,10 +87,8 @@ def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
 
 
 def download_first(repo: str, files: Sequence[str], revision: str, kind: Kind = "model") -> Path:
-    """The first of ``files`` that is in the local cache, else the first that is in the repository.
-
-    Raises TallmasksError if none is cached and the hub does not answer or has none of them.
-    """
+    """The first of ``files`` that is in the local cache, else the first that is in the repository. Raises
+    TallmasksError if none is cached and the hub does not answer or has none of them."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
@@ -114,10 +109,8 @@ def download_first(repo: str, files: Sequence[str], revision: str, kind: Kind = 
 
 
 def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
-    """Sizes in bytes of all files of a repository, by name.
-
-    Raises TallmasksError if the hub does not answer, the repository or revision does not exist, or access is denied.
-    """
+    """Sizes in bytes of all files of a repository, by name. Raises TallmasksError if the hub does not answer, the
+    repository or revision does not exist, or access is denied."""
     from huggingface_hub import HfApi
 
     commit = full_commit(repo, revision, kind)
@@ -178,10 +171,8 @@ def commit_of(path: Path) -> str | None:
 
 
 def refuse_damaged(path: Path) -> None:
-    """Raise TallmasksError if a cached file does not match the checksum in the name that its link points to.
-
-    The checksum is sha256 for large files, git's sha1 for others. Caches copied without links have none.
-    """
+    """Raise TallmasksError if a cached file does not match the checksum in the name that its link points to. The
+    checksum is sha256 for large files, git's sha1 for others. Caches copied without links have none."""
     expected = path.readlink().name if path.is_symlink() else ""  # that link may lead to one named otherwise
     if len(expected) == 64:
         actual = sha256_of_file(path)

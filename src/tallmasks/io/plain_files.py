@@ -14,10 +14,8 @@ LARGEST_JSON = 1 << 24  # bytes; parsed JSON takes up to thirty times as much me
 
 
 def open_plain(path: Path | str) -> BufferedReader:
-    """Open a regular file for reading in binary; links are followed.
-
-    Raises TallmasksError if it is something else, such as a named pipe, and OSError if it cannot be opened.
-    """
+    """Open a regular file for reading in binary; links are followed. Raises TallmasksError if it is something else,
+    such as a named pipe, and OSError if it cannot be opened."""
     if not stat.S_ISREG(Path(path).stat().st_mode):  # before it is opened: a pipe makes one wait, a device may act
         raise TallmasksError(f"{path} is no plain file; expected one: name another, or put one in its place")
     return Path(path).open("rb")
@@ -29,10 +27,8 @@ def read_bytes(path: Path | str) -> bytes:
 
 
 def read_plain_json(path: Path | str, largest: int | None = None) -> Any:
-    """The value of a JSON file; see :func:`open_plain` for errors.
-
-    Raises ValueError if it is not JSON, nested too deeply, or larger than `largest` bytes (default: `LARGEST_JSON`).
-    """
+    """The value of a JSON file; see :func:`open_plain` for errors. Raises ValueError if it is not JSON, nested too
+    deeply, or larger than `largest` bytes (default: `LARGEST_JSON`)."""
     largest = largest or LARGEST_JSON
     with open_plain(path) as file:
         content = file.read(largest + 1)
@@ -53,11 +49,8 @@ def expanded(text: str) -> str:
 
 
 def within(root: Path, name: str) -> Path:
-    """The resolved path of a file in an untrusted folder.
-
-    Raises TallmasksError if a link leaves the folder (links within the hub's cache are allowed), and OSError or
-    RuntimeError if it cannot be resolved.
-    """
+    """The resolved path of a file in an untrusted folder. Raises TallmasksError if a link leaves the folder (links
+    within the hub's cache are allowed), and OSError or RuntimeError if it cannot be resolved."""
     folder, target = root.resolve(), (root / name).resolve()
     # in the hub's cache the files of models--*/snapshots/<commit>/ are links to models--*/blobs/
     cache = [path.parents[1] / "blobs" for path in (folder, *folder.parents) if path.parent.name == "snapshots"]

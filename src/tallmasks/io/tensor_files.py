@@ -1,8 +1,5 @@
-"""Tensors in safetensors files: read lazily and in pieces, written atomically.
-
-A *flat* vector is the concatenation of tensors of one dtype in sorted-name order. It is the data section of a
-safetensors file, so it can be memory-mapped.
-"""
+"""Tensors in safetensors files: read lazily and in pieces, written atomically. A *flat* vector is the concatenation of
+tensors of one dtype in sorted-name order. It is the data section of a safetensors file, so it can be memory-mapped."""
 
 from __future__ import annotations
 
@@ -62,7 +59,6 @@ class Layout:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Start of each tensor in the flat vector."""
         return tuple(part.start for part in self.parts.values())
 
     @cached_property
@@ -127,7 +123,6 @@ class TensorFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Tensor names, sorted."""
         return tuple(sorted(self._entries))
 
     @property
@@ -156,10 +151,8 @@ class TensorFile:
         return self.view(name).copy()
 
     def flat(self, dtype: DTypeLike = np.float32) -> NDArray:
-        """The data section as one read-only, memory-mapped vector [P'] of one dtype.
-
-        Raises TallmasksError if the tensors have another dtype or are not in sorted-name order.
-        """
+        """The data section as one read-only, memory-mapped vector [P'] of one dtype. Raises TallmasksError if the
+        tensors have another dtype or are not in sorted-name order."""
         code = code_of(np.dtype(dtype))
         end = 0
         for name in self.names:
@@ -195,10 +188,8 @@ class TensorFile:
 
 
 def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
-    """Open a safetensors file for lazy reading; ``kind`` is the required "format" in its metadata.
-
-    Raises TallmasksError if the file is missing, damaged, or of another format.
-    """
+    """Open a safetensors file for lazy reading; ``kind`` is the required "format" in its metadata. Raises
+    TallmasksError if the file is missing, damaged, or of another format."""
     tensors = TensorFile(path)
     actual = tensors.metadata.get("format")
     if kind is not None and actual != kind:
@@ -212,16 +203,12 @@ def read_metadata(path: Path | str) -> dict[str, str]:
 
 
 def load_state(path: Path | str) -> dict[str, NDArray]:
-    """All tensors by name, in memory, in their stored dtype."""
     tensors = open_tensors(path)
     return {name: tensors.read(name) for name in tensors.names}
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
-    """Write tensors by name, atomically; equal input gives equal bytes.
-
-    Raises TallmasksError if the disk is full.
-    """
+    """Write tensors by name, atomically; equal input gives equal bytes. Raises TallmasksError if the disk is full."""
     arrays = {name: np.asarray(array) for name, array in tensors.items()}
     specs = {name: TensorSpec(array.dtype, array.shape) for name, array in arrays.items()}
     with new_tensors(path, specs, metadata) as new:
@@ -239,7 +226,7 @@ class NewTensors:
 
     @property
     def flat(self) -> NDArray:
-        """The data section as one writable vector, if all tensors have the same dtype."""
+        """The data section as one writable vector; all tensors must have the same dtype."""
         (dtype,) = {array.dtype for array in self.tensors.values()} or {np.dtype(np.uint8)}
         return self.data.view(dtype)
 
@@ -284,7 +271,6 @@ def new_flat(
 
 
 def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
-    """Entries by name, and metadata, of a file that the safetensors library accepts."""
     try:
         with open_plain(path) as file:  # first: the library says of what it may not read that it is not there
             if (length := int.from_bytes(file.read(8), "little")) > LARGEST_HEADER and path.stat().st_size > length:

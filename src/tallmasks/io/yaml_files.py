@@ -18,11 +18,8 @@ _MOST_MERGED = 10_000  # keys of a mapping; nested references can produce billio
 
 
 def read_yaml(path: Path) -> Any:
-    """The value of a YAML file.
-
-    Raises FileNotFoundError. Raises TallmasksError if it is not a regular file, too large, not valid YAML, or has a key
-    or an anchor twice.
-    """
+    """The value of a YAML file. Raises FileNotFoundError. Raises TallmasksError if it is not a regular file, too large,
+    not valid YAML, or has a key or an anchor twice."""
     try:
         with open_plain(path) as file:
             content = file.read(LARGEST + 1)

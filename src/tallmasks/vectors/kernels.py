@@ -28,10 +28,8 @@ Result = TypeVar("Result")
 
 
 def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> Any:
-    """A function that returns the sign of the sum of all elected signs, -1, 0 or 1, for :func:`merge_ties`.
-
-    It reads the T >= 1 vectors at its first call. They are trimmed to |tau| >= threshold, one per task.
-    """
+    """A function that returns the sign of the sum of all elected signs, -1, 0 or 1, for :func:`merge_ties`. It reads
+    the T >= 1 vectors at its first call. They are trimmed to |tau| >= threshold, one per task."""
 
     def balance(part: slice) -> int:
         return int(np.sign(_trimmed_sum([vector[part] for vector in vectors], thresholds)).sum(dtype=np.int64))
@@ -101,10 +99,8 @@ def nth_magnitudes(read: ReadSlices, size: int, ranks: Sequence[int]) -> NDArray
 
 
 def _histograms(read: ReadSlices, size: int, number: int, count: Callable[..., None]) -> NDArray[np.int64]:
-    """Cumulative histograms, int64 [T, number, 65536].
-
-    ``count(task, patterns, counts)`` adds a slice, uint32 [n], to uint32 [number, 65536].
-    """
+    """Cumulative histograms, int64 [T, number, 65536]. ``count(task, patterns, counts)`` adds a slice, uint32 [n], to
+    uint32 [number, 65536]."""
 
     def work(share: slice) -> NDArray[np.uint32]:
         counts = np.zeros((0, number, 1 << 16), np.uint32)
@@ -147,9 +143,7 @@ def pack_levels(
 
 def pack_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """The TALL-masks of a slice of every task vector, each for its own lambda: packed bits uint8 [T, ceil(n / 8)].
-
-    ``vectors``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
-    """
+    ``vectors``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`."""
     return np.stack([_packed(_levels(vector, merged, [value])) for vector, value in zip(vectors, lambdas, strict=True)])
 
 

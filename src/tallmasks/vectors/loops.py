@@ -1,8 +1,6 @@
-"""The compiled loops behind the kernels, in a separate module because numba is slow to import.
-
-Fast-math stays off: float32 operations happen in the order written here, and denormals are kept. Loops have no
-branches, so that they compile to vector instructions.
-"""
+"""The compiled loops behind the kernels, in a separate module because numba is slow to import. Fast-math is off:
+float32 operations happen in the order written here, and denormals are kept. Loops without branches compile to vector
+instructions."""
 
 import numpy as np
 from numba import njit
@@ -22,10 +20,8 @@ def add_trimmed(row, limit, total):
 
 @njit(nogil=True, cache=True)
 def add_agreeing(row, limit, total, majority, out, count):
-    """float32 [n] each: out += the values of row with |tau| >= limit and the sign of ``total``; count += 1 for each.
-
-    If the total is 0, the majority's sign counts. Returns whether that happened for a kept value other than 0.
-    """
+    """float32 [n] each: out += the values of row with |tau| >= limit and the sign of ``total``; count += 1 for each. If
+    the total is 0, the majority's sign counts. Returns whether that happened for a kept value other than 0."""
     asked = np.int32(0)
     for i in range(row.size):
         kept = row[i] if abs(row[i]) >= limit else _ZERO
@@ -39,10 +35,8 @@ def add_agreeing(row, limit, total, majority, out, count):
 
 @njit(nogil=True, cache=True)
 def levels(row, merged, lambdas, out):
-    """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|.
-
-    The lambdas are a tuple so that their number is known at compile time.
-    """
+    """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|. The lambdas
+    are a tuple so that their number is known at compile time."""
     for i in range(row.size):
         own, others, level = abs(row[i]), abs(merged[i] - row[i]), np.uint8(0)
         for factor in lambdas:
@@ -59,10 +53,8 @@ def count_upper(patterns, counts):
 
 @njit(nogil=True, cache=True)
 def count_lower(blocks, counts, upper):
-    """uint32 [m, n], uint32 [65536]: add the lower halves of magnitudes with this upper half to a histogram.
-
-    They are rare, so each block is first searched with vector instructions.
-    """
+    """uint32 [m, n], uint32 [65536]: add the lower halves of magnitudes with this upper half to a histogram. They are
+    rare, so each block is first searched with vector instructions."""
     for block in range(blocks.shape[0]):
         here = False
         for i in range(blocks.shape[1]):
@@ -102,10 +94,8 @@ def add_masked(theta, tau, shift, words, scale, out):
 
 @njit(nogil=True, cache=True)
 def low_rank_product(left, right, scale, start, columns, out):
-    """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on.
-
-    Each value is summed over r in order, so that the result depends on neither the piece nor the machine.
-    """
+    """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on. Each
+    value is summed over r in order, so that the result depends on neither the piece nor the machine."""
     ranks = right.size // columns
     done = 0
     while done < out.size:

@@ -1,7 +1,5 @@
 """Recognise buffers, which are not weights even if they are floats, by their names in torch, timm, transformers, etc.
-
-Files do not mark buffers. If a weight could have the same name, the shape or a neighbouring tensor decides.
-"""
+Files do not mark them. If a weight could have the same name, the shape or a neighbouring tensor decides."""
 
 from __future__ import annotations
 

@@ -43,7 +43,6 @@ class Checkpoint:
     """An open checkpoint. Values are read on demand. Methods are thread-safe and accept aliases as tensor names.
 
     Attributes:
-        title: the name that the user gave.
         tensors: all tensors, sorted by name; tied tensors appear once, under their first name.
         aliases: the other names of tied tensors, mapped to the first.
         files: the files that determine the values, by name relative to the folder.
@@ -118,10 +117,8 @@ class Checkpoint:
         return sum(path.stat().st_size for path in self.files.values())
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The stored bytes of values start..stop of a flattened tensor, uint8; read-only or a copy.
-
-        Raises TallmasksError if there is no such tensor.
-        """
+        """The stored bytes of values start..stop of a flattened tensor, uint8; read-only or a copy. Raises
+        TallmasksError if there is no such tensor."""
         info, array = self.info(name), self.arrays[self.aliases.get(name, name)]
         if info.dtype not in DTYPES:
             bits = array.size * 8 // max(info.size, 1)
@@ -130,10 +127,8 @@ class Checkpoint:
         return run.view(np.uint8)
 
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of a flattened float tensor, as float32 [stop - start]; F64 is rounded.
-
-        The array is read-only or a copy. Raises TallmasksError if there is no such float tensor.
-        """
+        """Values start..stop of a flattened float tensor, as float32 [stop - start]; F64 is rounded. The array is
+        read-only or a copy. Raises TallmasksError if there is no such float tensor."""
         return widened(self.stored(name, start, stop), self._float(name))
 
     def float32(self, name: str) -> NDArray[np.float32]:
@@ -146,10 +141,8 @@ class Checkpoint:
         return self.layout.join({name: self.float32(name) for name in self.layout.names})
 
     def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """theta_t - theta_0 as float32 [stop - start], for values start..stop of a flattened float tensor.
-
-        Raises TallmasksError if one of the two has no such float tensor.
-        """
+        """theta_t - theta_0 as float32 [stop - start], for values start..stop of a flattened float tensor. Raises
+        TallmasksError if one of the two has no such float tensor."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.piece(name, start, stop) - base.piece(name, start, stop)
 
@@ -158,7 +151,7 @@ class Checkpoint:
         return ROUNDOFF[self._float(name)]
 
     def same(self, base: Checkpoint, name: str, other: str | None = None) -> bool:
-        """Whether a tensor has the same dtype, shape and bytes as ``base``'s tensor ``other`` (default: the same name)."""
+        """Whether a tensor has the dtype, shape and bytes of ``base``'s tensor ``other`` (default: the same name)."""
         info, other = self.info(name), other or name
         if info != base.info(other):
             return False

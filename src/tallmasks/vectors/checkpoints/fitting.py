@@ -143,7 +143,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
 
 
 def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
-    """The ``names``, missing in the base's files, that transformers ties to a tensor of the base."""
+    """Those of ``names`` that transformers ties to a tensor of the base."""
     if not names or (model := library_model(base)) is None:
         return set()
     inner = model.names([*base.tensors, *names])
@@ -166,10 +166,7 @@ def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
 
 def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | None:
     """Why a tensor looks quantised, or None: the name of a scale, a float of 8 bits or less, or a matrix of 8-bit
-    integers.
-
-    ``dtype`` is a safetensors code or a torch name.
-    """
+    integers. ``dtype`` is a safetensors code or a torch name."""
     is_causal_mask = len(shape) == 4 and shape[:2] == (1, 1)  # of GPT-NeoX, GPT-Neo, CodeGen: uint8 [1, 1, n, n]
     if name.endswith(_PARTS):
         return f"{name} is a part of a quantised weight"

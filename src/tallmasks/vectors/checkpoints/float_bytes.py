@@ -38,10 +38,8 @@ def converted(stored: NDArray, dtype: str, wanted: str) -> NDArray[np.uint8]:
 
 
 def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
-    """The bytes of float32 values [n] in a float dtype, rounded to nearest even.
-
-    Raises TallmasksError, starting with ``what``, if a value is NaN, infinite or too large for the dtype.
-    """
+    """The bytes of float32 values [n] in a float dtype, rounded to nearest even. Raises TallmasksError, starting with
+    ``what``, if a value is NaN, infinite or too large for the dtype."""
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     largest = largest_magnitude(flat)
     if not largest < np.inf:

@@ -1,7 +1,5 @@
-"""Models stored in several folders, as sentence-transformers and diffusers write them.
-
-The tensor `linear.weight` in the file of the part `2_Dense` is called `2_Dense/linear.weight` here.
-"""
+"""Models stored in several folders, as sentence-transformers and diffusers write them. The tensor `linear.weight` in
+the file of the part `2_Dense` is called `2_Dense/linear.weight` here."""
 
 from __future__ import annotations
 
@@ -19,10 +17,8 @@ _BY_NAME = ("tensors", "aliases", "files", "file_of", "companions", "metadata", 
 
 
 def parts_of(folder: Path, names: Collection[str]) -> list[str]:
-    """The subfolders that contain parts of the model, from the index file in ``names``; "" is the folder itself.
-
-    Raises TallmasksError if the index cannot be read, or names a folder elsewhere.
-    """
+    """The subfolders that contain parts of the model, from the index file in ``names``; "" is the folder itself. Raises
+    TallmasksError if the index cannot be read, or names a folder elsewhere."""
     index = next((name for name in PART_INDEXES if name in names), None)
     if index is None:
         return [""]

@@ -1,8 +1,5 @@
-"""What transformers knows about a checkpoint's model: names, ties, buffers, and tensors with one row per token.
-
-It is queried in a separate process (`library_process`), and only if names or vocabularies differ, as its import is
-slow.
-"""
+"""What transformers knows about a checkpoint's model: names, ties, buffers, and tensors with one row per token. It is
+queried in a separate process (`library_process`), and only if names or vocabularies differ, as its import is slow."""
 
 from __future__ import annotations
 
@@ -79,10 +76,8 @@ class LibraryModel:
 
 
 def library_model(*checkpoints: Checkpoint) -> LibraryModel | None:
-    """The model of the first checkpoint that has a config.json with a model type.
-
-    None if transformers is not installed, lacks the class, or rejects the configuration.
-    """
+    """The model of the first checkpoint that has a config.json with a model type. None if transformers is not
+    installed, lacks the class, or rejects the configuration."""
     for one in checkpoints:
         if one.config.get("model_type"):
             return _library_model(json.dumps(one.config, sort_keys=True), _MODULES * len(one.names))

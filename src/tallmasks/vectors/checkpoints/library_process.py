@@ -1,8 +1,6 @@
-"""The process that builds a config.json's model with transformers, on the meta device, and answers questions about it.
-
-A malicious configuration can describe a huge model, or name weights to download, so there is no network, and memory and
-time are limited. Each question is a line of JSON from `library_models`.
-"""
+"""The process in which transformers builds a config.json's model on the meta device, to answer `library_models`. A
+malicious configuration can describe a huge model, or name weights to download, so the process has no network, and
+limits of memory and time."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[
 
 
 def _parts(conversions: Conversions, target: str, shape: list[int]) -> dict[str, tuple[list[int], list[int], int]]:
-    """Shape, strides and offset, in values, of the parts of a joined tensor."""
+    """Shape, strides and offset, in values, of each part of a joined tensor."""
     import torch
 
     views = conversions.parts(target, torch.empty(shape, device="meta"))
@@ -113,10 +111,8 @@ def _built(kind: Any, settings: Any, most_modules: int) -> Any:
 
 
 def _vocabulary(model: Any, most_modules: int) -> dict[str, Any]:
-    """Find the tensors with one row per token: their shape changes with the vocabulary size.
-
-    ``token_tensors`` is empty if they cannot be found, or if the values of a token are not contiguous.
-    """
+    """Find the tensors with one row per token: their shape changes with the vocabulary size. ``token_tensors`` is empty
+    if they cannot be found, or if the values of a token are not contiguous."""
     settings = type(model.config).from_dict(model.config.to_dict())
     try:
         text = settings.get_text_config()

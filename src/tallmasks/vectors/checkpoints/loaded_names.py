@@ -50,10 +50,8 @@ class Conversions:
                 self._backward.append(converter.reverse_transform())
 
     def parts(self, name: str, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The tensors in a file that transformers joins into one of the model's (experts), by name, as views.
-
-        Empty if the tensor is not joined, or is converted in another way.
-        """
+        """The tensors in a file that transformers joins into one of the model's (experts), by name, as views. Empty if
+        the tensor is not joined, or is converted in another way."""
         from transformers.core_model_loading import apply_converters
 
         target, pattern = apply_converters(name, self._backward)
@@ -69,10 +67,8 @@ class Conversions:
         return views if whole else {}
 
     def loaded(self, names: Collection[str], own: Collection[str]) -> Iterator[tuple[str, str, bool]]:
-        """For each name in a file: the name, the model's tensor, and whether it is more than renamed.
-
-        ``own``: the names of the model's tensors and of their `parts`.
-        """
+        """For each name in a file: the name, the model's tensor, and whether it is more than renamed. ``own``: the
+        names of the model's tensors and of their `parts`."""
         from transformers.core_model_loading import dot_natural_key, rename_source_key
 
         prefix, there = self.model.base_model_prefix, dict.fromkeys(own, True)

@@ -1,8 +1,6 @@
-"""PEFT LoRA folders as checkpoints, theta_0 + scale * (B A); the product is computed on demand.
-
-LoRA: Hu et al. 2022; rank-stabilised scaling: Kalajdzievski 2023. A difference is float32(scale) times the sum over r
-of B A, in float32 and in the order of r. It is not theta_t - theta_0, which would be rounded twice.
-"""
+"""PEFT LoRA folders as checkpoints, theta_0 + scale * (B A) (Hu et al. 2022; rsLoRA: Kalajdzievski 2023). The product
+is computed on demand. A difference is float32(scale) times the sum over r of B A, in float32 and in the order of r;
+theta_t - theta_0 would be rounded twice."""
 
 from __future__ import annotations
 
@@ -67,10 +65,8 @@ class _Product:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LoraCheckpoint(Checkpoint):
-    """A base with a LoRA: some tensors have a delta, some are replaced, the rest are the base's.
-
-    Tensors with a delta have the base's dtype: `stored` rounds theta_0 + delta to it, `piece` does not.
-    """
+    """A base with a LoRA: some tensors have a delta, some are replaced, the rest are the base's. Tensors with a delta
+    have the base's dtype: `stored` rounds theta_0 + delta to it, `piece` does not."""
 
     base: Checkpoint
     adapter: Checkpoint
@@ -114,10 +110,7 @@ class LoraCheckpoint(Checkpoint):
 
 
 def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
-    """Open a PEFT folder. A and B are read into memory.
-
-    ``adapters``: the folder's weight files, best first; ``base``: the model it was trained on; ``facts``: other fields
-    of the `Checkpoint`.
+    """Open a PEFT folder on its ``base``; A and B are read into memory. ``adapters``: its weight files, best first.
 
     Raises TallmasksError if the base is missing or does not fit, the adapter is not a LoRA on matrices, a file is
     missing or damaged, or one of two tied tensors is replaced.
@@ -241,10 +234,8 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
 
 
 def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, title: str) -> dict[str, str]:
-    """The base's name of each target, allowing one prefix more or less for all, or transformers' renaming.
-
-    A copied module that the base lacks (a head) keeps its name.
-    """
+    """The base's name of each target, allowing one prefix more or less for all, or transformers' renaming. Copied
+    modules that the base lacks (heads) keep their names."""
     absent = dict(zip(targets, targets, strict=True))
     with_heads: list[dict[str, str]] = []
     for ours, theirs in _readings(targets, base):
@@ -277,7 +268,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
 
 
 def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """The base's tensors by key, and the key of each target: first modern names, then names as transformers loads them."""
+    """The base's tensors by key, and the key of each target: by modern names, then by names as transformers loads them."""
     yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
     if (model := library_model(base)) is not None:
         ours, theirs = model.names(base.tensors), model.names(targets)
@@ -285,7 +276,6 @@ def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[s
 
 
 def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[str]]:
-    """The targets as they are, and with a prefix less or more."""
     yield list(targets)
     parts = targets[0].split(".")
     for count in range(1, len(parts) - 1):
@@ -313,10 +303,8 @@ def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adap
 def _product(
     pair: Mapping[str, str], scale: float, name: str, base: Checkpoint, adapter: Checkpoint, config: Mapping[str, Any]
 ) -> _Product:
-    """The delta of one tensor, transposed if the base has the inputs first.
-
-    `fan_in_fan_out` is only that of the last module, so the shape decides, or for a square matrix `inputs_first`.
-    """
+    """The delta of one tensor, transposed if the base has the inputs first. `fan_in_fan_out` is only that of the last
+    module, so the shape decides, or for a square matrix `inputs_first`."""
     a, b = (adapter.float32(pair[factor]) for factor in "AB")
     info = base.tensors[name]
     if a.ndim != 2 or b.ndim != 2 or len(info.shape) != 2:

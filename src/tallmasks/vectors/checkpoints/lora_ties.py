@@ -56,9 +56,7 @@ def without_second_names(
     base: Checkpoint,
 ) -> set[str]:
     """Remove the second of two tied tensors from ``factors`` and ``others``, as with peft's `ensure_weight_tying`.
-
-    Returns the names that stay. Raises TallmasksError if the two were changed differently.
-    """
+    Returns the names that stay. Raises TallmasksError if the two were changed differently."""
     targets = [*(f"{module}.weight" for module in factors), *others]
     groups: dict[str, list[str]] = {}
     for name, own in model.names(targets).items():

@@ -1,8 +1,8 @@
 r"""Module-name patterns of peft's `rank_pattern` and `alpha_pattern`, matched in bounded time.
 
-peft accepts any regular expression, which can take forever to match. Here a pattern consists of names, dots (`\.` for a
-literal dot), digits (`\d`, `[0-9]`), each optionally followed by `+` or `*`. `|` separates whole patterns; `^` and `$`
-may start and end them. As in peft, a pattern matches the whole module name, or the rest of it after a dot.
+peft accepts any regular expression, which can take forever to match. Here a pattern is made of names, dots (`\.` for a
+literal one) and digits (`\d`, `[0-9]`), with optional `+` or `*`; `|` separates patterns, `^` and `$` enclose one. As
+in peft, it matches a module's whole name, or its end after a dot.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ Steps = list[tuple[re.Pattern[str], str]]  # Matched in sequence, each repeated 
 
 
 class ModulePatterns:
-    """Values by pattern; the first match counts.
-
-    Raises ValueError with the pattern if it is not supported, or if there are too many.
-    """
+    """Values by pattern; the first match counts. Raises ValueError with the pattern if it is not supported, or if there
+    are too many."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._choices = [(text, _steps(text), value) for key, value in values.items() for text in key.split("|")]

@@ -41,9 +41,8 @@ def planned(
 ) -> list[PlannedFile]:
     """The weight files of a checkpoint like ``base`` in which each tensor has its dtype from ``dtypes``.
 
-    Tensors keep the base's order; if a dtype or the format changes, they are ordered as the safetensors library does
-    it. ``single``: the file name, for a checkpoint that is not a folder; ``shard_size``: the largest file size in
-    bytes.
+    Tensors keep the base's order, or the safetensors library's if a dtype or the format changes. ``single``: the file
+    name if the checkpoint is not a folder; ``shard_size``: the most bytes of tensors per file.
     """
     code = {name: dtypes[base.aliases.get(name, name)] for name in base.file_of}
     width = {name: _bytes_of(base, name, code[name]) for name in base.file_of}
@@ -70,7 +69,6 @@ def _stem(base: Checkpoint, part: str) -> str:
 
 
 def _shards(width: Mapping[str, int], size: int, stem: str) -> dict[str, list[str]]:
-    """The tensor names of each file, in order; each file has at least one."""
     groups: list[list[str]] = []
     left = 0
     for name, taken in width.items():
@@ -119,11 +117,8 @@ def tensors_file(checkpoint: Checkpoint, names: Sequence[str]) -> bytes:
 def small_files(
     base: Checkpoint, files: Sequence[PlannedFile], card: str | None, code: str | None
 ) -> dict[str, bytes | Path]:
-    """The companions, the index and the card by name, as bytes or as files to copy.
-
-    ``code``: the new dtype of all float tensors, which is also set in config.json because transformers loads in that
-    dtype.
-    """
+    """The companions, the index and the card by name, as bytes or as files to copy. ``code``: the new dtype of all
+    float tensors, which is also set in config.json because transformers loads in that dtype."""
     texts: dict[str, bytes | Path] = dict(base.companions)
     if code is not None:
         dtype, floats = DTYPES[code].torch, [DTYPES[code].torch for code in FLOATS]
@@ -141,7 +136,6 @@ def small_files(
 
 
 def _index(base: Checkpoint, files: Sequence[PlannedFile], part: str, code: str | None) -> dict[str, bytes | Path]:
-    """The index of one part's weight files by name, if they need one."""
     index = next((name for name in base.indexes if part_prefix(name) == part), None)
     resharded = {file.name for file in files} != {_renamed(file) for file in base.files if part_prefix(file) == part}
     name = f"{part}{_stem(base, part)}{SAFETENSORS}.index.json"

@@ -13,10 +13,8 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
 def own_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
-    """The task's tensors that the base lacks, ties, or has in another shape or kind (float or not); sorted.
-
-    Masks and tables are not included, because the model class recomputes them.
-    """
+    """The task's tensors that the base lacks, ties, or has in another shape or kind (float or not); sorted. Masks and
+    tables are not included, because the model class recomputes them."""
     constants = {name for name, kind in task.buffers.items() if kind is Buffer.CONSTANT}
     return tuple(
         name for name in sorted(task.tensors.keys() - constants) if name in base.aliases or not _fits(base, task, name)

@@ -1,8 +1,5 @@
-"""Rename a model's tensors to the names in its base.
-
-Pickles have both names of tied embeddings, safetensors files one. Models with a head prefix the names of their base, as
-in `vit.`. transformers renames tensors when it loads them.
-"""
+"""Rename a model's tensors to the names in its base. Pickles have both names of tied embeddings, safetensors files one.
+Models with a head prefix the names of their base, as in `vit.`. transformers renames tensors when it loads them."""
 
 from __future__ import annotations
 

@@ -21,10 +21,8 @@ _AROUND = ("state_dict", "model", "model_state_dict", "module")
 
 
 def tensors_in(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file, or of the only state dict in it. Files from before torch 1.6 are read into memory.
-
-    Raises ValueError with the reason if the file is not usable, and TallmasksError without torch.
-    """
+    """The tensors of a file, or of the only state dict in it. Files from before torch 1.6 are read into memory. Raises
+    ValueError with the reason if the file is not usable, and TallmasksError without torch."""
     with needed_for(f"reading {path.name}, a file of torch.save,"):
         import torch
     tensors = {}

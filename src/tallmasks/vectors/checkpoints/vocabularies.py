@@ -1,7 +1,5 @@
-"""Models with different vocabularies: rows are matched by the token's text in tokenizer.json.
-
-transformers tells which tensors have one row per token: embeddings, the output layer and its bias.
-"""
+"""Models with different vocabularies: rows are matched by the token's text in tokenizer.json. transformers tells which
+tensors have one row per token: embeddings, the output layer and its bias."""
 
 from __future__ import annotations
 
@@ -186,12 +184,6 @@ def _shape_of_rows(one: Checkpoint, name: str) -> tuple[int, int]:
     return shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _with_rows(one: Checkpoint, name: str, count: int) -> tuple[int, ...]:
-    shape = one.info(name).shape
-    axis = _token_axis(shape)
-    return (*shape[:axis], count, *shape[axis + 1 :])
-
-
 def _rows(one: Checkpoint, name: str, theirs: Mapping[str, int], ids: Mapping[str, int], size: int) -> Rows:
     """For each row of an embedding with the tokens ``ids``, the row of ``one``; -1 if it lacks the token."""
     rows, there = np.full(size, -1), _shape_of_rows(one, name)[0]
@@ -210,7 +202,11 @@ def _view(
     **changed: Any,
 ) -> _WithTokens:
     rows = {name: _rows(one, name, theirs, ids, size) for name, size in sizes.items()}
-    infos = {name: TensorInfo(one.info(name).dtype, _with_rows(one, name, size)) for name, size in sizes.items()}
+    infos = {}
+    for name, size in sizes.items():
+        dtype, shape = one.info(name)
+        axis = _token_axis(shape)
+        infos[name] = TensorInfo(dtype, (*shape[:axis], size, *shape[axis + 1 :]))
     facts = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
     return _WithTokens(**{**facts, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
 

@@ -37,7 +37,8 @@ class NewCheckpoint:
         infinite, or too large for the dtype.
         """
         name = self._base.aliases.get(name, name)
-        self._put(name, start, values)
+        dtype = self._dtypes[name]
+        self._sink.put(name, start * FLOATS[dtype], narrowed(values, dtype, f"{self._out}: tensor {name}"))
         self._written.add(name)
 
     def finish(self, progress: Callable[[int], None]) -> None:
@@ -66,11 +67,6 @@ class NewCheckpoint:
         before = self._base.stored(name, 0, start).size if not info.is_float else start * FLOATS[info.dtype]
         self._sink.put(name, before, self._base.stored(name, start, stop))
 
-    def _put(self, name: str, start: int, values: NDArray[np.float32]) -> None:
-        dtype = self._dtypes[name]
-        data = narrowed(values, dtype, f"{self._out}: tensor {name}")
-        self._sink.put(name, start * FLOATS[dtype], data)
-
 
 @contextmanager
 def new_checkpoint(
@@ -85,16 +81,15 @@ def new_checkpoint(
     """Write a checkpoint like ``base``; it appears at ``out`` on a clean exit.
 
     Files, shards, index and companions are like the base's. Tensors that are not written are copied byte for byte.
-    torch.save files become safetensors, with tied tensors under each of their names. Only a single file with the suffix
-    .pt, .pth, .bin or .ckpt is saved with torch.save, with tied tensors once.
+    torch.save files become safetensors, with tied tensors under each name. Only a single file with the suffix .pt,
+    .pth, .bin or .ckpt is saved with torch.save, with tied tensors once.
 
         Args:
             out: a new path, or an empty folder.
             base: the model to copy; not a LoRA.
             card: the text of a folder's README.md.
             dtype: F16, BF16, F32, F64 or their torch names, for all float tensors (default: those of the base).
-            shard_size: the most bytes of tensors per weight file of a folder, except for larger tensors (default: the files
-                of the base).
+            shard_size: the most bytes of tensors per weight file, larger tensors aside (default: the files of the base).
             more: the content of other files of a folder, by name.
             progress: called with the number of values each time some were copied from the base.
 
