@@ -49,11 +49,11 @@ class LibraryModel:
 
     def names(self, names: Collection[str]) -> dict[str, str]:
         """The model's name for each name in a file; tensors that need more than renaming are left out."""
-        return self._ask("names", dict.fromkeys(names, ()))
+        return _ask("names", self.config, self.most_modules, dict.fromkeys(names, ())) or {}
 
     def in_parts(self, checkpoint: Checkpoint) -> Checkpoint:
         """Split tensors that transformers joins (experts), and give the parts the names they have in files."""
-        joined = self._ask("parts", checkpoint.shapes)
+        joined = _ask("parts", self.config, self.most_modules, checkpoint.shapes) or {}
         tensors, arrays, file_of = dict(checkpoint.tensors), dict(checkpoint.arrays), dict(checkpoint.file_of)
         for name, parts in joined.items():
             if not parts:
@@ -70,9 +70,6 @@ class LibraryModel:
     def tie_group(self, name: str) -> str:
         """One common name for all tensors that are tied to each other."""
         return self.tied.get(name, name)
-
-    def _ask(self, about: str, tensors: Mapping[str, Collection[int]]) -> dict[str, Any]:
-        return _ask(about, self.config, self.most_modules, tensors) or {}
 
 
 def library_model(*checkpoints: Checkpoint) -> LibraryModel | None:

@@ -268,7 +268,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
 
 
 def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """The base's tensors by key, and the key of each target: by modern names, then by names as transformers loads them."""
+    """The base's tensors by key, and the key of each target: its modern name, or its name as transformers loads it."""
     yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
     if (model := library_model(base)) is not None:
         ours, theirs = model.names(base.tensors), model.names(targets)

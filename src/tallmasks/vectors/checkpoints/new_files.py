@@ -94,16 +94,11 @@ def _planned_file(
     spans, end = {}, 0
     for name in names:
         spans[name] = (end, end := end + width[name])
-        shape = list(base.info(name).shape)
-        header[base.file_name(name).removeprefix(part_prefix(file))] = {
-            "dtype": code[name],
-            "shape": shape,
-            "data_offsets": list(spans[name]),
-        }
+        entry = {"dtype": code[name], "shape": list(base.info(name).shape), "data_offsets": list(spans[name])}
+        header[base.file_name(name).removeprefix(part_prefix(file))] = entry
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // 8) * 8)
-    encoded = len(text).to_bytes(8, "little") + text
-    return PlannedFile(file, encoded, spans)
+    return PlannedFile(file, len(text).to_bytes(8, "little") + text, spans)
 
 
 def tensors_file(checkpoint: Checkpoint, names: Sequence[str]) -> bytes:

@@ -34,10 +34,10 @@ _LARGEST_COMPANION = 1 << 26
 def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
     """Open a checkpoint. Values are read on demand, and code in it is never run.
 
-        Args:
-            spec: a .safetensors or torch.save file; a folder of a transformers, diffusers or open_clip model, of a PEFT
-                LoRA, or with a single weight file; a hub repository, `org/name` or `org/name@revision`.
-            base: the model that a LoRA was trained on; not needed otherwise.
+    Args:
+        spec: a .safetensors or torch.save file; a folder of a transformers, diffusers or open_clip model, of a PEFT
+            LoRA, or with a single weight file; a hub repository, `org/name` or `org/name@revision`.
+        base: the model that a LoRA was trained on; not needed otherwise.
 
     Raises TallmasksError if a file is missing, damaged, or not supported.
     """

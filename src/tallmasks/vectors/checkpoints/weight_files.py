@@ -45,15 +45,9 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
             raise TallmasksError(f"{path}: a tensor is called {odd[:100]!a}; expected a name of one line. Rename it")
         if shards is not None:
             _check_shard(path, names, {one for one, file in shards.items() if file == name})
-    return Checkpoint(
-        **facts,
-        files=files,
-        tensors=dict(sorted(read.tensors.items())),
-        aliases={alias: name for alias, name in sorted(read.aliases.items()) if alias not in read.tensors},
-        file_of=read.file_of,
-        metadata=read.metadata,
-        arrays=read.arrays,
-    )
+    read.tensors = dict(sorted(read.tensors.items()))
+    read.aliases = {alias: name for alias, name in sorted(read.aliases.items()) if alias not in read.tensors}
+    return Checkpoint(**facts, files=files, **vars(read))
 
 
 def _check_shard(path: Path, names: set[str], promised: set[str]) -> None:

@@ -84,14 +84,14 @@ def new_checkpoint(
     torch.save files become safetensors, with tied tensors under each name. Only a single file with the suffix .pt,
     .pth, .bin or .ckpt is saved with torch.save, with tied tensors once.
 
-        Args:
-            out: a new path, or an empty folder.
-            base: the model to copy; not a LoRA.
-            card: the text of a folder's README.md.
-            dtype: F16, BF16, F32, F64 or their torch names, for all float tensors (default: those of the base).
-            shard_size: the most bytes of tensors per weight file, larger tensors aside (default: the files of the base).
-            more: the content of other files of a folder, by name.
-            progress: called with the number of values each time some were copied from the base.
+    Args:
+        out: a new path, or an empty folder.
+        base: the model to copy; not a LoRA.
+        card: the text of a folder's README.md.
+        dtype: F16, BF16, F32, F64 or their torch names, for all float tensors (default: those of the base).
+        shard_size: the most bytes of tensors per weight file, larger tensors aside (default: the base's files).
+        more: the content of other files of a folder, by name.
+        progress: called with the number of values each time some were copied from the base.
 
     Raises TallmasksError if ``out`` exists, the disk is too full (before anything is written), or a value is not finite
     in its dtype.
