@@ -41,7 +41,7 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
+        if type(error).__name__ != "OutOfMemoryError":  # torch's type, not imported here because that is slow
             raise
         raise TallmasksError(
             "the GPU's memory is too small for this job; end other programs on it, set jobs_per_gpu: 1, or use a GPU"
@@ -54,7 +54,7 @@ def user_errors() -> Iterator[None]:
         if error.errno == errno.EIO:
             raise TallmasksError(f"{path}: {why}; the disk that it lies on fails") from None
         if error.errno in _NO_RIGHT:
-            denied = path if os.path.lexists(path) else path.parent  # of a new file it is the folder
+            denied = path if os.path.lexists(path) else path.parent  # a new file is denied by its folder
             raise TallmasksError(
                 f"{denied} cannot be read or written by this user ({why}); give the user the right to it and its disk"
             ) from None
@@ -95,7 +95,7 @@ def short(value: object) -> str:
     """The repr of a user's value for an error message, cut to 100 characters."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or nested deeply
+    except (ValueError, RecursionError):  # a huge integer, or deep nesting
         return f"a {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:100]}..."
 

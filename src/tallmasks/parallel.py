@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 def cores() -> int:
     """The number of threads: NUMBA_NUM_THREADS, the value of `numba.set_num_threads`, or the number of cores."""
-    import numba  # most of a second, which planning can do without
+    import numba  # slow, and not needed for planning
 
     return int(numba.get_num_threads())
 
@@ -27,7 +27,7 @@ def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int
     stopped.
     """
     numbered = list(enumerate(items))
-    waiting = iter(numbered)  # next() of a list's iterator is one step for all threads
+    waiting = iter(numbered)  # next() on a list iterator is atomic
     results: dict[int, Result] = {}
 
     def take() -> None:

@@ -19,7 +19,7 @@ def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: st
     if name not in packages:
         _look_in_project()
     try:
-        if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
+        if all(module.split(".")):  # importlib raises other errors for "", ".x" and "x."
             with needed_for(f"{what} {name!r}"):
                 imported = importlib.import_module(module)
             if hasattr(imported, attribute):

@@ -45,7 +45,7 @@ def fingerprint_of_module(name: str) -> str:
             continue
         digests[module] = fingerprint_of_file(there)
         waiting |= imported_by(there, module if there.name == "__init__.py" else module.rpartition(".")[0])
-        waiting |= {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}  # what it lies in
+        waiting |= {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}  # its parent packages
     return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()[:LENGTH]
 
 

@@ -60,7 +60,7 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
             return f"removed, a link to {led_to}"
         target = root / DAMAGED / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(file, target)  # also to another disk
+        shutil.move(file, target)  # works across disks
         return f"moved to {target.relative_to(root)}"
     except FileNotFoundError:
         return None
@@ -73,7 +73,7 @@ def only_writer() -> Iterator[None]:
     with (SCRATCH / "writer.lock").open("a") as lock:
         if try_lock(lock.fileno()) is False:
             raise TallmasksError("a snakemake is at work in this folder; wait for it to end")
-        if any(Path(".snakemake/locks").glob("*.lock")):  # on a disk without the kernel's
+        if any(Path(".snakemake/locks").glob("*.lock")):  # if the disk has no kernel locks
             raise TallmasksError("a snakemake is at work in this folder, or was killed: `snakemake --unlock`")
         yield
 

@@ -31,7 +31,7 @@ DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow", "transformer
 DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 CHANGED = "has other values than were written there"
 FILES = "sha256"  # key in provenance.json: sha256 of each results file, by name
-CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
+CLOCK_NS = 1_000_000_000  # a file this young could change again without a new ctime
 
 
 class Damaged(TallmasksError):
@@ -104,7 +104,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
     records of intact files, which are not read again while inode, size and times stay the same."""
     label = read_label(path)
     if path.suffix != ".safetensors":
-        return label  # has been read whole
+        return label  # already read in full
     stat_now = path.stat()
     state = f"{stat_now.st_ino} {stat_now.st_size} {stat_now.st_mtime_ns} {stat_now.st_ctime_ns} {label.content}"
     if remembered:
@@ -119,7 +119,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
     if content != label.content:
         raise Damaged(path, CHANGED)
     if remembered and time.time_ns() - stat_now.st_ctime_ns > CLOCK_NS:
-        with suppress(OSError, TallmasksError):  # then it is read again the next time
+        with suppress(OSError, TallmasksError):  # if this fails, the file is read again next time
             atomic_write_text(remembered / path.name, state)
     return label
 
@@ -148,7 +148,7 @@ def machine(threads: int) -> str:
     parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
     parts += [f"{name}={os.environ[name]}" for name in DECIDING_VARIABLES if name in os.environ]
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():  # the GPU that this process computes on
+    if torch is not None and torch.cuda.is_initialized():  # this process uses the GPU
         parts.append(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
     return ", ".join(parts)
 
@@ -158,7 +158,7 @@ def _hardware() -> str:
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
     processor = {"model name": "", "flags": ""}
-    for line in lines:  # processors of one name can differ in what they can do
+    for line in lines:  # CPUs with the same name can differ in their flags
         key, _, value = line.partition(":")
         processor |= {key.strip(): value.strip()} if key.strip() in processor else {}
     abilities = hashlib.sha256(processor["flags"].encode()).hexdigest()[:8]

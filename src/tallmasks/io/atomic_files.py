@@ -34,7 +34,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
         with hidden_beside(path, folder=folder) as temporary:
             if folder and shutil.disk_usage(temporary).free < size:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if size and not folder:  # else a full disk is a bus error in a memory map
+            if size and not folder:  # otherwise a full disk is a SIGBUS in a memory map
                 with temporary.open("r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, size)
             ours = False
@@ -105,7 +105,7 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
         else:
             temporary.touch(exist_ok=False)
         lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        with suppress(OSError):  # somebody takes it for left, or the disk knows no locks
+        with suppress(OSError):  # another writer is removing it, or the disk has no locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if temporary.exists():
             return temporary, lock
@@ -115,7 +115,7 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
 def _remove_left(parent: Path, name: str) -> None:
     names = [entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]
     for path in (parent / hidden for hidden in names if hidden[1:-17] == name[:100]):
-        with suppress(OSError):  # its owner lives, or the disk knows no locks
+        with suppress(OSError):  # its owner is alive, or the disk has no locks
             lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

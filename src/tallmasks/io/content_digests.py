@@ -28,7 +28,7 @@ def content_of_tensors(
     digest = xxhash.xxh3_128(canonical([[name, dtype, list(shape)] for name, dtype, shape in tensors]).encode())
     digest.update(data.data)
     facts = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
-    if facts and "seal" not in metadata:  # with which earlier releases covered the metadata
+    if facts and "seal" not in metadata:  # in earlier releases the seal covered the metadata
         digest.update(canonical(facts).encode())
     return digest.hexdigest()
 

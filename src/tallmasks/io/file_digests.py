@@ -13,7 +13,7 @@ from pathlib import Path
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_text
 
-REMEMBERED = Path(".tallmasks", "content")  # in the current folder: the checksums of data folders, by their path
+REMEMBERED = Path(".tallmasks", "content")  # checksums of data folders, by path
 # Inode, size, mtime and ctime. ctime changes with every write and cannot be set; a replaced file has another inode.
 Identity = tuple[int, int, int, int]
 
@@ -48,7 +48,7 @@ def sha256_of_folder(folder: Path) -> str:
         same = remembered.get(name, [])[:-1] == [*identity]
         current[name] = remembered[name] if same else [*identity, _sha256(str(path), identity)]
     if current != remembered:
-        with suppress(OSError, TallmasksError):  # a folder that cannot be written to: then it is read again
+        with suppress(OSError, TallmasksError):  # not writable: the files are read again next time
             atomic_write_text(memory, json.dumps(current))
     return hashlib.sha256(b"".join(_line(name, str(entry[-1])) for name, entry in current.items())).hexdigest()
 

@@ -116,7 +116,7 @@ def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
     commit = full_commit(repo, revision, kind)
     try:
         info: Any = HfApi().repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=30)
-        if info.gated:  # the list of files is for everybody, the files are not
+        if info.gated:  # the list is public, the files are not
             HfApi().auth_check(repo, repo_type=kind)
     except Exception as error:  # see `trouble`
         raise TallmasksError(f"{address(repo, '', revision, kind)}: {trouble(error)}") from None
@@ -173,7 +173,7 @@ def commit_of(path: Path) -> str | None:
 def refuse_damaged(path: Path) -> None:
     """Raise TallmasksError if a cached file does not match the checksum in the name that its link points to. The
     checksum is sha256 for large files, git's sha1 for others. Caches copied without links have none."""
-    expected = path.readlink().name if path.is_symlink() else ""  # that link may lead to one named otherwise
+    expected = path.readlink().name if path.is_symlink() else ""  # not resolved: the target can be another link
     if len(expected) == 64:
         actual = sha256_of_file(path)
     elif len(expected) == 40:

@@ -16,7 +16,7 @@ LARGEST_JSON = 1 << 24  # bytes; parsed JSON takes up to thirty times as much me
 def open_plain(path: Path | str) -> BufferedReader:
     """Open a regular file for reading in binary; links are followed. Raises TallmasksError if it is something else,
     such as a named pipe, and OSError if it cannot be opened."""
-    if not stat.S_ISREG(Path(path).stat().st_mode):  # before it is opened: a pipe makes one wait, a device may act
+    if not stat.S_ISREG(Path(path).stat().st_mode):  # checked first: opening a pipe blocks
         raise TallmasksError(f"{path} is no plain file; expected one: name another, or put one in its place")
     return Path(path).open("rb")
 
@@ -52,7 +52,7 @@ def within(root: Path, name: str) -> Path:
     """The resolved path of a file in an untrusted folder. Raises TallmasksError if a link leaves the folder (links
     within the hub's cache are allowed), and OSError or RuntimeError if it cannot be resolved."""
     folder, target = root.resolve(), (root / name).resolve()
-    # in the hub's cache the files of models--*/snapshots/<commit>/ are links to models--*/blobs/
+    # in the hub's cache the files in models--*/snapshots/<commit>/ are links to models--*/blobs/
     cache = [path.parents[1] / "blobs" for path in (folder, *folder.parents) if path.parent.name == "snapshots"]
     if not any(target.is_relative_to(path) for path in (folder, *cache)):
         raise TallmasksError(

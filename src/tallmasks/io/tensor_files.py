@@ -143,7 +143,7 @@ class TensorFile:
             raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
         try:
             return self.stored(name).view(DTYPES[code].numpy).reshape(self.shape(name))
-        except ValueError as error:  # 65 axes, or one of 2^62 beside one of 0
+        except ValueError as error:  # such as 65 axes, or a size of 2^62 beside one of 0
             raise TallmasksError(f"{self.path}: tensor {name} is no array: {error}. Get another file.") from None
 
     def read(self, name: str) -> NDArray:
@@ -272,7 +272,7 @@ def new_flat(
 
 def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
     try:
-        with open_plain(path) as file:  # first: the library says of what it may not read that it is not there
+        with open_plain(path) as file:  # first, as safetensors reports unreadable files as missing
             if (length := int.from_bytes(file.read(8), "little")) > LARGEST_HEADER and path.stat().st_size > length:
                 raise TallmasksError(
                     f"{path}: its header has {length:,} bytes; expected {LARGEST_HEADER:,} at most, which is enough for"

@@ -28,7 +28,7 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         errors = [(_keys(one["loc"], value), one) for one in error.errors(include_url=False)]
-    # other choices of a union fail before the deepest error, or where one lacks a key
+    # in a union, the deepest error is that of the intended member; at equal depth, a missing key is
     keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] == "missing"))
     if first["type"] == "extra_forbidden":
         schema = model.model_json_schema()
@@ -41,7 +41,7 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        choices = dict.fromkeys(one["msg"] for loc, one in errors if loc == keys)  # of a union
+        choices = dict.fromkeys(one["msg"] for loc, one in errors if loc == keys)  # of all union members
         reason = f"{', or '.join(choices).replace('or Input should be', 'or')}; found {short(first['input'])}"
     raise TallmasksError(": ".join(filter(None, [str(file), ".".join(str(key)[:60] for key in keys), reason])))
 

@@ -34,7 +34,7 @@ def read_yaml(path: Path) -> Any:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}" if mark else ""
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-    except Exception as error:  # the reader raises anything, on `!!bool x` a KeyError
+    except Exception as error:  # the parser raises any type, for example KeyError for `!!bool x`
         where, problem = "", f"cannot be read as YAML ({error})"
     raise TallmasksError(f"{path}{where}: {' '.join(problem.split())[:200]}")
 
@@ -55,7 +55,7 @@ class _Constructor(SafeConstructor):
 
     def construct_scalar(self, node: Any) -> Any:
         text = super().construct_scalar(node)
-        str(text).encode()  # half of a surrogate pair is no text that a file can hold
+        str(text).encode()  # raises for a lone surrogate, which no file can hold
         return text
 
     def flatten_mapping(self, node: Any) -> None:

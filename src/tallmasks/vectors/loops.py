@@ -84,7 +84,7 @@ def add_masked(theta, tau, shift, words, scale, out):
     """
     for start in range(0, out.size, 32):
         word = np.int32(words[start // 32])
-        # with a count that the compiler knew it would write 32 steps instead of vector instructions
+        # a length known at compile time would be unrolled into 32 steps instead of vectorised
         own, update, total = theta[start : start + 32], tau[start : start + 32], out[start : start + 32]
         for i in range(total.size):
             held = np.int32(-np.int32((word >> np.int32(i)) & np.int32(1)))

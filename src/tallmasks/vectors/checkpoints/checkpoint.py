@@ -91,7 +91,7 @@ class Checkpoint:
         configs = {}
         for name, path in self.companions.items():
             if name.rpartition("/")[2] == "config.json":
-                with suppress(OSError, ValueError):  # whoever loads the model will report it
+                with suppress(OSError, ValueError):  # an error is reported when the model is loaded
                     content = read_plain_json(path)
                     configs[name] = content if isinstance(content, dict) else {}
         return configs

@@ -19,7 +19,7 @@ def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
     values = read_only(typed if typed.flags.aligned else typed.copy())
     if dtype == "F32":
         return values
-    from tallmasks.io import half_floats  # it imports numba
+    from tallmasks.io import half_floats  # slow: imports numba
 
     out = np.empty(values.size, np.float32)
     if dtype == "BF16":

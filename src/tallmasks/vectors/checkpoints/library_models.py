@@ -109,7 +109,7 @@ def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Colle
             process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
             return json.loads(process.stdout.readline())
-        except (OSError, ValueError):  # it was ended by one of its limits
+        except (OSError, ValueError):  # killed by one of its limits
             _process.cache_clear()
             process.kill()
             process.wait()
@@ -129,9 +129,9 @@ def _process(_: int) -> Any:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **offline},
-        start_new_session=True,  # Ctrl-C is for the process that asks
+        start_new_session=True,  # Ctrl-C should only reach this process
         text=True,
     )
     assert process.stdin
-    atexit.register(process.stdin.close)  # which ends it
+    atexit.register(process.stdin.close)  # ends the process
     return process

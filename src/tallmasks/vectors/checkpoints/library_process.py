@@ -25,10 +25,10 @@ _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "soc
 def answer_questions() -> None:
     """Answer questions from stdin until it ends; the answer is null if transformers cannot build the model."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print to stdout
     sys.addaudithook(_refuse_network)
     import torch
-    import transformers  # noqa: F401  its memory and time are not the model's
+    import transformers  # noqa: F401  before the limits are set
 
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -39,7 +39,7 @@ def answer_questions() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
         try:
             answer = _answer(**json.loads(line))
-        except Exception:  # anything may be in a configuration
+        except Exception:  # a configuration can contain anything
             answer = None
         print(json.dumps(answer), file=answers, flush=True)
 
@@ -101,7 +101,7 @@ def _built(kind: Any, settings: Any, most_modules: int) -> Any:
         if next(modules, None) is None:
             raise ValueError("more layers than the file has tensors")
 
-    settings._attn_implementation = "eager"  # others may load code of the hub's
+    settings._attn_implementation = "eager"  # other values can load code from the hub
     hook = register_module_module_registration_hook(count)
     try:
         with torch.device("meta"):

@@ -130,7 +130,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     factors, others = _sorted_out(adapter, title)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
-    # the rest of an adapter are linear layers, which nothing is tied to
+    # all other adapted modules are linear layers, which are never tied
     may_be_tied = [*others, *(f"{module}.weight" for module, pair in factors.items() if "embedding" in pair)]
     model = library_model(base) if may_be_tied else None
     both_trained = without_second_names(factors, others, model, adapter, title, base) if model else set()
@@ -141,7 +141,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     refuse_unknown_ties(
         {renamed[name]: others.get(name) for name in may_be_tied if name in renamed}, model, adapter, base
     )
-    # peft's `ensure_weight_tying` proves nothing: where it ties, both names are in the file
+    # peft's `ensure_weight_tying` is not needed here: if it ties, both names are in the file
     tied = tied_tensors(base, model) - {renamed[name] for name in both_trained}
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
@@ -209,7 +209,7 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
     factors: dict[str, dict[str, str]] = {}
     others: dict[str, str] = {}
     for stored in adapter.names:
-        if ".original_module." in stored:  # what modules_to_save has a trained copy of
+        if ".original_module." in stored:  # the untrained original of a module in modules_to_save
             continue
         name = stored.removeprefix(_PREFIX)
         if not stored.startswith(_PREFIX):
@@ -255,7 +255,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
             )
         with_heads += fitting[:1]
         if fitting and not any(_INSIDE.search(name) for name in copies if fitting[0][name] not in base.tensors):
-            break  # else what looks like a head may be of a block, under another name
+            break  # otherwise a seeming head can be a tensor of a block under another name
     if with_heads:
         return max(with_heads, key=lambda one: len(base.tensors.keys() & one.values()))
     tied = [name for name, key in absent.items() if key in base.aliases]

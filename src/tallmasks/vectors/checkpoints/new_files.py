@@ -194,7 +194,7 @@ class TorchSink:
         state = {self._base.file_name(name): self._tensors[own] for name, own in names.items()}
         try:
             torch.save(state, self._path)
-        except RuntimeError as error:  # what torch makes of a full disk
+        except RuntimeError as error:  # torch raises this if the disk is full
             raise no_room(self._path.parent / self._file.name, self._file.size) from error
 
 

@@ -19,7 +19,7 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     A tensor that the base lacks replaces a missing one that transformers ties to it. A byte-identical copy of a matrix
     is treated as tied to it. Tensors unknown to the base keep their names.
     """
-    if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: it has the base's names
+    if type(task) is not Checkpoint:  # LoRAs and models of bundles have the base's names
         return task
     task = _renamed(base, task)
     own: dict[str, str] = {}
@@ -29,7 +29,7 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         first = min(targets, default="")
         if all(task.same(task, target, first) for target in targets):
             targets = {first} & targets
-        if len(targets) == 1:  # with two, the base ties what the task does not
+        if len(targets) == 1:  # with two, the base ties them and the task does not
             own[name] = targets.pop()
         else:
             own |= {target: target for target in targets}

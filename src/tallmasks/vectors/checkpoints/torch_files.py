@@ -45,7 +45,7 @@ def _loaded(path: Path) -> Any:
     try:
         with _limited_memory(_MEMORY + 2 * path.stat().st_size):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))
-    except Exception as error:  # anything, on a file that was cut or changed; torch's own advice is to run its code
+    except Exception as error:  # any type, for a damaged file; torch's own message advises to run its code
         raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
 
 

@@ -34,7 +34,7 @@ def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     Raises TallmasksError if the vocabularies differ and a tokenizer.json is missing or unreadable, or if transformers
     does not know which tensors have one row per token.
     """
-    if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: of the base's tokens
+    if type(task) is not Checkpoint:  # LoRAs and models of bundles have the base's tokens
         return task
     both = base.tensors.keys() & task.tensors.keys()
     same_shapes = all(base.tensors[name].shape == task.tensors[name].shape for name in both)
@@ -95,7 +95,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
         Path(folder.name, name).write_bytes(content)
     companions = {**base.companions, **{name: Path(folder.name, name) for name in written}}
     grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, indexes={}, folder=folder)
-    for name, rows in grown.rows.items():  # the base's padding stays
+    for name, rows in grown.rows.items():  # keep the base's padding rows
         numbers = np.arange(_shape_of_rows(base, name)[0])
         padding = numbers[~np.isin(numbers, list(ids.values()))]
         rows[padding] = padding
@@ -146,7 +146,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFile:
     try:
         content = read_plain_json(checkpoint.companions[TOKENIZER], LARGEST)
         vocabulary = content["model"]["vocab"]
-        if isinstance(vocabulary, list):  # of a unigram model: [text, score] in order
+        if isinstance(vocabulary, list):  # unigram models have [text, score] pairs in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
         added = {str(token["content"]): token for token in content.get("added_tokens") or []}
         numbered = {**vocabulary, **{text: token["id"] for text, token in added.items()}}

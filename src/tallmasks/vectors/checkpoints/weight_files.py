@@ -75,7 +75,7 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
         read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
         read.file_of[name] = file
     names = set(opened.names)
-    # safetensors' save_model writes there under which name it kept a tensor
+    # safetensors' save_model records the names of tied tensors in the metadata
     read.aliases |= {alias: name for alias, name in opened.metadata.items() if name in names}
     return names
 

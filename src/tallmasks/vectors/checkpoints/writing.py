@@ -60,7 +60,7 @@ class NewCheckpoint:
         info = self._base.info(name)
         if (dtype := self._dtypes[name]) != info.dtype:
             values = self._base.piece(name, start, stop)
-            is_mask = name in self._base.buffers  # of -1e9, which is -inf in float16, as by torch
+            is_mask = name in self._base.buffers  # a mask of -1e9 becomes -inf in float16, as in torch
             data = rounded(values, dtype) if is_mask else cast(values, dtype, f"{self._out}: tensor {name}")
             self._sink.put(name, start * FLOATS[dtype], data)
             return
