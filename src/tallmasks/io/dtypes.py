@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 
 class Dtype(NamedTuple):
-    """A dtype that safetensors has a code for."""
-
     torch: str
     numpy: np.dtype  # for dtypes that NumPy lacks, an unsigned integer of the same width
 

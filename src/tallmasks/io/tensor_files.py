@@ -29,8 +29,6 @@ _LATE_METADATA = 1024
 
 
 class TensorSpec(NamedTuple):
-    """Dtype and shape of a tensor to be written."""
-
     dtype: np.dtype
     shape: tuple[int, ...]
     bfloat16: bool = False  # the values are bfloat16 bits in uint16, because NumPy lacks bfloat16
@@ -68,7 +66,6 @@ class Layout:
 
     @cached_property
     def parts(self) -> dict[str, slice]:
-        """The slice of each tensor in the flat vector, by name."""
         ends = accumulate(map(math.prod, self.shapes), initial=0)
         return {name: slice(*pair) for name, pair in zip(self.names, pairwise(ends), strict=True)}
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tallmasks.parallel import cores as threads
 from tallmasks.parallel import once, parallel
 
-PIECE = 1 << 17  # small enough for a core's caches, large enough to make thread switches rare
+PIECE = 1 << 17  # fits a core's caches, and is long enough that threads rarely wait for the interpreter
 
 PARTITIONED = 1 << 18  # up to this many values are partitioned in memory
 
@@ -206,8 +206,7 @@ def count_agreement(
 
 
 def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
-    """The number of weights with each agreement n (uint8 [P']), int64 [2, 256]: with tau_MTL != 0, and with tau_MTL =
-    0."""
+    """The number of weights by agreement n (uint8 [P']), int64 [2, 256]: where tau_MTL is not 0, and where it is 0."""
 
     def work(part: slice) -> NDArray[np.int64]:
         joint = agreement[part].astype(np.intp) + 256 * (multi_task_vector[part] == 0)

@@ -33,8 +33,8 @@ class TaskVector:
     noise: Callable[[str], float] = lambda name: 0.0
 
     def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
-        """The smallest magnitude in the top ``fraction`` of weights, stored or computed exactly. The fraction is of P'
-        + ``frozen`` values, or of P' with ``of_trainable``."""
+        """The smallest magnitude in the top ``fraction`` of all weights, frozen ones included unless ``of_trainable``.
+        Stored thresholds are used if possible, others are computed exactly."""
         if of_trainable and self.frozen:
             return trim_threshold(self.flat, fraction)
         if fraction in self.thresholds:

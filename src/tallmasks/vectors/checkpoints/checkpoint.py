@@ -159,7 +159,6 @@ class Checkpoint:
         return all(np.array_equal(*pair) for pair in pairs)
 
     def raw_pieces(self, name: str) -> Iterator[NDArray[np.uint8]]:
-        """The stored bytes of a tensor, in pieces."""
         size = self.info(name).size
         return (self.stored(name, start, min(start + COMPARED, size)) for start in range(0, size, COMPARED))
 

@@ -106,23 +106,20 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             " the same tensors. Load and save both with one release of transformers or open_clip"
         )
     dtypes: list[str] = []
-    resized: list[str] = []
+    resized: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for name in sorted((base.tensors.keys() & task.tensors.keys()) - free):
         mine, theirs = base.tensors[name], task.tensors[name]
         if mine.is_float != theirs.is_float:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
         elif mine.is_float and mine.shape != theirs.shape:
-            resized.append(name)
-    own_shapes, base_shapes = ({name: one.tensors[name].shape for name in resized} for one in (task, base))
-    matrices = [
-        name for name in resized if len(base_shapes[name]) == 2 and own_shapes[name][1:] == base_shapes[name][1:]
-    ]
-    # a bias has as many values as its matrix has rows
-    counts = {(own_shapes[name][:1], base_shapes[name][:1]) for name in matrices}
-    with_rows = {*matrices, *(name for name in resized if (own_shapes[name], base_shapes[name]) in counts)}
-    of_shapes = {n: f"{n} (found {list(own_shapes[n])}, expected {list(base_shapes[n])})" for n in resized}
-    vocabulary = [text for name, text in of_shapes.items() if name in with_rows]
-    shapes = [text for name, text in of_shapes.items() if name not in with_rows]
+            resized[name] = (theirs.shape, mine.shape)
+    matrices = {name: pair for name, pair in resized.items() if len(pair[1]) == 2 and pair[0][1:] == pair[1][1:]}
+    biases = {(found[:1], expected[:1]) for found, expected in matrices.values()}  # one value per row of a matrix
+    vocabulary: list[str] = []
+    shapes: list[str] = []
+    for name, (found, expected) in resized.items():
+        texts = vocabulary if name in matrices or (found, expected) in biases else shapes
+        texts.append(f"{name} (found {list(found)}, expected {list(expected)})")
     if shapes:
         yield (
             f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a checkpoint of"
@@ -165,8 +162,8 @@ def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | None:
-    """Why a tensor looks quantised, or None: the name of a scale, a float of 8 bits or less, or a matrix of 8-bit
-    integers. ``dtype`` is a safetensors code or a torch name."""
+    """Why a tensor looks quantised, or None. It does if it has the name of a scale, or is a float of 8 bits or less, or
+    a matrix of 8-bit integers. ``dtype`` is a safetensors code or a torch name."""
     is_causal_mask = len(shape) == 4 and shape[:2] == (1, 1)  # of GPT-NeoX, GPT-Neo, CodeGen: uint8 [1, 1, n, n]
     if name.endswith(_PARTS):
         return f"{name} is a part of a quantised weight"

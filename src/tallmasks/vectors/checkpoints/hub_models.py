@@ -73,7 +73,6 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
 
 
 def _cached(repository: str, revision: str) -> Path | None:
-    """The snapshot in the local cache, if it has weights."""
     paths = (hub.cached(repository, file, revision) for file in _TELLING)
     folder = next((path.parent for path in paths if path is not None), None)
     return folder if folder and any(any(folder.rglob(pattern)) for pattern in _WEIGHTS) else None
@@ -102,9 +101,8 @@ def _downloaded(repository: str, revision: str) -> Path:
     except TallmasksError:
         raise
     except Exception as error:  # see `trouble`
-        reason = hub.trouble(error)
         where = hub.address(repository, "", revision)
-        raise TallmasksError(f"{where} (no such path is here): {reason}") from None
+        raise TallmasksError(f"{where} (no such path is here): {hub.trouble(error)}") from None
 
 
 def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:

@@ -49,7 +49,6 @@ def _steps(text: str) -> Steps:
 
 
 def _fits(steps: Steps, positions: set[int], module: str) -> bool:
-    """Whether the steps match from one of ``positions`` to the end of the name."""
     for step, often in steps:
         after = set(positions) if often == "*" else set()
         while positions:

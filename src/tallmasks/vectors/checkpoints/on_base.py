@@ -65,7 +65,6 @@ class OnBase(Checkpoint):
 
 
 def on_base(base: Checkpoint, task: Checkpoint, own: Collection[str], missing: Collection[str]) -> Checkpoint:
-    """The task's model, restricted to the tensors of the base."""
     if not own and not missing:
         return task
     of_base = {*own, *missing} & base.tensors.keys()
