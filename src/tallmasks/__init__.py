@@ -1,20 +1,18 @@
-"""TALL-masks and Consensus Merging: task vectors, merging, masks, consensus, on state dicts in memory.
+"""TALL-masks and Consensus Merging on state dicts in memory, and on checkpoints on disk.
 
-    import tallmasks
+import tallmasks
 
-    vectors = {name: tallmasks.task_vector(base, model) for name, model in finetuned.items()}
-    merged = tallmasks.merge(vectors, "sum")
-    masks = {name: tallmasks.tall_mask(vector, merged, 0.4) for name, vector in vectors.items()}
-    cars = tallmasks.apply(base, tallmasks.apply_mask(merged, masks["cars"]))
-    shared = tallmasks.consensus(merged, tallmasks.agreement(masks), k=2)
-    one_for_all = tallmasks.apply(base, shared, scaling_coefficient=0.3)
+vectors = {name: tallmasks.task_vector(base, model) for name, model in finetuned.items()}
+merged = tallmasks.merge(vectors, "sum")
+masks = {name: tallmasks.tall_mask(vector, merged, 0.4) for name, vector in vectors.items()}
+cars = tallmasks.apply(base, tallmasks.apply_mask(merged, masks["cars"]))
+shared = tallmasks.consensus(merged, tallmasks.agreement(masks), k=2)
+one_for_all = tallmasks.apply(base, shared, scaling_coefficient=0.3)
 
-    tallmasks.merge_checkpoints("./base", {"cars": "./cars", "dtd": "./dtd"}, "ties", "./merged", weight={"cars": 0.7})
-    tallmasks.compress("./base", {"cars": "./cars", "dtd": "./dtd"}, "./bundle")
-    bundle = tallmasks.load_bundle("./bundle")
-    bundle.apply_(module, "cars")
-
-The workflow in ``workflow/`` and the command ``tallmasks`` are built from the same rooms; each says below whom it lies.
+tallmasks.merge_checkpoints("./base", {"cars": "./cars", "dtd": "./dtd"}, "ties", "./merged", weight={"cars": 0.7})
+tallmasks.compress("./base", {"cars": "./cars", "dtd": "./dtd"}, "./bundle")
+bundle = tallmasks.load_bundle("./bundle")
+bundle.apply_(module, "cars")
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when they are first asked for: NumPy and numba take a second."""
+    """Import a public name at its first use, because NumPy and numba take a second to import."""
     if name in __all__:
         return getattr(importlib.import_module(_ELSEWHERE.get(name, _HOME)), name)
     raise AttributeError(f"module 'tallmasks' has no attribute {name!r}")

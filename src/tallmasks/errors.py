@@ -12,6 +12,7 @@ from pathlib import Path
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 
+# Optional libraries, and the extra in pyproject.toml that installs each.
 EXTRAS = {
     "torch": "torch",
     **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
@@ -19,34 +20,28 @@ EXTRAS = {
     **dict.fromkeys(("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy"), "workflow"),
     "typing_extensions": "workflow",
 }
-"""The libraries that a plain installation may lack, and the extra of pyproject.toml that brings each."""
 
 
 class TallmasksError(Exception):
-    """Something a user can put right.
-
-    The message names the file or key, says what was found, what was expected and what to do.
-    The command line prints it alone, without a traceback, and exits with status 1.
-    """
+    """An error that the user can fix. The message names the file or key, what was found, what was expected, and what to
+    do. The command line prints only the message, without a traceback, and exits with status 1."""
 
 
 class TallmasksWarning(UserWarning):
-    """Something a user should know of a result. The command line prints it in one line."""
+    """A warning about a result. The command line prints it on one line."""
 
 
 def warn(text: str) -> None:
-    """Give a TallmasksWarning, one sentence."""
     warnings.warn(text, TallmasksWarning, stacklevel=3)
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Raise a TallmasksError for what a user can put right: a right that is missing, a file in the place of a folder,
-    a GPU without enough memory."""
+    """Turn permission errors, misplaced files, disk errors and GPU out-of-memory errors into TallmasksErrors."""
     try:
         yield
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for this
+        if type(error).__name__ != "OutOfMemoryError":  # torch's type, not imported here because that is slow
             raise
         raise TallmasksError(
             "the GPU's memory is too small for this job; end other programs on it, set jobs_per_gpu: 1, or use a GPU"
@@ -59,7 +54,7 @@ def user_errors() -> Iterator[None]:
         if error.errno == errno.EIO:
             raise TallmasksError(f"{path}: {why}; the disk that it lies on fails") from None
         if error.errno in _NO_RIGHT:
-            denied = path if os.path.lexists(path) else path.parent  # of a new file it is the folder
+            denied = path if os.path.lexists(path) else path.parent  # a new file is denied by its folder
             raise TallmasksError(
                 f"{denied} cannot be read or written by this user ({why}); give the user the right to it and its disk"
             ) from None
@@ -69,7 +64,7 @@ def user_errors() -> Iterator[None]:
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Give an OSError that names no file, as of a disk that fails while it is read or written, the name of one."""
+    """Add the path to an OSError that has no file name, for example a read error of a failing disk."""
     try:
         yield
     except OSError as error:
@@ -79,7 +74,7 @@ def naming(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def needed_for(what: str) -> Iterator[None]:
-    """Raise a TallmasksError where a library of `EXTRAS` is missing: what needs it, and how to install it."""
+    """Raise a TallmasksError that says which extra to install if a library from `EXTRAS` is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -90,23 +85,23 @@ def needed_for(what: str) -> Iterator[None]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """' (did you mean ...?)' with the valid name nearest to a wrong one, or nothing if none is near."""
+    """Return " (did you mean ...?)" with the closest valid name, or an empty string if none is close."""
     by_lower_case = {other.lower(): other for other in names}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
     return f" (did you mean {by_lower_case[close[0]]!r}?)" if close else ""
 
 
 def short(value: object) -> str:
-    """How an error calls a value of somebody's file."""
+    """The repr of a user's value for an error message, cut to 100 characters."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or nested deeply
+    except (ValueError, RecursionError):  # a huge integer, or deep nesting
         return f"a {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def at_import(error: Exception) -> TallmasksError:
-    """An error at the import of a module that somebody added, in one line with its file and line."""
+    """A one-line error, with file and line, for an exception raised while importing a user's module."""
     if isinstance(error, SyntaxError):
         file, line, message = error.filename, error.lineno, error.msg
     else:

@@ -1,4 +1,4 @@
-"""Work on several threads: one map, how many threads there are, and values that one thread computes for all."""
+"""Parallel map on threads, the number of threads, and values computed once for all threads."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """How many threads to use: NUMBA_NUM_THREADS, what `numba.set_num_threads` says, or the machine's cores."""
-    import numba  # most of a second, which planning can do without
+    """The number of threads: NUMBA_NUM_THREADS, the value of `numba.set_num_threads`, or the number of cores."""
+    import numba  # slow, and not needed for planning
 
     return int(numba.get_num_threads())
 
 
 def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None) -> list[Result]:
-    """The results of `work` on every item, in the order of the items, on ``threads`` threads (default :func:`cores`).
+    """Apply `work` to every item on several threads (default: :func:`cores`); results are in the order of the items.
 
-    The caller's thread works too.  After an error no further item is begun, and the first error is raised when all
-    threads have stopped.
+    The calling thread works too. After an error no further item is started; the error is raised once all threads have
+    stopped.
     """
     numbered = list(enumerate(items))
-    waiting = iter(numbered)  # next() of a list's iterator is one step for all threads
+    waiting = iter(numbered)  # next() on a list iterator is atomic
     results: dict[int, Result] = {}
 
     def take() -> None:
@@ -52,7 +52,7 @@ def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int
 
 
 def once(compute: Callable[..., Result]) -> Callable[..., Result]:
-    """A function that computes the value of each arguments once: other threads that ask for the same one wait."""
+    """Cache a function's results; threads that ask for the same arguments at the same time wait for one computation."""
     values: dict[tuple[object, ...], Result] = {}
     locks: defaultdict[tuple[object, ...], threading.RLock] = defaultdict(threading.RLock)
     new_lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Catalogues and model families, of the package and from outside: loading, and the digest of their code."""
+"""Load catalogues and model families, built in or from the user's modules, and fingerprint their code."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from tallmasks.errors import TallmasksError, at_import, nearest, needed_for
 
 
 def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
-    """The object `attribute` of a module: one of the package's, by a short name, or any by its own name.
-
-    Raises TallmasksError where there is no such module or object, or its import ends in an error.
-    """
+    """The object `attribute` of a module: a built-in one by its short name, or any importable one by its full name.
+    Raises TallmasksError if there is no such module or object, or if importing it fails."""
     module, problem = packages.get(name, name), ""
     if name not in packages:
         _look_in_project()
     try:
-        if all(module.split(".")):  # importlib has errors of other kinds for "", ".x" and "x."
+        if all(module.split(".")):  # importlib raises other errors for "", ".x" and "x."
             with needed_for(f"{what} {name!r}"):
                 imported = importlib.import_module(module)
             if hasattr(imported, attribute):
@@ -39,7 +37,7 @@ def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: st
 
 
 def outside_code(name: str, packages: Mapping[str, str]) -> str | None:
-    """The fingerprint of a module from outside, for recipes; None for the package's own, as stages have versions."""
+    """The fingerprint of a user's module, for recipes. None for built-in modules, which stage versions cover."""
     if packages.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
         return None
     _look_in_project()
@@ -47,6 +45,6 @@ def outside_code(name: str, packages: Mapping[str, str]) -> str | None:
 
 
 def _look_in_project() -> None:
-    """Find modules in the project's folder, where everything that reads params.yaml runs."""
+    """Make modules in the project folder importable; params.yaml is always read from there."""
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)

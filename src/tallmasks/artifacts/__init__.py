@@ -1,1 +1,1 @@
-"""What lies in the store: labels of artifacts, digests of code, the folders of a project."""
+"""Artifacts in the store: labels, code fingerprints, project folders."""

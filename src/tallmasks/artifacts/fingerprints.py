@@ -1,4 +1,4 @@
-"""Digests of Python code, which comments, docstrings and layout do not change, nor the version of Python."""
+"""Digests of Python code. They ignore comments, docstrings, formatting and the Python version."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ _OWN = __name__.partition(".")[0]
 
 
 def fingerprint(statements: Iterable[ast.stmt]) -> str:
-    """The digest of some statements."""
     code = [_plain(statement) for statement in statements if not _is_text(statement)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:LENGTH]
 
 
 @functools.cache
 def fingerprint_of_file(path: Path) -> str:
-    """The digest of a source file without its imports of this package, as it was when this process first asked."""
+    """The digest of a source file without its imports of tallmasks; cached for the life of the process."""
     statements = ast.parse(path.read_bytes()).body
     return fingerprint(statement for statement in statements if not is_own_import(statement))
 
 
 @functools.cache
 def fingerprint_of_module(name: str) -> str:
-    """The digest of an importable module from outside, with its imports from its package or from the modules beside
-    it."""
+    """The digest of a user's module and of the modules it imports from its own package or folder."""
     spec = importlib.util.find_spec(name)
     file = Path(str(spec.origin if spec else None))
     root = file.parents[name.count(".") + (file.name == "__init__.py")]
@@ -47,12 +45,12 @@ def fingerprint_of_module(name: str) -> str:
             continue
         digests[module] = fingerprint_of_file(there)
         waiting |= imported_by(there, module if there.name == "__init__.py" else module.rpartition(".")[0])
-        waiting |= {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}  # what it lies in
+        waiting |= {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}  # its parent packages
     return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()[:LENGTH]
 
 
 def imported_by(path: Path, package: str) -> set[str]:
-    """The full names of what a file of a package imports, modules and others."""
+    """Full names of all modules and members that a file imports; ``package`` resolves relative imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
@@ -74,12 +72,10 @@ def _plain(value: object) -> object:
 
 
 def is_own_import(statement: ast.stmt) -> bool:
-    """Whether a statement imports from this package."""
     return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == _OWN
 
 
 def _is_text(statement: object) -> bool:
-    """Whether a statement is a docstring, which does nothing."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

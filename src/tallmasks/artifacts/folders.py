@@ -1,4 +1,4 @@
-"""The folders that the workflow writes to: what they are called, what lies in them, and how damage leaves them."""
+"""The folders that the workflow writes to, and what to do with damaged files in them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ PROVENANCE = "provenance.json"
 
 
 def entries_under(folder: Path) -> Iterator[Path]:
-    """What lies under a folder, sorted: everything but folders, and folders named as artifacts.  Follows no links in
-    it."""
+    """All files, links and artifact-named folders under a folder, sorted. Links are not followed."""
     if not folder.is_dir():
         return
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -35,17 +34,16 @@ def entries_under(folder: Path) -> Iterator[Path]:
 
 
 def files_under(folder: Path) -> Iterator[Path]:
-    """The plain files among `entries_under`."""
     return (path for path in entries_under(folder) if path.is_file() and not path.is_symlink())
 
 
 def leads_nowhere(path: Path) -> bool:
-    """Whether this is neither a file nor a folder: a named pipe or a broken link, at which DVC hangs or fails."""
+    """True for broken links, named pipes and the like, on which DVC hangs or fails."""
     return not path.is_file() and not path.is_dir()
 
 
 def is_artifact(path: Path) -> bool:
-    """Whether the workflow made this file, as far as its header and name say."""
+    """True if the file's name and header are those of an artifact."""
     try:
         return ARTIFACT.fullmatch(path.name) is not None and bool(read_label(path))
     except (Damaged, OSError):
@@ -53,7 +51,7 @@ def is_artifact(path: Path) -> bool:
 
 
 def set_aside(path: Path, root: Path = Path()) -> str | None:
-    """Move a damaged file to .tallmasks/damaged/, or remove a link, and say so; None where it is already gone."""
+    """Move a damaged file to .tallmasks/damaged/, or delete a link. Returns what was done, None if the path is gone."""
     file = root / path
     try:
         if file.is_symlink():
@@ -62,7 +60,7 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
             return f"removed, a link to {led_to}"
         target = root / DAMAGED / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(file, target)  # also to another disk
+        shutil.move(file, target)  # works across disks
         return f"moved to {target.relative_to(root)}"
     except FileNotFoundError:
         return None
@@ -70,18 +68,18 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
 
 @contextmanager
 def only_writer() -> Iterator[None]:
-    """Hold the lock of a running snakemake.  Raises TallmasksError where a snakemake is at work in this folder."""
+    """Hold the project's lock. Raises TallmasksError if snakemake is running in this folder."""
     SCRATCH.mkdir(exist_ok=True)
     with (SCRATCH / "writer.lock").open("a") as lock:
         if try_lock(lock.fileno()) is False:
             raise TallmasksError("a snakemake is at work in this folder; wait for it to end")
-        if any(Path(".snakemake/locks").glob("*.lock")):  # on a disk without the kernel's
+        if any(Path(".snakemake/locks").glob("*.lock")):  # if the disk has no kernel locks
             raise TallmasksError("a snakemake is at work in this folder, or was killed: `snakemake --unlock`")
         yield
 
 
 def try_lock(file: int) -> bool | None:
-    """Take the kernel's lock on an open file: False where another process has it, None on a disk without locks."""
+    """Lock an open file: False if another process holds the lock, None if the disk does not support locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

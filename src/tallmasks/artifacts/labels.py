@@ -1,8 +1,5 @@
-"""Labels: what an artifact of the store, or the provenance of results, says of itself, and whether it is whole.
-
-A label is a recipe and the digest of the content.  The recipe's digest is in an artifact's name.  `read_label` reads
-the header of a safetensors file, and JSON files whole; `check` reads all of a file.
-"""
+"""Labels of artifacts and of results: the recipe, and a digest of the content to detect damage. The file name of an
+artifact contains the digest of its recipe."""
 
 from __future__ import annotations
 
@@ -29,17 +26,16 @@ from tallmasks.io.tensor_files import open_tensors, read_metadata
 
 DIGEST_LENGTH = 12
 ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(?:safetensors|json)", re.DOTALL)
+# libraries that can change the last bits of a result
 DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow", "transformers", "tokenizers")
-"""The libraries whose versions can change the last bits of what is computed."""
 DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
 CHANGED = "has other values than were written there"
-FILES = "sha256"
-"""The key of a provenance with the sha256 of each results file, by name."""
-CLOCK_NS = 1_000_000_000  # a file that changed within this time may change once more under the same time of change
+FILES = "sha256"  # key in provenance.json: sha256 of each results file, by name
+CLOCK_NS = 1_000_000_000  # a file this young could change again without a new ctime
 
 
 class Damaged(TallmasksError):
-    """A file is not what was written; ``why`` says what is wrong with ``path``."""
+    """The content of ``path`` is not what was written; ``why`` says what is wrong."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} {why}")
@@ -48,23 +44,22 @@ class Damaged(TallmasksError):
 
 @dataclass(frozen=True)
 class Label:
-    """What an artifact says of itself; see the module."""
-
     recipe: Mapping[str, Any]
     content: str
 
 
 def digest_of(value: object) -> str:
-    """The first 12 hexadecimal digits of the sha256 of `value`'s canonical JSON."""
+    """The first 12 hexadecimal digits of the sha256 of `value` as canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def read_label(path: Path) -> Label:
-    """The label of an artifact, from its header; or that of results, from their provenance.
+    """Read the label of an artifact from its header, or of results from their provenance.
 
-    Raises FileNotFoundError or NotADirectoryError where there is no such path.  Raises Damaged where it is no regular
-    file, cannot be read, or is not whole.  Also for another recipe's digest in its name, and for results files that are
-    not those of their provenance.
+    JSON files, and the files that a provenance lists, are checked in full; safetensors files only by their header.
+
+    Raises FileNotFoundError or NotADirectoryError if the path does not exist, and Damaged if it cannot be read, is
+    incomplete, does not match the digest in its name, or if a results file has changed.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -85,7 +80,8 @@ def _read_label(path: Path) -> Label:
         raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
     named = ARTIFACT.fullmatch(path.name)
     try:
-        label = Label(_parsed(facts["recipe"]), facts[CONTENT])
+        recipe = facts["recipe"]  # in metadata it is JSON text
+        label = Label(dict(json.loads(recipe) if isinstance(recipe, str) else recipe), facts[CONTENT])
         files = dict(facts.get(FILES, {})) if path.suffix == ".json" else {}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(path, "says nothing of how it was made, or not as this workflow does") from None
@@ -104,14 +100,11 @@ def _read_label(path: Path) -> Label:
 
 
 def check(path: Path, remembered: Path | None = None) -> Label:
-    """As `read_label`, after reading all of the file.  Raises as `read_label`; Damaged also where a value changed.
-
-    ``remembered``: a folder that records which files were whole; such a file is not read again while its inode, size
-    and times stay the same.
-    """
+    """Like `read_label`, but read the whole file. Also raises Damaged if a value changed. ``remembered``: a folder with
+    records of intact files, which are not read again while inode, size and times stay the same."""
     label = read_label(path)
     if path.suffix != ".safetensors":
-        return label  # has been read whole
+        return label  # already read in full
     stat_now = path.stat()
     state = f"{stat_now.st_ino} {stat_now.st_size} {stat_now.st_mtime_ns} {stat_now.st_ctime_ns} {label.content}"
     if remembered:
@@ -126,24 +119,19 @@ def check(path: Path, remembered: Path | None = None) -> Label:
     if content != label.content:
         raise Damaged(path, CHANGED)
     if remembered and time.time_ns() - stat_now.st_ctime_ns > CLOCK_NS:
-        with suppress(OSError, TallmasksError):  # then it is read again the next time
+        with suppress(OSError, TallmasksError):  # if this fails, the file is read again next time
             atomic_write_text(remembered / path.name, state)
     return label
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON artifact, checked.  Raises as `check`."""
+    """Read a JSON artifact. Raises as `check`."""
     read_label(path)
     return load_json(path)
 
 
-def _parsed(value: Any) -> dict[str, Any]:
-    """A JSON object that may be spelled out as text."""
-    return dict(json.loads(value) if isinstance(value, str) else value)
-
-
 def load_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, unchecked.  Raises FileNotFoundError, and Damaged where it is no JSON object."""
+    """Read a JSON object without checking its digest. Raises FileNotFoundError, or Damaged if it is not an object."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -156,11 +144,11 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def machine(threads: int) -> str:
-    """The kind of machine at hand, with all that may change the last bits of a result; the same text, the same bits."""
+    """Hardware, threads and library versions that can change the last bits of a result, as text."""
     parts = [_hardware(), f"{threads} threads", *(f"{name} {_version(name)}" for name in DECIDING)]
     parts += [f"{name}={os.environ[name]}" for name in DECIDING_VARIABLES if name in os.environ]
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():  # the GPU that this process computes on
+    if torch is not None and torch.cuda.is_initialized():  # this process uses the GPU
         parts.append(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
     return ", ".join(parts)
 
@@ -170,7 +158,7 @@ def _hardware() -> str:
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
     processor = {"model name": "", "flags": ""}
-    for line in lines:  # processors of one name can differ in what they can do
+    for line in lines:  # CPUs with the same name can differ in their flags
         key, _, value = line.partition(":")
         processor |= {key.strip(): value.strip()} if key.strip() in processor else {}
     abilities = hashlib.sha256(processor["flags"].encode()).hexdigest()[:8]
@@ -181,16 +169,16 @@ _version = functools.cache(version)
 
 
 def as_metadata(recipe: Mapping[str, Any]) -> dict[str, str]:
-    """A recipe as the metadata of a safetensors file, which holds text only."""
+    """A recipe as metadata of a safetensors file, where values must be strings."""
     return {"recipe": canonical(recipe)}
 
 
 def as_json(value: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON artifact of a value: with its recipe and the digest of its content."""
+    """A JSON artifact: the value, its recipe and the digest of its content."""
     plain = json.loads(canonical({**value, "recipe": recipe}))  # as it is read back: tuples become lists
     return {**plain, CONTENT: content_of_json(plain)}
 
 
 def write_json(path: Path, value: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Write a JSON artifact, whole or not at all."""
+    """Write a JSON artifact atomically."""
     atomic_write_text(path, json.dumps(as_json(value, recipe), ensure_ascii=False))

@@ -1,1 +1,1 @@
-"""Files and formats: tensors, JSON, YAML, archives, the hub; whole or not at all."""
+"""Files and formats: tensors, JSON, YAML, archives, the Hugging Face hub; atomic writes."""

@@ -1,7 +1,5 @@
-"""Files and folders that appear whole or not at all.
-
-Each is built under a hidden, locked name beside its place.  The next writer removes what a killed process left.
-"""
+"""Atomic writing of files and folders. Each is built under a hidden, locked name beside its destination. The next
+writer removes leftovers of killed processes."""
 
 from __future__ import annotations
 
@@ -19,17 +17,15 @@ from tallmasks.errors import TallmasksError, naming
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
-"""The hidden names."""
 
 
 @contextmanager
 def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = False) -> Iterator[Path]:
-    """The hidden place to build a file or a folder at; on a clean exit it is fsynced and gets its name.
+    """Yield a hidden path to build a file or folder at; on a clean exit it is fsynced and renamed to ``path``.
 
-    The folders above it are made.  ``size``: bytes that are taken from the disk before anything is written.  With
-    ``new`` nothing may be there but an empty folder for a folder; else a file is replaced.
-
-    Raises TallmasksError where the disk has no room; with `new`, where something is there or it cannot be written.
+    Parent folders are created. ``size``: bytes to reserve on the disk. ``new``: raise if ``path`` exists (except an
+    empty folder); otherwise a file is replaced. Raises TallmasksError if the disk is full, or with `new` if it cannot
+    write.
     """
     path, ours = Path(path), True
     try:
@@ -38,7 +34,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
         with hidden_beside(path, folder=folder) as temporary:
             if folder and shutil.disk_usage(temporary).free < size:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if size and not folder:  # else a full disk is a bus error in a memory map
+            if size and not folder:  # otherwise a full disk is a SIGBUS in a memory map
                 with temporary.open("r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, size)
             ours = False
@@ -60,7 +56,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
 
 
 def atomic_write_bytes(path: Path | str, content: bytes) -> None:
-    """Write a small file whole or not at all."""
+    """Write a small file atomically."""
     with whole(path, len(content)) as hidden:
         hidden.write_bytes(content)
 
@@ -72,7 +68,7 @@ def atomic_write_text(path: Path | str, text: str) -> None:
 
 @contextmanager
 def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
-    """A new hidden folder (or file) beside a path; it is removed at the end, or by the next writer."""
+    """Create a hidden folder (or file) beside a path; it is removed at the end, or by the next writer."""
     parent = path.parent
     parent.mkdir(parents=True, exist_ok=True)
     _remove_left(parent, path.name)
@@ -85,7 +81,7 @@ def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path, folder: bool) -> None:
-    """Raises TallmasksError where something is in the way.  A new folder may take the place of an empty one."""
+    """Raise TallmasksError if ``path`` exists. An empty folder may be replaced by a new folder."""
     if folder and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         return
     if os.path.lexists(path):
@@ -93,7 +89,6 @@ def refuse_existing(path: Path, folder: bool) -> None:
 
 
 def no_room(path: Path, size: int) -> TallmasksError:
-    """The error of a disk without room."""
     free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
     more = ", and files take whole blocks" if free >= size else ""
     return TallmasksError(
@@ -103,7 +98,6 @@ def no_room(path: Path, size: int) -> TallmasksError:
 
 
 def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
-    """A new hidden file or folder, and the lock on it."""
     while True:
         temporary = parent / f".{name[:100]}.{secrets.token_hex(6)}.tmp"
         if folder:
@@ -111,7 +105,7 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
         else:
             temporary.touch(exist_ok=False)
         lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        with suppress(OSError):  # somebody takes it for left, or the disk knows no locks
+        with suppress(OSError):  # another writer is removing it, or the disk has no locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if temporary.exists():
             return temporary, lock
@@ -119,10 +113,9 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
 
 
 def _remove_left(parent: Path, name: str) -> None:
-    """Remove what killed processes have left of a place."""
     names = [entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]
     for path in (parent / hidden for hidden in names if hidden[1:-17] == name[:100]):
-        with suppress(OSError):  # its owner lives, or the disk knows no locks
+        with suppress(OSError):  # its owner is alive, or the disk has no locks
             lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

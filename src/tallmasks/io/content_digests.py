@@ -1,8 +1,5 @@
-"""The digest of an artifact's content: XXH3, 128 bits, in a safetensors file's metadata or as a key of a JSON object.
-
-It is of everything in the file but the recipe, whose own digest is in the file's name.  It finds accidental damage at
-the speed of memory, but nothing that somebody forged.
-"""
+"""The digest of an artifact's content (128-bit XXH3), stored in safetensors metadata or as a JSON key. It covers
+everything but the recipe, which has its own digest in the file name. It detects accidental damage, not tampering."""
 
 from __future__ import annotations
 
@@ -14,35 +11,29 @@ import xxhash
 from numpy.typing import NDArray
 
 CONTENT = "content"
+# Keys that are not part of the content; earlier releases wrote ``made_from``, ``machine`` and ``seal``.
 NOT_CONTENT = ("recipe", "made_from", "machine", CONTENT, "seal")
-"""Keys that are no part of the content; earlier releases wrote ``made_from``, ``machine`` and ``seal``."""
 
 
 def canonical(value: object) -> str:
-    """JSON with one spelling per value: sorted keys, no spaces, finite numbers only (else a ValueError)."""
+    """JSON with one spelling per value: sorted keys, no spaces. Raises ValueError for NaN and infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def content_of_tensors(
     tensors: Sequence[tuple[str, str, Sequence[int]]], data: NDArray, metadata: Mapping[str, str]
 ) -> str:
-    """The content of a safetensors file.
-
-    Args:
-        tensors: name, safetensors' dtype and shape of every tensor, in the order of their bytes.
-        data: its data section, uint8 [bytes].
-        metadata: of the file.
-    """
+    """The content digest of a safetensors file. ``tensors``: name, safetensors dtype and shape of every tensor, in the
+    order of their bytes; ``data``: the data section, uint8 [bytes]."""
     digest = xxhash.xxh3_128(canonical([[name, dtype, list(shape)] for name, dtype, shape in tensors]).encode())
     digest.update(data.data)
     facts = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
-    if facts and "seal" not in metadata:  # with which earlier releases covered the metadata
+    if facts and "seal" not in metadata:  # in earlier releases the seal covered the metadata
         digest.update(canonical(facts).encode())
     return digest.hexdigest()
 
 
 def content_of_json(value: Mapping[str, Any]) -> str:
-    """The content of a JSON artifact."""
     without = (*NOT_CONTENT, *(["origins"] if "seal" in value else []))
     content = {key: inner for key, inner in value.items() if key not in without}
     return xxhash.xxh3_128(canonical(content).encode()).hexdigest()

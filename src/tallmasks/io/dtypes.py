@@ -1,4 +1,4 @@
-"""The dtypes of tensors: what safetensors, torch and NumPy call them, how wide they are, and which are floats."""
+"""Tensor dtypes: their names in safetensors, torch and NumPy, their width, and which are floats."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ if TYPE_CHECKING:
 
 
 class Dtype(NamedTuple):
-    """A dtype that safetensors has a code for."""
-
     torch: str
-    numpy: np.dtype
-    """How a value lies in memory: of what NumPy lacks, an unsigned integer with its bits."""
+    numpy: np.dtype  # for dtypes that NumPy lacks, an unsigned integer of the same width
 
     @property
     def width(self) -> int:
-        """Bytes of a value."""
         return self.numpy.itemsize
 
 
+# Dtypes by safetensors code.
 DTYPES = {
     code: Dtype(name, np.dtype(stored))
     for code, name, stored in (
@@ -35,17 +32,16 @@ DTYPES = {
         ("F8_E5M2FNUZ", "float8_e5m2fnuz", "u1"),
     )
 }  # fmt: skip
-"""By safetensors' code."""
+# The dtypes of weights, with their width in bytes.
 FLOATS = {code: DTYPES[code].width for code in ("F16", "BF16", "F32", "F64")}
-"""Bytes of a value, by the code of each dtype that weights have."""
+# The largest relative error of rounding to a dtype of weights; F64 is read as float32.
 ROUNDOFF = {"F16": 2**-11, "BF16": 2**-8, "F32": 2**-24, "F64": 2**-24}
-"""The largest relative error of rounding to a dtype of weights; F64 is read as float32."""
+# Dtypes allowed for a bundle's merged vector: safetensors code by torch name.
 OF_BUNDLES = {DTYPES[code].torch: code for code in ("F32", "BF16", "F16", "I8")}
-"""The dtypes that a bundle's merged vector may have: safetensors' code by torch's name."""
 
 
 def code_of(name: str | np.dtype) -> str:
-    """safetensors' code of torch's or NumPy's name; a code itself, or a name without one, as it is."""
+    """The safetensors code of a torch or NumPy dtype name; other names, and codes, are returned unchanged."""
     return _CODES.get(str(name), str(name))
 
 
@@ -54,7 +50,7 @@ _CODES = {dtype.torch: code for code, dtype in DTYPES.items()}
 
 @cache
 def torch_dtypes() -> dict[str, torch.dtype]:
-    """torch's dtype of every code that this release of torch has."""
+    """The torch dtype of every code that the installed torch has."""
     import torch
 
     return {code: getattr(torch, dtype.torch) for code, dtype in DTYPES.items() if hasattr(torch, dtype.torch)}
@@ -62,5 +58,4 @@ def torch_dtypes() -> dict[str, torch.dtype]:
 
 @cache
 def torch_codes() -> dict[torch.dtype, str]:
-    """safetensors' code of each of torch's dtypes."""
     return {dtype: code for code, dtype in torch_dtypes().items()}

@@ -1,4 +1,4 @@
-"""A folder of files as one artifact: a safetensors file with a tensor of bytes for each, named by its relative path."""
+"""A folder as one artifact: a safetensors file with one uint8 tensor per file, named by its relative path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PIECE = 1 << 24
 
 
 def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None:
-    """Write every file under a folder into ``out``, piece by piece.  Raises TallmasksError on a full disk."""
+    """Write all files under a folder into ``out``. Raises TallmasksError if the disk is full."""
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
     specs = {name: TensorSpec(np.dtype(np.uint8), (path.stat().st_size,)) for name, path in files.items()}
     with new_tensors(out, specs, {**metadata, "format": FORMAT}) as new:
@@ -28,10 +28,8 @@ def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None
 
 
 def archived_files(path: Path) -> dict[str, NDArray[np.uint8]]:
-    """The bytes of an archive's files by relative path, memory-mapped and read-only.
-
-    Raises TallmasksError where it is no archive, or a path leads out of its folder.
-    """
+    """The bytes of an archive's files by relative path, memory-mapped and read-only. Raises TallmasksError if it is not
+    an archive, or if a path leaves the folder."""
     archive = open_tensors(path, FORMAT)
     for name in archive.names:
         if any(part in ("", ".", "..") for part in name.split("/")):

@@ -1,4 +1,4 @@
-"""The content of source files and folders, as a digest that is computed once while they stay as they are."""
+"""sha256 of source files and folders, computed once while the files stay the same."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from pathlib import Path
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_text
 
-REMEMBERED = Path(".tallmasks", "content")  # in the current folder: the checksums of data folders, by their path
+REMEMBERED = Path(".tallmasks", "content")  # checksums of data folders, by path
+# Inode, size, mtime and ctime. ctime changes with every write and cannot be set; a replaced file has another inode.
 Identity = tuple[int, int, int, int]
-"""Inode, size, time of modification and time of change.  The last moves with every write and cannot be set; a file
-that takes another's name brings its own inode."""
 
 
 def named_path(root: Path, written: str) -> Path:
-    """A path of params.yaml, relative to `root` or to a home folder (~).  Raises TallmasksError for an unknown home."""
+    """A path from params.yaml, relative to `root` or with ~. Raises TallmasksError if the home folder is unknown."""
     try:
         return root / Path(written).expanduser()
     except RuntimeError as error:
@@ -28,18 +27,16 @@ def named_path(root: Path, written: str) -> Path:
 
 
 def sha256_of_file(path: Path) -> str:
-    """sha256 of a plain file's content, remembered within a process while its identity stays the same.
-
-    Raises TallmasksError where it cannot be read.
-    """
+    """sha256 of a regular file, cached in the process while its identity stays the same. Raises TallmasksError if it
+    cannot be read."""
     return _sha256(str(path), _identity(path))
 
 
 def sha256_of_folder(folder: Path) -> str:
-    """sha256 over the names and contents of all files under a folder, links followed, hidden files left out.
+    """sha256 over the names and contents of all files under a folder. Links are followed, hidden files skipped.
 
-    Digests are remembered in the project's scratch folder by file and identity: gigabytes are read once.
-    Raises TallmasksError where something in it cannot be read, or leads back to itself.
+    File digests are cached in .tallmasks/content, so unchanged files are not read again. Raises TallmasksError if
+    something cannot be read, or if a link leads back to a parent folder.
     """
     memory = REMEMBERED / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]}.json"
     remembered: dict[str, list[int | str]] = {}
@@ -51,13 +48,13 @@ def sha256_of_folder(folder: Path) -> str:
         same = remembered.get(name, [])[:-1] == [*identity]
         current[name] = remembered[name] if same else [*identity, _sha256(str(path), identity)]
     if current != remembered:
-        with suppress(OSError, TallmasksError):  # a folder that cannot be written to: then it is read again
+        with suppress(OSError, TallmasksError):  # not writable: the files are read again next time
             atomic_write_text(memory, json.dumps(current))
     return hashlib.sha256(b"".join(_line(name, str(entry[-1])) for name, entry in current.items())).hexdigest()
 
 
 def _line(name: str, sha256: str) -> bytes:
-    """One line of the folder's listing, as sha256sum writes it; a name with a line break is marked and escaped."""
+    """One line as sha256sum prints it; names with a line break are escaped."""
     line = f"{sha256}  {name}"
     if "\n" in name:
         line = "\\" + line.replace("\\", "\\\\").replace("\n", "\\n")
@@ -85,7 +82,7 @@ def _sha256(path: str, identity: Identity) -> str:
 
 
 def _files(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Path]:
-    """Every file under a folder; what is no folder counts as one, and so does a link that leads nowhere."""
+    """Every file under a folder, including broken links, which raise an error later when they are read."""
     try:
         stat = folder.stat()
         entries = [path for path in folder.iterdir() if not path.name.startswith(".")]

@@ -1,11 +1,6 @@
-"""The compiled loops between stored floats and float32: float16 and bfloat16 as bits, uint16, in contiguous slices.
-
-All are exact, or round to nearest, ties to even, as IEEE 754 and torch do; NaN stays NaN.  A module of its own, as
-:mod:`tallmasks.vectors.loops` is, because numba takes most of a second to import.
-
-The arithmetic is on int32 and without branches, and none of its numbers is a denormal of float32: compilers make vector
-instructions of that, and processors are slow on denormals.  ``-int32(condition)`` is a mask of 32 ones or zeros.
-"""
+"""Compiled conversions between float32 and float16 or bfloat16 bits (uint16); exact, or rounded to nearest even. NaN
+stays NaN. int32 arithmetic without branches or float32 denormals compiles to fast vector instructions;
+``-int32(condition)`` is a mask of 32 ones or zeros. A separate module, because numba is slow to import."""
 
 import numpy as np
 from numba import njit
@@ -25,8 +20,7 @@ _HALF_LAST = np.float32(2.0**-24)
 _REBIAS = np.int32((127 - 15) << 23)
 _NORMAL = np.int32((127 - 14) << 23)
 _BEYOND = np.int32((127 + 16) << 23)
-_ALIGN = np.float32(0.5)
-"""Its last bit weighs 2**-24, as that of a float16 denormal does: adding it lets the processor round."""
+_ALIGN = np.float32(0.5)  # its last bit is 2**-24, like a float16 denormal's: adding it rounds
 _ALIGN_BITS = np.int32(126 << 23)
 _BELOW_MIDDLE_FLOAT16 = np.int32(0xFFF)
 _BELOW_MIDDLE_BFLOAT16 = np.int32(0x7FFF)
@@ -55,7 +49,7 @@ def widen_float16(bits, out):
 
 @njit(nogil=True, cache=True)
 def narrow_bfloat16(patterns, out):
-    """int32 [n], the bits of float32 -> uint16 [n], rounded to nearest even."""
+    """int32 [n], float32 bits -> uint16 [n], rounded to nearest even."""
     for i in range(out.size):
         bits = np.int32(patterns[i])
         magnitude = np.int32(bits & _MAGNITUDE)
@@ -69,7 +63,7 @@ def narrow_bfloat16(patterns, out):
 
 @njit(nogil=True, cache=True)
 def narrow_float16(patterns, out):
-    """int32 [n], the bits of float32 -> uint16 [n], rounded to nearest even."""
+    """int32 [n], float32 bits -> uint16 [n], rounded to nearest even."""
     for i in range(out.size):
         bits = np.int32(patterns[i])
         magnitude = np.int32(bits & _MAGNITUDE)

@@ -1,4 +1,4 @@
-"""Files from the Hugging Face hub, pinned by revision, and a plain word when they cannot be had."""
+"""Files from the Hugging Face hub, pinned by revision, with clear errors when a download fails."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from tallmasks.io.file_digests import sha256_of_file
 
 Kind = Literal["model", "dataset"]
 
-OPEN_CLIP_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-"""What open_clip's models are called in a repository of theirs."""
+OPEN_CLIP_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # weight files of open_clip
 
 
 def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | None:
-    """Where a file lies in this machine's hub cache, or None; touches no network."""
+    """The path of a file in the local hub cache, or None. Does not use the network."""
     from huggingface_hub import try_to_load_from_cache
 
     for commit in cached_commits(repo, revision, kind):
@@ -30,17 +29,16 @@ def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | 
 
 
 def _is_short(revision: str) -> bool:
-    """Whether a revision is the beginning of a commit's hash; the hub itself wants all 40 digits."""
     return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
 
 
 def to_type(revision: str) -> str:
-    """A revision for a command line; for a shortened commit, what to look up."""
+    """A revision for use on a command line; an abbreviated commit becomes a placeholder."""
     return f"<the commit that begins with {revision}>" if _is_short(revision) else revision
 
 
 def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
-    """The cached commits that a shortened commit may mean; any other revision itself."""
+    """The cached commits that match an abbreviated hash; any other revision is returned unchanged."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
@@ -52,10 +50,8 @@ def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
 
 @functools.cache
 def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
-    """The commit that a shortened one means; any other revision as it is.
-
-    Raises TallmasksError where no commit on the main branch begins so, or more than one.
-    """
+    """The full hash of an abbreviated commit; any other revision is returned unchanged. Raises TallmasksError unless
+    exactly one commit on the main branch matches."""
     from huggingface_hub import HfApi
 
     if not _is_short(revision):
@@ -74,7 +70,7 @@ def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
 
 @functools.cache
 def reachable() -> bool:
-    """Whether the hub answers; asked once, in five seconds at most.  Not with HF_HUB_OFFLINE=1."""
+    """Whether the hub answers within five seconds; cached. False with HF_HUB_OFFLINE=1."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
 
@@ -86,15 +82,13 @@ def reachable() -> bool:
 
 
 def download(repo: str, file: str, revision: str, kind: Kind = "model") -> Path:
-    """A file of a repository at a revision; see `download_first`."""
+    """Download one file, or take it from the cache; see `download_first`."""
     return download_first(repo, (file,), revision, kind)
 
 
 def download_first(repo: str, files: Sequence[str], revision: str, kind: Kind = "model") -> Path:
-    """The first of some files: of those in this machine's hub cache, else of those in the repository.
-
-    Raises TallmasksError where none is cached, and the hub does not answer or has none of them.
-    """
+    """The first of ``files`` that is in the local cache, else the first that is in the repository. Raises
+    TallmasksError if none is cached and the hub does not answer or has none of them."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
@@ -115,16 +109,14 @@ def download_first(repo: str, files: Sequence[str], revision: str, kind: Kind = 
 
 
 def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
-    """The bytes of every file of a repository, by name.
-
-    Raises TallmasksError where the hub does not answer, has no such repository or revision, or gives no files of it.
-    """
+    """Sizes in bytes of all files of a repository, by name. Raises TallmasksError if the hub does not answer, the
+    repository or revision does not exist, or access is denied."""
     from huggingface_hub import HfApi
 
     commit = full_commit(repo, revision, kind)
     try:
         info: Any = HfApi().repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=30)
-        if info.gated:  # the list of files is for everybody, the files are not
+        if info.gated:  # the list is public, the files are not
             HfApi().auth_check(repo, repo_type=kind)
     except Exception as error:  # see `trouble`
         raise TallmasksError(f"{address(repo, '', revision, kind)}: {trouble(error)}") from None
@@ -132,8 +124,7 @@ def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
 
 
 def trouble(error: Exception) -> str:
-    """What an error of the hub's libraries means and what to do, in one line.  They have a dozen types without a
-    base."""
+    """Explain an exception of the hub's libraries in one line. They raise a dozen types without a common base."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     log_in = "log in with `hf auth login`, or set HF_TOKEN"
@@ -148,17 +139,14 @@ def trouble(error: Exception) -> str:
 
 
 def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model") -> str:
-    """What to say when a file, or the first of several, is neither cached nor to be had.
-
-    The command downloads those of them that the repository has.
-    """
+    """The message for files that are neither cached nor available; it includes the command that downloads them."""
     option = " --repo-type dataset" if kind == "dataset" else ""
     arguments = f"{repo} {' '.join(files)} --revision {to_type(revision)}{option}"
     return f"{address(repo, files[0], revision, kind)} is {not_cached(arguments)}. Or give a local file"
 
 
 def not_cached(arguments: str) -> str:
-    """What a download is that the hub does not give now, and what to do; ``arguments`` are those of `hf download`."""
+    """The end of a message when the hub does not answer; ``arguments`` are those of `hf download`."""
     return (
         f"not in this machine's hub cache, and the hub does not answer. Run `hf download {arguments}` where there is a "
         "network. Copy the cache here (HF_HOME says where it lies)"
@@ -166,7 +154,7 @@ def not_cached(arguments: str) -> str:
 
 
 def address(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
-    """How people write it down: huggingface.co, or HF_ENDPOINT, then /[datasets/]<repo>[/<file>] at <revision>."""
+    """A readable address: huggingface.co (or HF_ENDPOINT)/[datasets/]<repo>[/<file>] at <revision>."""
     from huggingface_hub import constants
 
     host, folder = constants.ENDPOINT.removeprefix("https://"), "datasets/" if kind == "dataset" else ""
@@ -174,7 +162,7 @@ def address(repo: str, file: str, revision: str, kind: Kind = "model") -> str:
 
 
 def commit_of(path: Path) -> str | None:
-    """The commit that a file of the hub cache (<kind>--<repo>/snapshots/<commit>/...) belongs to; None for others."""
+    """The commit in a hub-cache path (<kind>--<repo>/snapshots/<commit>/...), or None for other paths."""
     parts = path.parts
     for repository, folder, commit in zip(parts, parts[1:], parts[2:-1], strict=False):
         if folder == "snapshots" and "--" in repository:
@@ -183,11 +171,9 @@ def commit_of(path: Path) -> str | None:
 
 
 def refuse_damaged(path: Path) -> None:
-    """Raise TallmasksError if a file of the hub cache differs from the hub's, by the checksum that its link names.
-
-    That is the sha256 of a large file, git's sha1 of another.  A cache that was copied without links has none.
-    """
-    expected = path.readlink().name if path.is_symlink() else ""  # that link may lead to one named otherwise
+    """Raise TallmasksError if a cached file does not match the checksum in the name that its link points to. The
+    checksum is sha256 for large files, git's sha1 for others. Caches copied without links have none."""
+    expected = path.readlink().name if path.is_symlink() else ""  # not resolved: the target can be another link
     if len(expected) == 64:
         actual = sha256_of_file(path)
     elif len(expected) == 40:
@@ -203,7 +189,7 @@ def refuse_damaged(path: Path) -> None:
 
 
 def with_origin(repo: str, files: Sequence[str], revision: str, sha256: str | None) -> tuple[Path, dict[str, str]]:
-    """See `download_first`; and the file's origin for recipes.  Raises TallmasksError, too, for another sha256."""
+    """As `download_first`, plus the origin for recipes. Also raises TallmasksError if the sha256 differs."""
     path = download_first(repo, files, revision)
     refuse_damaged(path)
     if sha256 is not None and (actual := sha256_of_file(path)) != sha256:

@@ -1,4 +1,4 @@
-"""Somebody's text in a Markdown file of ours, as text and nothing else."""
+"""Escape text from users for Markdown files."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ _ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<
 
 
 def plain_markdown(text: str) -> str:
-    """A text within a line or a cell of a table."""
+    """Escape text for a line or a table cell."""
     visible = "".join(character if character.isprintable() else " " for character in text)
     return visible.translate(_ESCAPED)
 
 
 def code_span(text: str) -> str:
-    """A path or a name in backticks; without them where it holds what ends a span, a cell or a line."""
+    """Text in backticks, or escaped if it contains characters that would end the span, cell or line."""
     return plain_markdown(text) if set(text) & set("`|") or not text.isprintable() else f"`{text}`"
 
 
 def code_block(text: str, language: str) -> str:
-    """Lines of text between fences that are longer than any in it."""
+    """Text in a fence that is longer than any fence inside it."""
     fence = "```"
     while fence in text:
         fence += "`"

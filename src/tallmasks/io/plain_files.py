@@ -1,4 +1,4 @@
-"""Reading files from somebody else: no named pipes, which never end, and no links out of their folder."""
+"""Read untrusted files: refuse named pipes, which would block, and links that leave their folder."""
 
 from __future__ import annotations
 
@@ -10,33 +10,25 @@ from typing import Any
 
 from tallmasks.errors import TallmasksError, naming
 
-LARGEST_JSON = 1 << 24
-"""Bytes of somebody's JSON file at most: parsed, it takes up to thirty times as many."""
+LARGEST_JSON = 1 << 24  # bytes; parsed JSON takes up to thirty times as much memory
 
 
 def open_plain(path: Path | str) -> BufferedReader:
-    """A plain file, open for reading in binary; links to plain files are followed.
-
-    Raises:
-        TallmasksError: there is something else, such as a named pipe.
-        OSError: there is nothing, or it cannot be opened.
-    """
-    if not stat.S_ISREG(Path(path).stat().st_mode):  # before it is opened: a pipe makes one wait, a device may act
+    """Open a regular file for reading in binary; links are followed. Raises TallmasksError if it is something else,
+    such as a named pipe, and OSError if it cannot be opened."""
+    if not stat.S_ISREG(Path(path).stat().st_mode):  # checked first: opening a pipe blocks
         raise TallmasksError(f"{path} is no plain file; expected one: name another, or put one in its place")
     return Path(path).open("rb")
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The whole content of a plain file; see :func:`open_plain` for errors."""
     with naming(path), open_plain(path) as file:
         return file.read()
 
 
 def read_plain_json(path: Path | str, largest: int | None = None) -> Any:
-    """The value of a JSON file; see :func:`open_plain` for errors.
-
-    Raises ValueError where it is no JSON, nested too deeply, or larger than `LARGEST_JSON`, or so many bytes.
-    """
+    """The value of a JSON file; see :func:`open_plain` for errors. Raises ValueError if it is not JSON, nested too
+    deeply, or larger than `largest` bytes (default: `LARGEST_JSON`)."""
     largest = largest or LARGEST_JSON
     with open_plain(path) as file:
         content = file.read(largest + 1)
@@ -49,7 +41,7 @@ def read_plain_json(path: Path | str, largest: int | None = None) -> Any:
 
 
 def expanded(text: str) -> str:
-    """A path with `~` replaced by the home folder.  Raises TallmasksError where there is no such home."""
+    """A path with `~` replaced by the home folder. Raises TallmasksError if there is no such home folder."""
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
@@ -57,14 +49,10 @@ def expanded(text: str) -> str:
 
 
 def within(root: Path, name: str) -> Path:
-    """The file of a folder from somebody, links followed.
-
-    Raises:
-        TallmasksError: a link leads out of the folder (and out of the hub's cache, where the folder lies in it).
-        OSError, RuntimeError: it cannot be looked at, or is a link that leads to itself.
-    """
+    """The resolved path of a file in an untrusted folder. Raises TallmasksError if a link leaves the folder (links
+    within the hub's cache are allowed), and OSError or RuntimeError if it cannot be resolved."""
     folder, target = root.resolve(), (root / name).resolve()
-    # in the hub's cache the files of models--*/snapshots/<commit>/ are links to models--*/blobs/
+    # in the hub's cache the files in models--*/snapshots/<commit>/ are links to models--*/blobs/
     cache = [path.parents[1] / "blobs" for path in (folder, *folder.parents) if path.parent.name == "snapshots"]
     if not any(target.is_relative_to(path) for path in (folder, *cache)):
         raise TallmasksError(

@@ -1,8 +1,5 @@
-"""Tensors in safetensors files: read lazily and in pieces, written whole or not at all.
-
-A *flat* vector is every tensor of one dtype, in sorted-name order, concatenated: the data section of a safetensors file
-is that array, so such a file is memory-mapped and never copied.
-"""
+"""Tensors in safetensors files: read lazily and in pieces, written atomically. A *flat* vector is the concatenation of
+tensors of one dtype in sorted-name order. It is the data section of a safetensors file, so it can be memory-mapped."""
 
 from __future__ import annotations
 
@@ -26,48 +23,40 @@ from tallmasks.io.content_digests import CONTENT, content_of_tensors
 from tallmasks.io.dtypes import DTYPES, code_of
 from tallmasks.io.plain_files import open_plain
 
-LARGEST_HEADER = 1 << 24
-"""Bytes of a file's header at most: parsed, it takes some 25 times as many."""
+LARGEST_HEADER = 1 << 24  # bytes; the parsed header takes about 25 times as much memory
 _ALIGNMENT = 64
 _LATE_METADATA = 1024
 
 
 class TensorSpec(NamedTuple):
-    """What a file must know of a tensor before its values exist."""
-
     dtype: np.dtype
     shape: tuple[int, ...]
-    bfloat16: bool = False
-    """Whether the values, of dtype uint16, are the bits of bfloat16, which NumPy lacks."""
+    bfloat16: bool = False  # the values are bfloat16 bits in uint16, because NumPy lacks bfloat16
 
     @property
     def code(self) -> str:
-        """How safetensors calls the dtype."""
         return "BF16" if self.bfloat16 else code_of(self.dtype)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the values take."""
         return self.dtype.itemsize * math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor lies in a flat vector of P' values: names sorted, shapes in the same order."""
+    """Names and shapes of the tensors of a flat vector of P' values, in sorted-name order."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, tensors: TensorFile | Mapping[str, NDArray]) -> Layout:
-        """The layout of a file's tensors, or of a mapping's."""
         shapes = tensors.shapes if isinstance(tensors, TensorFile) else {n: a.shape for n, a in tensors.items()}
         names = tuple(sorted(shapes))
         return cls(names, tuple(tuple(shapes[name]) for name in names))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """First position of each tensor in the flat vector."""
         return tuple(part.start for part in self.parts.values())
 
     @cached_property
@@ -77,13 +66,11 @@ class Layout:
 
     @cached_property
     def parts(self) -> dict[str, slice]:
-        """The place of each tensor in the flat vector, by name."""
         ends = accumulate(map(math.prod, self.shapes), initial=0)
         return {name: slice(*pair) for name, pair in zip(self.names, pairwise(ends), strict=True)}
 
     @cached_property
     def by_name(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each tensor."""
         return dict(zip(self.names, self.shapes, strict=True))
 
     def split(self, flat: NDArray) -> dict[str, NDArray]:
@@ -100,7 +87,7 @@ class Layout:
         return flat
 
     def describe_difference(self, other: Layout) -> str:
-        """What ``other`` has missing, extra or in another shape, for an error message; empty if equal."""
+        """Missing, extra and wrongly shaped tensors of ``other``, for an error message; empty if equal."""
         mine, theirs = self.by_name, other.by_name
         wrong = [
             f"{name} (found {list(theirs[name])}, expected {list(mine[name])})"
@@ -115,18 +102,16 @@ class Layout:
         return "; ".join(f"{kind}: {name_some(names)}" for kind, names in parts.items() if names)
 
     def to_json(self) -> str:
-        """Names and shapes as a JSON object, for metadata."""
         return json.dumps(self.by_name, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Layout:
-        """The inverse of :meth:`to_json`."""
         shapes = json.loads(text)
         return cls(tuple(shapes), tuple(tuple(shape) for shape in shapes.values()))
 
 
 class TensorFile:
-    """One safetensors file, open for reading; nothing is loaded before it is asked for."""
+    """An open safetensors file. Tensors are read on demand."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -135,41 +120,36 @@ class TensorFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Tensor names, sorted."""
         return tuple(sorted(self._entries))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes by name."""
         return {name: tuple(self._entries[name]["shape"]) for name in self.names}
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of one tensor."""
         return tuple(self._entry(name)["shape"])
 
     def dtype(self, name: str) -> str:
-        """Dtype of one tensor as safetensors names it: ``F32``, ``BF16``, ``U8``, ..."""
+        """The safetensors code of a tensor's dtype: ``F32``, ``BF16``, ``U8``, ..."""
         return self._entry(name)["dtype"]
 
     def view(self, name: str) -> NDArray:
-        """One tensor as it is on disk, memory-mapped and read-only; bfloat16 comes as its bits, uint16."""
+        """One tensor as stored, memory-mapped and read-only; bfloat16 is returned as uint16 bits."""
         code = self.dtype(name)
         if code not in DTYPES:
             raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
         try:
             return self.stored(name).view(DTYPES[code].numpy).reshape(self.shape(name))
-        except ValueError as error:  # 65 axes, or one of 2^62 beside one of 0
+        except ValueError as error:  # such as 65 axes, or a size of 2^62 beside one of 0
             raise TallmasksError(f"{self.path}: tensor {name} is no array: {error}. Get another file.") from None
 
     def read(self, name: str) -> NDArray:
-        """A copy of one tensor in its stored dtype; bfloat16 comes as its bits, uint16."""
+        """A copy of one tensor in its stored dtype; bfloat16 is returned as uint16 bits."""
         return self.view(name).copy()
 
     def flat(self, dtype: DTypeLike = np.float32) -> NDArray:
-        """The data section as one read-only, memory-mapped vector [P'] of one dtype, tensors in sorted-name order.
-
-        Raises TallmasksError where the file has another dtype or order.
-        """
+        """The data section as one read-only, memory-mapped vector [P'] of one dtype. Raises TallmasksError if the
+        tensors have another dtype or are not in sorted-name order."""
         code = code_of(np.dtype(dtype))
         end = 0
         for name in self.names:
@@ -182,7 +162,7 @@ class TensorFile:
         return np.require(self.data[:end].view(DTYPES[code].numpy), requirements="A")
 
     def stored(self, name: str) -> NDArray[np.uint8]:
-        """The bytes of one tensor of any dtype as they are on disk, memory-mapped and read-only."""
+        """The bytes of one tensor of any dtype, memory-mapped and read-only."""
         start, stop = self._entry(name)["data_offsets"]
         return self.data[start:stop]
 
@@ -205,10 +185,8 @@ class TensorFile:
 
 
 def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
-    """Open a safetensors file for lazy reading; with ``kind``, only one whose metadata has that "format".
-
-    Raises TallmasksError where it is absent, not a whole safetensors file, or of another format.
-    """
+    """Open a safetensors file for lazy reading; ``kind`` is the required "format" in its metadata. Raises
+    TallmasksError if the file is missing, damaged, or of another format."""
     tensors = TensorFile(path)
     actual = tensors.metadata.get("format")
     if kind is not None and actual != kind:
@@ -217,21 +195,17 @@ def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
 
 
 def read_metadata(path: Path | str) -> dict[str, str]:
-    """The metadata of a safetensors file, whose tensors stay unread. Raises as :func:`open_tensors`."""
+    """The metadata of a safetensors file. Raises as :func:`open_tensors`."""
     return _read_header(Path(path))[1]
 
 
 def load_state(path: Path | str) -> dict[str, NDArray]:
-    """All tensors by name, in memory, in their stored dtype."""
     tensors = open_tensors(path)
     return {name: tensors.read(name) for name in tensors.names}
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
-    """Write tensors by name, whole or not at all; equal input gives equal bytes.
-
-    Raises TallmasksError on a full disk.
-    """
+    """Write tensors by name, atomically; equal input gives equal bytes. Raises TallmasksError if the disk is full."""
     arrays = {name: np.asarray(array) for name, array in tensors.items()}
     specs = {name: TensorSpec(array.dtype, array.shape) for name, array in arrays.items()}
     with new_tensors(path, specs, metadata) as new:
@@ -241,7 +215,7 @@ def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Ma
 
 @dataclass
 class NewTensors:
-    """A safetensors file in the making: fill the writable maps, and add the metadata known only at the end."""
+    """A safetensors file being written: writable arrays, and metadata that may still grow."""
 
     metadata: dict[str, str]
     tensors: dict[str, NDArray]
@@ -249,7 +223,7 @@ class NewTensors:
 
     @property
     def flat(self) -> NDArray:
-        """The data section as one writable vector, for tensors that share one dtype."""
+        """The data section as one writable vector; all tensors must have the same dtype."""
         (dtype,) = {array.dtype for array in self.tensors.values()} or {np.dtype(np.uint8)}
         return self.data.view(dtype)
 
@@ -258,8 +232,8 @@ class NewTensors:
 def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
     """Create a safetensors file and fill it in pieces; it appears at ``path`` only on a clean exit.
 
-    ``new.metadata`` may grow by 1 KiB until the exit. Use the arrays only inside the ``with`` block.
-    Raises TallmasksError before the first value is written where the disk has no room.
+    ``new.metadata`` may grow by 1 KiB until the exit. Use the arrays only inside the ``with`` block. Raises
+    TallmasksError before the first value is written if the disk is full.
     """
     size = sum(spec.nbytes for spec in specs.values())
     room = bytes_of_file(specs, metadata) - size
@@ -280,7 +254,7 @@ def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Map
 
 
 def bytes_of_file(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> int:
-    """The size of the file that :func:`new_tensors` makes, its header included."""
+    """The size of the file that :func:`new_tensors` writes, including its header."""
     header = 8 + len(_encode_header(specs, metadata)) + _LATE_METADATA
     return -(-header // _ALIGNMENT) * _ALIGNMENT + sum(spec.nbytes for spec in specs.values())
 
@@ -294,9 +268,8 @@ def new_flat(
 
 
 def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
-    """Entries by name and metadata of a safetensors file that the safetensors library accepts as whole."""
     try:
-        with open_plain(path) as file:  # first: the library says of what it may not read that it is not there
+        with open_plain(path) as file:  # first, as safetensors reports unreadable files as missing
             if (length := int.from_bytes(file.read(8), "little")) > LARGEST_HEADER and path.stat().st_size > length:
                 raise TallmasksError(
                     f"{path}: its header has {length:,} bytes; expected {LARGEST_HEADER:,} at most, which is enough for"
@@ -316,8 +289,7 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
 
 
 def _byte_ranges(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
-    """The bytes of every tensor in the order of the safetensors library: wide dtypes first, so that all are aligned;
-    then by name."""
+    """The byte range of every tensor in the order of the safetensors library: widest dtype first, then by name."""
     names = sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
     ends = accumulate((specs[name].nbytes for name in names), initial=0)
     return {name: slice(*pair) for name, pair in zip(names, pairwise(ends), strict=True)}

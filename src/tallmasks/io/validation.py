@@ -1,4 +1,4 @@
-"""The errors of a pydantic model in one line: the key, what was found, what is expected."""
+"""One-line messages for pydantic errors: the key, what was found, what is expected."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Section(BaseModel):
-    """Keys with values: unlisted keys are refused, and no value is converted."""
+    """A model that refuses unknown keys and does not convert values."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def optional(description: str | None = None) -> Any:
-    """A key that need not be there."""
     return Field(None, description=description) if description else Field(None)
 
 
 def validated(value: Any, model: type[Model], file: object) -> Model:
-    """A value as a model.  Raises TallmasksError where the model does not allow it, with the file and the key."""
+    """Validate a value. Raises TallmasksError with the file and the key if the model does not allow it."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
         errors = [(_keys(one["loc"], value), one) for one in error.errors(include_url=False)]
-    # other choices of a union fail before the deepest error, or where one lacks a key
+    # in a union, the deepest error is that of the intended member; at equal depth, a missing key is
     keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] == "missing"))
     if first["type"] == "extra_forbidden":
         schema = model.model_json_schema()
@@ -42,13 +41,13 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        choices = dict.fromkeys(one["msg"] for loc, one in errors if loc == keys)  # of a union
+        choices = dict.fromkeys(one["msg"] for loc, one in errors if loc == keys)  # of all union members
         reason = f"{', or '.join(choices).replace('or Input should be', 'or')}; found {short(first['input'])}"
     raise TallmasksError(": ".join(filter(None, [str(file), ".".join(str(key)[:60] for key in keys), reason])))
 
 
 def _keys(loc: tuple[int | str, ...], value: Any) -> list[int | str]:
-    """The keys that lead to a place: `loc` without the names of a union's choices."""
+    """The path of keys to an error: `loc` without the names of union members."""
     keys = []
     for step in loc:
         inside = isinstance(value, list) and isinstance(step, int) and step < len(value)

@@ -1,4 +1,4 @@
-"""YAML files that people write by hand, read as YAML 1.2 like DVC."""
+"""Read YAML files that people write, as YAML 1.2 like DVC."""
 
 from __future__ import annotations
 
@@ -13,18 +13,13 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import open_plain
 
-LARGEST = 1 << 17
-"""Bytes of a file at most; the shipped params.yaml has 10,000."""
-_MOST_MERGED = 10_000
-"""Keys of a mapping at most; a few references to references make billions of them."""
+LARGEST = 1 << 17  # bytes; the shipped params.yaml has 10,000
+_MOST_MERGED = 10_000  # keys of a mapping; nested references can produce billions
 
 
 def read_yaml(path: Path) -> Any:
-    """The value of a YAML file.
-
-    Raises FileNotFoundError, and TallmasksError where it is no plain file, too large or no YAML.
-    Also for a key or an anchor that is there twice.
-    """
+    """The value of a YAML file. Raises FileNotFoundError. Raises TallmasksError if it is not a regular file, too large,
+    not valid YAML, or has a key or an anchor twice."""
     try:
         with open_plain(path) as file:
             content = file.read(LARGEST + 1)
@@ -39,13 +34,13 @@ def read_yaml(path: Path) -> Any:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}" if mark else ""
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-    except Exception as error:  # the reader raises anything, on `!!bool x` a KeyError
+    except Exception as error:  # the parser raises any type, for example KeyError for `!!bool x`
         where, problem = "", f"cannot be read as YAML ({error})"
     raise TallmasksError(f"{path}{where}: {' '.join(problem.split())[:200]}")
 
 
 def scalar(text: str) -> Any:
-    """What an unquoted `text` means in such a file: null, a number, true or false, or the text itself."""
+    """The value of unquoted `text` in YAML: null, a number, a boolean, or the text itself."""
     if text.strip() in ("", "~", "null"):
         return None
     try:
@@ -56,11 +51,11 @@ def scalar(text: str) -> Any:
 
 
 class _Constructor(SafeConstructor):
-    """Refuses a key that is there twice also beside `<<`, where ruamel lets the last one count, and half characters."""
+    """Also refuses duplicate keys beside `<<`, which ruamel accepts, and lone surrogates."""
 
     def construct_scalar(self, node: Any) -> Any:
         text = super().construct_scalar(node)
-        str(text).encode()  # half of a surrogate pair is no text that a file can hold
+        str(text).encode()  # raises for a lone surrogate, which no file can hold
         return text
 
     def flatten_mapping(self, node: Any) -> None:

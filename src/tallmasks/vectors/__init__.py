@@ -1,1 +1,1 @@
-"""Task vectors, flat and memory-mapped, and the loops over them."""
+"""Flat, memory-mapped task vectors, and the kernels that process them."""

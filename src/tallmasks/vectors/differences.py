@@ -1,4 +1,4 @@
-"""Task vectors that are computed where they are asked for: theta_t - theta_0, piece by piece, never on disk."""
+"""Task vectors that are computed on demand, piece by piece, and never stored."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import Layout
 
+# (tensor name, start, stop) -> those values of the flattened tensor
 ReadPiece = Callable[[str, int, int], NDArray[np.float32]]
-"""Values start..stop of a flattened tensor, float32, by the tensor's name."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A flat task vector, float32 [P'], whose slices are computed from ``piece``; any thread may ask for one."""
+    """A flat task vector, float32 [P'], with slices computed by ``piece``; thread-safe."""
 
     layout: Layout
     piece: ReadPiece

@@ -1,8 +1,8 @@
-"""The array kernels: loops over contiguous slices, exact and in pieces.
+"""Array kernels over contiguous slices, exact and in pieces.
 
-Every vector is float32 [P'], a memory map or anything that can be sliced. Work is cut into pieces of ``piece`` values,
-a multiple of 8. Memory use does not depend on model size, and the number of threads never changes a result. Fast-math
-is off: float32 operations happen in the order written here, and denormals count.
+Vectors are float32 [P'], memory-mapped or anything that can be sliced. Pieces have ``piece`` values, a multiple of 8.
+Memory use does not depend on model size, and results do not depend on the number of threads. Fast-math is off: float32
+operations happen in the order written here, and denormals are kept.
 """
 
 from __future__ import annotations
@@ -18,23 +18,18 @@ from numpy.typing import NDArray
 from tallmasks.parallel import cores as threads
 from tallmasks.parallel import once, parallel
 
-PIECE = 1 << 17
-"""Values in a piece: threads that change pieces wait for the interpreter, and slices should stay in a core's caches."""
+PIECE = 1 << 17  # fits a core's caches, and is long enough that threads rarely wait for the interpreter
 
-PARTITIONED = 1 << 18
-"""Up to so many values are partitioned in memory."""
+PARTITIONED = 1 << 18  # up to this many values are partitioned in memory
 
 Vector = NDArray[np.float32]
-ReadSlices = Callable[[slice], Sequence[Vector] | Vector]
-"""A slice [n] of each of T vectors."""
+ReadSlices = Callable[[slice], Sequence[Vector] | Vector]  # a slice [n] of each of T vectors
 Result = TypeVar("Result")
 
 
 def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> Any:
-    """A function that gives the majority for :func:`merge_ties`: -1, 0 or 1, the sign of the sum of all elected signs.
-
-    The T >= 1 vectors are read at its first call.  They are trimmed to |tau| >= threshold, one per task.
-    """
+    """A function that returns the sign of the sum of all elected signs, -1, 0 or 1, for :func:`merge_ties`. It reads
+    the T >= 1 vectors at its first call. They are trimmed to |tau| >= threshold, one per task."""
 
     def balance(part: slice) -> int:
         return int(np.sign(_trimmed_sum([vector[part] for vector in vectors], thresholds)).sum(dtype=np.int64))
@@ -47,9 +42,9 @@ def merge_ties(
 ) -> None:
     """TIES (Yadav et al. 2023): trim, elect a sign per weight, merge the entries that agree with it.
 
-    Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors, or where
-    that is 0 the :func:`majority_sign`. ``vectors``: T slices [n]; ``out`` [n] becomes the sum of the agreeing
-    entries, or with ``mean`` their mean (0 where none agrees).
+    Trim keeps |tau| >= threshold, one per task. The elected sign is that of the sum of the trimmed vectors, or
+    :func:`majority_sign` where that is 0. ``vectors``: T slices [n]; ``out`` [n] becomes the sum of the agreeing
+    entries, or with ``mean`` their mean (0 if none agrees).
     """
     total, counts = _trimmed_sum(vectors, thresholds), np.zeros(out.size, np.float32)
 
@@ -81,8 +76,8 @@ def nth_magnitude(vector: Vector, n: int) -> np.float32:
 def nth_magnitudes(read: ReadSlices, size: int, ranks: Sequence[int]) -> NDArray[np.float32]:
     """The exact n-th smallest |value| of T vectors of ``size`` values, for each rank n, 1 <= n <= size; float32 [T, R].
 
-    Magnitudes of float32 are ordered as their bit patterns without the sign. Up to PARTITIONED values are partitioned.
-    More are read twice: for a histogram of the upper 16 bits, then one of the lower 16 bits where the answer lies.
+    float32 magnitudes sort like their bit patterns without the sign. Up to PARTITIONED values are partitioned. Longer
+    vectors are read twice: for a histogram of the upper 16 bits, then of the lower 16 bits of the matching values.
     """
     if size <= PARTITIONED:
         indices = np.subtract(ranks, 1)
@@ -104,10 +99,8 @@ def nth_magnitudes(read: ReadSlices, size: int, ranks: Sequence[int]) -> NDArray
 
 
 def _histograms(read: ReadSlices, size: int, number: int, count: Callable[..., None]) -> NDArray[np.int64]:
-    """How many values each bin and those before it hold, int64 [T, number, 65536].
-
-    ``count``: ``(task, patterns, counts)`` adds a slice, uint32 [n], to uint32 [number, 65536].
-    """
+    """Cumulative histograms, int64 [T, number, 65536]. ``count(task, patterns, counts)`` adds a slice, uint32 [n], to
+    uint32 [number, 65536]."""
 
     def work(share: slice) -> NDArray[np.uint32]:
         counts = np.zeros((0, number, 1 << 16), np.uint32)
@@ -135,8 +128,8 @@ def pack_levels(
     The level of a weight is the number of lambdas with ``|tau_t| > float32(lambda) * |tau_MTL - tau_t|``, in float32
     (Eq. 5 of Wang et al. 2024 with > for >=, as in their code). The mask of the j-th lambda is ``level > j``.
 
-    ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the
-    level of weight 8 j + i.
+    ``planes``: per task uint8 [B, ceil(P' / 8)] to overwrite; bit i of byte j of plane b is bit b of the level of
+    weight 8 j + i.
     """
 
     def work(part: slice) -> None:
@@ -150,14 +143,12 @@ def pack_levels(
 
 def pack_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """The TALL-masks of a slice of every task vector, each for its own lambda: packed bits uint8 [T, ceil(n / 8)].
-
-    ``vectors``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`.
-    """
+    ``vectors``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`."""
     return np.stack([_packed(_levels(vector, merged, [value])) for vector, value in zip(vectors, lambdas, strict=True)])
 
 
 def count_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
-    """How many tasks' masks, each for its own lambda, hold each weight of a slice, uint8 [n]; as :func:`pack_masks`."""
+    """The number of tasks that have each weight of a slice in their mask, uint8 [n]; see :func:`pack_masks`."""
     counts = np.zeros(merged.size, np.uint8)
     for vector, value in zip(vectors, lambdas, strict=True):
         counts += _levels(vector, merged, [value])
@@ -165,7 +156,7 @@ def count_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[flo
 
 
 def _levels(vector: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
-    """For how many of the lambdas a task's mask holds each weight of a slice, uint8 [n]."""
+    """The level of each weight of a slice, uint8 [n]; see :func:`pack_levels`."""
     levels = np.empty(merged.size, np.uint8)
     _compiled().levels(_plain(vector), _plain(merged), tuple(map(np.float32, lambdas)), levels)
     return levels
@@ -176,7 +167,7 @@ def _packed(bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def unpack_levels(planes: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """The levels uint8 [P'] from planes uint8 [B, ceil(P' / 8)]: the inverse of the packing."""
+    """The levels uint8 [P'] from planes uint8 [B, ceil(P' / 8)] of :func:`pack_levels`."""
     levels = np.zeros(size, np.uint8)
     for bit, plane in enumerate(planes):
         levels |= np.unpackbits(plane, count=size, bitorder="little") << np.uint8(bit)
@@ -199,10 +190,10 @@ def packed_mask(planes: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
 def count_agreement(
     planes: Sequence[NDArray[np.uint8]], indices: Sequence[int], out: NDArray[np.uint8], piece: int = PIECE
 ) -> None:
-    """``out[p]`` = n(p), the number of tasks whose mask at its own lambda, the grid's index-th, holds weight p.
+    """Set ``out[p]`` to n(p), the number of tasks that have weight p in their mask.
 
-    ``planes``: per task, T <= 255, uint8 [B, ceil(P' / 8)] as of :func:`pack_levels`; ``indices``: per task;
-    ``out`` uint8 [P'] is overwritten.
+    ``planes``: per task, T <= 255, uint8 [B, ceil(P' / 8)] of :func:`pack_levels`; ``indices``: the index of each
+    task's lambda in the grid; ``out``: uint8 [P'].
     """
 
     def work(part: slice) -> None:
@@ -215,7 +206,7 @@ def count_agreement(
 
 
 def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
-    """How many weights have each agreement n (uint8 [P']), int64 [2, 256]: where tau_MTL is not 0, and where it is."""
+    """The number of weights by agreement n (uint8 [P']), int64 [2, 256]: where tau_MTL is not 0, and where it is 0."""
 
     def work(part: slice) -> NDArray[np.int64]:
         joint = agreement[part].astype(np.intp) + 256 * (multi_task_vector[part] == 0)
@@ -225,7 +216,7 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
 
 
 def largest_magnitude(values: Vector) -> np.float32:
-    """The largest |value| of a slice, 0 of none; NaN or infinity where there is one."""
+    """The largest |value| of a slice; 0 if it is empty, NaN or infinity if it has any."""
     return np.float32(_compiled().max_magnitude(_plain(values)))
 
 
@@ -255,7 +246,7 @@ def _plain(vector: Vector) -> Vector:
 
 
 def read_only(array: NDArray) -> NDArray:
-    """A plain read-only view: memory maps and arrays then share one compiled loop."""
+    """A plain read-only view, so that memory maps and arrays use the same compiled loop."""
     if type(array) is np.ndarray and not array.flags.writeable:
         return array
     view = np.asarray(array)[:]

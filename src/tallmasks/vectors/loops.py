@@ -1,9 +1,6 @@
-"""The compiled loops behind the kernels: plain numba over contiguous slices.
-
-Fast-math stays off: float32 operations happen one by one in the order written here, and denormals count.  Loops have no
-branches, so that compilers make vector instructions of them.  A module of its own, because numba takes most of a second
-to import, which planning can do without.
-"""
+"""The compiled loops behind the kernels, in a separate module because numba is slow to import. Fast-math is off:
+float32 operations happen in the order written here, and denormals are kept. Loops without branches compile to vector
+instructions."""
 
 import numpy as np
 from numba import njit
@@ -16,18 +13,15 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @njit(nogil=True, cache=True)
 def add_trimmed(row, limit, total):
-    """float32 [n] each: total += a row's values with |tau| >= limit."""
+    """float32 [n] each: total += the values of row with |tau| >= limit."""
     for i in range(row.size):
         total[i] += row[i] if abs(row[i]) >= limit else _ZERO
 
 
 @njit(nogil=True, cache=True)
 def add_agreeing(row, limit, total, majority, out, count):
-    """float32 [n] each: out += a row's values with |tau| >= limit that have the sign of ``total``.  Where the total is
-    0, the majority's sign counts; count += 1 for each.
-
-    Returns whether the majority was asked for: some total is 0, and the row has a value there.
-    """
+    """float32 [n] each: out += the values of row with |tau| >= limit and the sign of ``total``; count += 1 for each. If
+    the total is 0, the majority's sign counts. Returns whether that happened for a kept value other than 0."""
     asked = np.int32(0)
     for i in range(row.size):
         kept = row[i] if abs(row[i]) >= limit else _ZERO
@@ -41,10 +35,8 @@ def add_agreeing(row, limit, total, majority, out, count):
 
 @njit(nogil=True, cache=True)
 def levels(row, merged, lambdas, out):
-    """float32 [n], [n], L-tuple -> uint8 [n]: for how many lambdas |tau| > lambda * |tau_MTL - tau|.
-
-    The lambdas come as a tuple so that the compiler knows how many there are.
-    """
+    """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|. The lambdas
+    are a tuple so that their number is known at compile time."""
     for i in range(row.size):
         own, others, level = abs(row[i]), abs(merged[i] - row[i]), np.uint8(0)
         for factor in lambdas:
@@ -54,17 +46,15 @@ def levels(row, merged, lambdas, out):
 
 @njit(nogil=True, cache=True)
 def count_upper(patterns, counts):
-    """uint32 [n], uint32 [65536]: counts += how often each upper half of a magnitude occurs."""
+    """uint32 [n], uint32 [65536]: add the upper halves of magnitudes to a histogram."""
     for i in range(patterns.size):
         counts[(patterns[i] & _MAGNITUDE) >> _HALF] += 1
 
 
 @njit(nogil=True, cache=True)
 def count_lower(blocks, counts, upper):
-    """uint32 [m, n], uint32 [65536]: counts += how often each lower half among the magnitudes with this upper half.
-
-    Few have it: a block without one takes vector instructions alone.
-    """
+    """uint32 [m, n], uint32 [65536]: add the lower halves of magnitudes with this upper half to a histogram. They are
+    rare, so each block is first searched with vector instructions."""
     for block in range(blocks.shape[0]):
         here = False
         for i in range(blocks.shape[1]):
@@ -77,7 +67,7 @@ def count_lower(blocks, counts, upper):
 
 @njit(nogil=True, cache=True)
 def max_magnitude(values):
-    """float32 [n] -> the largest |value|, 0 of none; infinity or NaN where there is one."""
+    """float32 [n] -> the largest |value|, 0 if n = 0, infinity or NaN if there is any."""
     patterns = values.view(np.uint32)
     largest = np.uint32(0)
     for i in range(patterns.size):
@@ -89,12 +79,12 @@ def max_magnitude(values):
 def add_masked(theta, tau, shift, words, scale, out):
     """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
 
-    ``tau``: the bits of float32 as int32, with a shift of 0, or of bfloat16 as uint16, with one of 16.  Bit i of word
-    j, from the lowest, is of value 32 j + i.
+    ``tau``: float32 bits as int32 with shift 0, or bfloat16 bits as uint16 with shift 16. Bit i of word j, from the
+    lowest, is for value 32 j + i.
     """
     for start in range(0, out.size, 32):
         word = np.int32(words[start // 32])
-        # with a count that the compiler knew it would write 32 steps instead of vector instructions
+        # a length known at compile time would be unrolled into 32 steps instead of vectorised
         own, update, total = theta[start : start + 32], tau[start : start + 32], out[start : start + 32]
         for i in range(total.size):
             held = np.int32(-np.int32((word >> np.int32(i)) & np.int32(1)))
@@ -104,10 +94,8 @@ def add_masked(theta, tau, shift, words, scale, out):
 
 @njit(nogil=True, cache=True)
 def low_rank_product(left, right, scale, start, columns, out):
-    """float32 [rows, r], [r * columns] -> [n]: the values from ``start`` on of the flattened scale * (left right).
-
-    Each value is summed over r in order, so the result depends on neither the cut nor the machine.
-    """
+    """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on. Each
+    value is summed over r in order, so that the result depends on neither the piece nor the machine."""
     ranks = right.size // columns
     done = 0
     while done < out.size:

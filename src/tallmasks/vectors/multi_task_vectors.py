@@ -1,4 +1,4 @@
-"""Multi-task vectors: the task vectors of a benchmark merged into one flat file by a merge."""
+"""Multi-task vectors: task vectors merged into one flat file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def write_multi_task_vector(
     metadata: Mapping[str, str],
     statistics: Sequence[Path] = (),
 ) -> None:
-    """Merge task-vector files of one model, in the order given, into the new file ``out``.
+    """Merge task-vector files of one model, in the given order, into the new file ``out``.
 
-    ``merge``, called ``name`` in the file, fills its second argument, float32 [P'].  It gets the task vectors, and each
-    task's ``statistics`` if it needs any.
+    ``merge`` fills its second argument, float32 [P'], from the task vectors and each task's ``statistics``; ``name`` is
+    the merge's name for the metadata.
     """
     vectors = list(map(open_task_vector, task_vectors))
     of_data = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]
@@ -32,5 +32,5 @@ def write_multi_task_vector(
 
 
 def open_multi_task_vector(path: Path | str) -> NDArray[np.float32]:
-    """tau_MTL, float32 [P'], memory-mapped and read-only. Raises TallmasksError where the file is something else."""
+    """tau_MTL, float32 [P'], memory-mapped and read-only. Raises TallmasksError if the file is something else."""
     return open_tensors(path, MERGED_FORMAT).flat()

@@ -1,4 +1,4 @@
-"""Packed masks as tensors of torch, unpacked on the device that they are on."""
+"""Unpack masks with torch, on their own device."""
 
 from __future__ import annotations
 

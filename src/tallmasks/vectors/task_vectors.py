@@ -1,4 +1,4 @@
-"""Task vectors: what fine-tuning added to the trainable tensors, tau_t = theta_t - theta_0, as one flat file."""
+"""Task vectors tau_t = theta_t - theta_0 over the trainable tensors, each in one flat file."""
 
 from __future__ import annotations
 
@@ -23,22 +23,18 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class TaskVector:
-    """One task vector: ``flat`` float32 [P'] (memory-mapped, read-only), its layout, its stored thresholds."""
+    """A task vector: ``flat`` float32 [P'], memory-mapped and read-only."""
 
     flat: NDArray[np.float32]
     layout: Layout
-    thresholds: dict[float, np.float32]
-    """Smallest kept magnitude by kept fraction."""
-    frozen: int = 0
-    """How many frozen values kept fractions count beside the P' of ``flat``."""
+    thresholds: dict[float, np.float32]  # smallest kept magnitude by kept fraction
+    frozen: int = 0  # number of frozen values that fractions count besides the P' of ``flat``
+    # spectral norm of a matrix's rounding error, by name; 0 if unknown
     noise: Callable[[str], float] = lambda name: 0.0
-    """The spectral norm of what rounding added to a matrix, by name; 0 if unknown."""
 
     def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
-        """The magnitude from which on a weight is among the top ``fraction``: stored, or else computed (exact).
-
-        The fraction is one of P' + ``frozen`` values, or with ``of_trainable`` of P'.
-        """
+        """The smallest magnitude in the top ``fraction`` of all weights, frozen ones included unless ``of_trainable``.
+        Stored thresholds are used if possible, others are computed exactly."""
         if of_trainable and self.frozen:
             return trim_threshold(self.flat, fraction)
         if fraction in self.thresholds:
@@ -52,11 +48,10 @@ def trim_threshold(vector: NDArray[np.float32], fraction: float, frozen: int = 0
 
 
 def trim_thresholds(vectors: Sequence[NDArray[np.float32]], fraction: float, frozen: int = 0) -> list[np.float32]:
-    """The v of "keep |tau| >= v" for each of T vectors [P'], all read in one walk.
+    """The v of "keep |tau| >= v" for each of T vectors [P'], read in one pass.
 
-    It is the n-th smallest magnitude of P = P' + ``frozen`` values, of which the frozen ones are 0.  n = P -
-    int(fraction * P), as in the code of Wang et al. 2024.  int(fraction * P) + 1 of the P' values stay, and any that
-    tie with the last.
+    v is the n-th smallest magnitude of P = P' + ``frozen`` values (frozen ones are 0), n = P - int(fraction * P), as in
+    the code of Wang et al. 2024. So int(fraction * P) + 1 of the P' values are kept, plus ties with the last.
     """
     size = vectors[0].size
     n = size - int(fraction * (size + frozen))
@@ -76,10 +71,10 @@ def compute_task_vector(
 ) -> None:
     """Write tau = float32(theta_t) - float32(theta_0) over the trainable tensors, piece by piece.
 
-    ``initial``: theta_0 as the model begins with it, with the tensors of ``checkpoint``; ``pretrained``: the file that
-    messages name. The metadata holds the thresholds of the kept ``fractions``, counted over P' + ``frozen`` values.
+    ``initial``: theta_0, with the same tensors as ``checkpoint``; ``pretrained``: the file to name in messages. The
+    metadata has the thresholds of the kept ``fractions``, counted over P' + ``frozen`` values.
 
-    Raises TallmasksError where tensors are missing, extra or wrongly shaped, or hold NaN or infinity.
+    Raises TallmasksError if tensors are missing, extra, wrongly shaped, NaN or infinite.
     """
     after = open_weight_files({checkpoint.name: checkpoint}, title=str(checkpoint))
     layout = Layout.of(initial)
@@ -96,10 +91,7 @@ def compute_task_vector(
 
 
 def open_task_vector(path: Path | str) -> TaskVector:
-    """Open a file of :func:`compute_task_vector`; its values stay on disk until they are used.
-
-    Raises TallmasksError where the file is something else.
-    """
+    """Open a file of :func:`compute_task_vector`, memory-mapped. Raises TallmasksError if it is something else."""
     tensors = open_tensors(path, FORMAT)
     thresholds = json.loads(tensors.metadata["thresholds"])
     return TaskVector(
@@ -111,7 +103,7 @@ def open_task_vector(path: Path | str) -> TaskVector:
 
 
 def _subtract(pretrained: Path, before: NDArray, after: Checkpoint, name: str, out: NDArray[np.float32]) -> None:
-    """``out`` = theta_t - theta_0 for one flattened tensor, checked piece by piece."""
+    """Set ``out`` to theta_t - theta_0 for one flattened tensor, and check that it is finite."""
     for start in range(0, out.size, _PIECE):
         piece = slice(start, min(start + _PIECE, out.size))
         pair = [before[piece].astype(np.float32, copy=False), after.piece(name, piece.start, piece.stop)]

@@ -1,1 +1,1 @@
-"""Checkpoints that anyone has saved: opened lazily, held against their base, read and written in pieces."""
+"""Third-party checkpoints: opened lazily, compared with their base, read and written in pieces."""

@@ -1,4 +1,4 @@
-"""What a checkpoint is, whoever saved it and however: tensors by name, read in pieces."""
+"""The Checkpoint class: tensors by name, read in pieces, whatever the file format."""
 
 from __future__ import annotations
 
@@ -22,15 +22,11 @@ from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
 
-COMPARED = 1 << 20
-"""How many values are compared, or digested, at once."""
+COMPARED = 1 << 20  # values compared or hashed at once
 
 
 class TensorInfo(NamedTuple):
-    """What a checkpoint says of a tensor."""
-
-    dtype: str
-    """As safetensors names it: ``F32``, ``BF16``, ``I64``, ..."""
+    dtype: str  # safetensors code: ``F32``, ``BF16``, ``I64``, ...
     shape: tuple[int, ...]
 
     @property
@@ -44,24 +40,20 @@ class TensorInfo(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Checkpoint:
-    """An open checkpoint.  Values stay on the disk until they are asked for; any thread may call any method.
-
-    Methods take an alias for a tensor's name.
+    """An open checkpoint. Values are read on demand. Methods are thread-safe and accept aliases as tensor names.
 
     Attributes:
-        title: what the user called it.
-        tensors: every tensor, sorted by name; of several names of one tensor the first.
-        aliases: the other names, each with the one that counts.
-        files: the files that decide the values, by their names in the folder.
-        companions: the small other files of a folder (configuration, tokenizer), by name; README.md is none.
-        left_out: the folder's other files, each with a reason where it needs one.
-        origin: where it is from: ``{"repository": ..., "revision": <full commit>}`` or ``{"path": ...}``.
-        file_of: the weight file of every tensor, by tensor, in the order of their bytes.
-        is_folder: whether it is a folder, or one file.
-        metadata: of a safetensors file, by its name in the folder.
-        indexes: the indexes of sharded models, by name; their texts are kept when a model is written like this one.
-        file_names: what the files call tensors that have another name here.
-        arrays: each tensor in its shape, memory-mapped and read-only; the bytes of dtypes that are not in `DTYPES`.
+        tensors: all tensors, sorted by name; tied tensors appear once, under their first name.
+        aliases: the other names of tied tensors, mapped to the first.
+        files: the files that determine the values, by name relative to the folder.
+        companions: small files to copy along (configuration, tokenizer), by name, without README.md.
+        left_out: the folder's other files, with a reason where one is needed.
+        origin: ``{"repository": ..., "revision": <full commit>}`` or ``{"path": ...}``.
+        file_of: the weight file of every tensor, in the order of their bytes.
+        metadata: of each safetensors file, by file name.
+        indexes: the index files of sharded models, by name.
+        file_names: names in the files, for tensors that have another name here.
+        arrays: each tensor in its shape, memory-mapped and read-only; raw bytes for dtypes not in `DTYPES`.
     """
 
     title: str
@@ -80,34 +72,33 @@ class Checkpoint:
 
     @cached_property
     def buffers(self) -> dict[str, Buffer]:
-        """The tensors that are no weights by their names and shapes, tied ones once."""
         return buffers_among(self.shapes)
 
     @cached_property
     def averages(self) -> list[str]:
-        """The float buffers whose mean over models is one again."""
+        """Float buffers that can be averaged over models."""
         return [name for name, kind in self.buffers.items() if kind is Buffer.AVERAGE and self.tensors[name].is_float]
 
     @cached_property
     def layout(self) -> Layout:
-        """The weights: the float tensors that are no buffers, names sorted, tied ones once."""
+        """The weights: all float tensors except buffers, sorted by name, tied tensors once."""
         names = tuple(name for name, info in self.tensors.items() if info.is_float and name not in self.buffers)
         return Layout(names, tuple(self.tensors[name].shape for name in names))
 
     @cached_property
     def configs(self) -> dict[str, dict[str, Any]]:
-        """The content of every config.json that can be read, by its name: of the folder, and of folders of parts."""
+        """The content of every readable config.json, by path relative to the folder."""
         configs = {}
         for name, path in self.companions.items():
             if name.rpartition("/")[2] == "config.json":
-                with suppress(OSError, ValueError):  # whoever loads the model will report it
+                with suppress(OSError, ValueError):  # an error is reported when the model is loaded
                     content = read_plain_json(path)
                     configs[name] = content if isinstance(content, dict) else {}
         return configs
 
     @property
     def config(self) -> dict[str, Any]:
-        """The content of the folder's config.json; empty where there is none that can be read."""
+        """The content of the folder's config.json; empty if it is missing or unreadable."""
         return self.configs.get("config.json", {})
 
     @property
@@ -119,19 +110,15 @@ class Checkpoint:
         return {name: info.shape for name, info in self.tensors.items()}
 
     def file_name(self, name: str) -> str:
-        """What the files call a tensor, in the folder of its part."""
         return self.file_names.get(name, name)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the weight files."""
         return sum(path.stat().st_size for path in self.files.values())
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """The bytes of values start..stop of a flattened tensor, as they are in the file; read-only or fresh.
-
-        Raises TallmasksError where there is no such tensor.
-        """
+        """The stored bytes of values start..stop of a flattened tensor, uint8; read-only or a copy. Raises
+        TallmasksError if there is no such tensor."""
         info, array = self.info(name), self.arrays[self.aliases.get(name, name)]
         if info.dtype not in DTYPES:
             bits = array.size * 8 // max(info.size, 1)
@@ -140,35 +127,31 @@ class Checkpoint:
         return run.view(np.uint8)
 
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of a flattened float tensor, as float32 [stop - start]; F64 is rounded.
-
-        The array is read-only, or the caller's.  Raises TallmasksError where there is no such tensor of floats.
-        """
+        """Values start..stop of a flattened float tensor, as float32 [stop - start]; F64 is rounded. The array is
+        read-only or a copy. Raises TallmasksError if there is no such float tensor."""
         return widened(self.stored(name, start, stop), self._float(name))
 
     def float32(self, name: str) -> NDArray[np.float32]:
-        """All of a float tensor in its shape; see `piece`."""
+        """A whole float tensor as float32, in its shape; see `piece`."""
         info = self.info(name)
         return self.piece(name, 0, info.size).reshape(info.shape)
 
     def flat(self) -> NDArray[np.float32]:
-        """The weights one after the other, as `layout` has them: a new array."""
+        """All weights as one new float32 vector, in the order of `layout`."""
         return self.layout.join({name: self.float32(name) for name in self.layout.names})
 
     def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """theta_t - theta_0 in float32 [stop - start], for values start..stop of a flattened float tensor.
-
-        Raises TallmasksError where one of the two has no such tensor of floats.
-        """
+        """theta_t - theta_0 as float32 [stop - start], for values start..stop of a flattened float tensor. Raises
+        TallmasksError if one of the two has no such float tensor."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.piece(name, start, stop) - base.piece(name, start, stop)
 
     def roundoff(self, name: str) -> float:
-        """The largest relative error with which the values of a float tensor were rounded when they were saved."""
+        """The largest relative rounding error of a float tensor's stored values."""
         return ROUNDOFF[self._float(name)]
 
     def same(self, base: Checkpoint, name: str, other: str | None = None) -> bool:
-        """Whether a tensor has the dtype, the shape and all the bytes of one in ``base``, by default of its name."""
+        """Whether a tensor has the dtype, shape and bytes of ``base``'s tensor ``other`` (default: the same name)."""
         info, other = self.info(name), other or name
         if info != base.info(other):
             return False
@@ -176,23 +159,22 @@ class Checkpoint:
         return all(np.array_equal(*pair) for pair in pairs)
 
     def raw_pieces(self, name: str) -> Iterator[NDArray[np.uint8]]:
-        """The bytes of a tensor as they are stored, piece by piece."""
         size = self.info(name).size
         return (self.stored(name, start, min(start + COMPARED, size)) for start in range(0, size, COMPARED))
 
     def digest(self, name: str) -> str:
-        """The sha256 of a tensor's bytes as they are stored."""
+        """The sha256 of a tensor's stored bytes."""
         digest = hashlib.sha256()
         for piece in self.raw_pieces(name):
             digest.update(np.ascontiguousarray(piece).data)
         return digest.hexdigest()
 
     def sha256s(self) -> dict[str, str]:
-        """The sha256 of every file that decides the values, by name."""
+        """The sha256 of every file in ``files``, by name."""
         return dict(zip(self.files, parallel(sha256_of, self.files.values()), strict=True))
 
     def info(self, name: str) -> TensorInfo:
-        """Dtype and shape of a tensor.  Raises TallmasksError where there is none of the name."""
+        """Dtype and shape of a tensor. Raises TallmasksError if there is no such tensor."""
         try:
             return self.tensors[self.aliases.get(name, name)]
         except KeyError:
@@ -206,6 +188,5 @@ class Checkpoint:
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a plain file, read in pieces."""
     with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Whether checkpoints are of one model: held against their base by what they say of their tensors."""
+"""Check that checkpoints have the architecture of their base, from names, shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.library_models import library_model
 
+# keys of transformers and MLX in config.json, also inside parts such as `text_config`
 _KEYS = ("quantization_config", "quantization")
-"""What transformers and MLX call it in config.json, of the model or of a part such as `text_config`."""
+# Name endings of scales and packed weights: fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes 4 bit, compressed-tensors,
+# HQQ.
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
-"""How scales and packed weights are called at the end: by fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes' 4 bits,
-compressed-tensors, HQQ."""
 
 
 def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own: Collection[str] = ()) -> None:
-    """Refuse checkpoints, by task, that were not fine-tuned from the base's architecture; reads no floats.
+    """Refuse task checkpoints that were not fine-tuned from the base's architecture. Reads no float values.
 
-    Other constants than the base's are only warned of, but for those that are each task's own: results keep the base's.
-    Raises TallmasksError with a line for every problem: no floats, quantised weights, or other names, shapes,
-    vocabularies, ties or dtypes.
+    A differing non-float constant only gives a warning, unless its name is in ``own``; results keep the base's.
+
+    Raises TallmasksError for quantised weights, or if names, shapes, vocabularies, ties or dtypes differ.
     """
     problems = [f"{base.title}: it has no tensor of floats; expected the weights of a model"] * (not base.layout.size)
     problems += list(_quantised(base))
@@ -41,7 +41,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
 
 
 def _differing_constants(base: Checkpoint, task: Checkpoint) -> set[str]:
-    """Names of non-float tensors that differ between the two models, without known buffers."""
+    """Non-float tensors that differ between the two models, without known buffers."""
     constants = {name for one in (base, task) for name, info in one.tensors.items() if not info.is_float}
     rest = constants - base.buffers.keys() - task.buffers.keys()
     shared = base.tensors.keys() & task.tensors.keys()
@@ -53,7 +53,7 @@ def _is_integers(info: TensorInfo) -> bool:
 
 
 def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
-    """Names of integer arrays that differ, as packed weights do, without those that transformers calls buffers."""
+    """Integer arrays that differ and are not buffers in transformers; they may be packed weights."""
     odd = [
         name
         for name in _differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()
@@ -66,14 +66,13 @@ def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
 
 
 def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, ...]:
-    """The weights whose bytes are those of the base in every task, sorted; the checkpoints fit the base."""
+    """The weights that are byte-identical to the base in every task, sorted. The checkpoints must fit the base."""
     names = base.layout.names
     same = parallel(lambda name: all(task.same(base, name) for task in tasks.values()), names)
     return tuple(compress(names, same))
 
 
 def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
-    """What keeps a checkpoint from fitting, a line each."""
     if problems := list(_quantised(task)):
         yield from problems
         return
@@ -107,23 +106,20 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             " the same tensors. Load and save both with one release of transformers or open_clip"
         )
     dtypes: list[str] = []
-    resized: list[str] = []
+    resized: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for name in sorted((base.tensors.keys() & task.tensors.keys()) - free):
         mine, theirs = base.tensors[name], task.tensors[name]
         if mine.is_float != theirs.is_float:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
         elif mine.is_float and mine.shape != theirs.shape:
-            resized.append(name)
-    own_shapes, base_shapes = ({name: one.tensors[name].shape for name in resized} for one in (task, base))
-    matrices = [
-        name for name in resized if len(base_shapes[name]) == 2 and own_shapes[name][1:] == base_shapes[name][1:]
-    ]
-    # a bias has as many values as its matrix has rows
-    counts = {(own_shapes[name][:1], base_shapes[name][:1]) for name in matrices}
-    with_rows = {*matrices, *(name for name in resized if (own_shapes[name], base_shapes[name]) in counts)}
-    of_shapes = {n: f"{n} (found {list(own_shapes[n])}, expected {list(base_shapes[n])})" for n in resized}
-    vocabulary = [text for name, text in of_shapes.items() if name in with_rows]
-    shapes = [text for name, text in of_shapes.items() if name not in with_rows]
+            resized[name] = (theirs.shape, mine.shape)
+    matrices = {name: pair for name, pair in resized.items() if len(pair[1]) == 2 and pair[0][1:] == pair[1][1:]}
+    biases = {(found[:1], expected[:1]) for found, expected in matrices.values()}  # one value per row of a matrix
+    vocabulary: list[str] = []
+    shapes: list[str] = []
+    for name, (found, expected) in resized.items():
+        texts = vocabulary if name in matrices or (found, expected) in biases else shapes
+        texts.append(f"{name} (found {list(found)}, expected {list(expected)})")
     if shapes:
         yield (
             f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a checkpoint of"
@@ -144,7 +140,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
 
 
 def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
-    """The names that transformers ties to a tensor of the base.  The base's files lack these names."""
+    """Those of ``names`` that transformers ties to a tensor of the base."""
     if not names or (model := library_model(base)) is None:
         return set()
     inner = model.names([*base.tensors, *names])
@@ -153,7 +149,6 @@ def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
 
 
 def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
-    """Why a checkpoint counts as quantised, if it does; no values are read."""
     tensors = checkpoint.tensors.items()
     signs = (quantised_tensor(name, info.dtype, info.shape) for name, info in tensors)
     every = checkpoint.configs.values()
@@ -167,8 +162,8 @@ def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | None:
-    """What shows that a tensor is of a quantised model, in words, or None: a scale's name, a float of 8 bits or less,
-    or a matrix of 8-bit integers.  ``dtype`` is safetensors' or torch's name."""
+    """Why a tensor looks quantised, or None. It does if it has the name of a scale, or is a float of 8 bits or less, or
+    a matrix of 8-bit integers. ``dtype`` is a safetensors code or a torch name."""
     is_causal_mask = len(shape) == 4 and shape[:2] == (1, 1)  # of GPT-NeoX, GPT-Neo, CodeGen: uint8 [1, 1, n, n]
     if name.endswith(_PARTS):
         return f"{name} is a part of a quantised weight"

@@ -1,4 +1,4 @@
-"""Float tensors between their bytes in a file and float32."""
+"""Convert float tensors between stored bytes and float32."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.vectors.kernels import largest_magnitude, read_only
 
+# The smallest magnitudes that round to infinity.
 _TOO_LARGE = {"F16": 65520.0, "BF16": float(np.uint32(0x7F7F8000).view(np.float32))}
-"""The smallest magnitudes that round to infinity."""
 
 
 def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
-    """Bytes [n * width] as float32 [n]; exact but for F64, which is rounded, F32 not copied."""
+    """Bytes [n * width] as float32 [n], read-only or a copy. Exact, except that F64 is rounded; F32 is not copied."""
     typed = np.asarray(stored).view(np.uint16 if dtype == "F16" else DTYPES[dtype].numpy)
     values = read_only(typed if typed.flags.aligned else typed.copy())
     if dtype == "F32":
         return values
-    from tallmasks.io import half_floats  # it imports numba
+    from tallmasks.io import half_floats  # slow: imports numba
 
     out = np.empty(values.size, np.float32)
     if dtype == "BF16":
@@ -33,15 +33,13 @@ def widened(stored: NDArray, dtype: str) -> NDArray[np.float32]:
 
 
 def converted(stored: NDArray, dtype: str, wanted: str) -> NDArray[np.uint8]:
-    """Bytes of a dtype of floats as those of another, rounded; of any dtype as they are, where it is the wanted one."""
+    """Convert stored bytes to the dtype ``wanted``, rounding if needed; unchanged if it is the same dtype."""
     return stored if dtype == wanted else rounded(widened(stored, dtype), wanted)
 
 
 def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
-    """The bytes of float32 values [n] as a float dtype, rounded to nearest, ties to even.
-
-    Raises TallmasksError, beginning with ``what``, where a value is NaN or infinite, or too large for the dtype.
-    """
+    """The bytes of float32 values [n] in a float dtype, rounded to nearest even. Raises TallmasksError, starting with
+    ``what``, if a value is NaN, infinite or too large for the dtype."""
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     largest = largest_magnitude(flat)
     if not largest < np.inf:
@@ -54,7 +52,7 @@ def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.u
 
 
 def cast(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8]:
-    """As `narrowed`, of values that are only copied: infinity and NaN stay what they are."""
+    """As `narrowed`, but infinity and NaN are kept, for values that are only copied."""
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     _refuse_too_large(float(np.abs(flat[np.isfinite(flat)]).max(initial=0)), dtype, what)
     return rounded(flat, dtype)
@@ -69,7 +67,7 @@ def _refuse_too_large(largest: float, dtype: str, what: str) -> None:
 
 
 def rounded(values: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:
-    """The same where values may be anything: NaN stays NaN, and what is too large becomes infinite."""
+    """As `narrowed`, without checks: NaN stays NaN, and too large values become infinite."""
     if dtype == "F64":
         return values.astype(np.float64).view(np.uint8)
     if dtype == "F32":

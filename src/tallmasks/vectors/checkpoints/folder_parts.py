@@ -1,7 +1,5 @@
-"""Models in several folders: which folders sentence-transformers and diffusers say hold a part of the model.
-
-A tensor of the part `2_Dense` is called `2_Dense/linear.weight` here, and `linear.weight` in its file.
-"""
+"""Models stored in several folders, as sentence-transformers and diffusers write them. The tensor `linear.weight` in
+the file of the part `2_Dense` is called `2_Dense/linear.weight` here."""
 
 from __future__ import annotations
 
@@ -13,17 +11,14 @@ from tallmasks.errors import TallmasksError, short
 from tallmasks.io.plain_files import read_plain_json, within
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
-PART_INDEXES = ("modules.json", "model_index.json")
-"""Of sentence-transformers, and of diffusers' pipelines."""
+PART_INDEXES = ("modules.json", "model_index.json")  # of sentence-transformers and diffusers
+# Fields of Checkpoint that are keyed by tensor or file name.
 _BY_NAME = ("tensors", "aliases", "files", "file_of", "companions", "metadata", "indexes", "arrays")
-"""The fields of a checkpoint that are by a tensor's or a file's name."""
 
 
 def parts_of(folder: Path, names: Collection[str]) -> list[str]:
-    """The folders below one that hold parts of its model, by the index among its files; "" is the folder itself.
-
-    Raises TallmasksError for an index that cannot be read, or that names a folder elsewhere.
-    """
+    """The subfolders that contain parts of the model, from the index file in ``names``; "" is the folder itself. Raises
+    TallmasksError if the index cannot be read, or names a folder elsewhere."""
     index = next((name for name in PART_INDEXES if name in names), None)
     if index is None:
         return [""]
@@ -46,12 +41,12 @@ def parts_of(folder: Path, names: Collection[str]) -> list[str]:
 
 
 def part_prefix(file: str) -> str:
-    """The prefix of tensor names for a weight file in a part's folder: `2_Dense/`; empty for the folder itself."""
+    """The prefix of tensor names for a weight file: `2_Dense/`, or empty in the main folder."""
     return file[: file.rfind("/") + 1]
 
 
 def joined_parts(parts: Mapping[str, Checkpoint], **facts: Any) -> Checkpoint:
-    """One checkpoint made of those of a model's folders, given by folder; ``facts``: its other fields."""
+    """Join the checkpoints of a model's folders, given by folder; ``facts`` are further fields."""
     whole: dict[str, Any] = {name: {} for name in _BY_NAME}
     left_out = []
     for part, one in parts.items():

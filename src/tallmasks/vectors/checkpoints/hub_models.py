@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub as folders: from this machine's cache, or downloaded into it."""
+"""Models from the Hugging Face hub as local folders: from the cache, or downloaded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_FILES
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 _PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
+# `org/name` or `org/name@revision`
 _REPOSITORY = re.compile(rf"(?![^@]*(?:--|\.\.))({_PART}/{_PART}(?<!\.git))(?:@([\w./-]+))?", re.ASCII)
-"""`org/name` or `org/name@revision`, as the hub allows names."""
+# Files copied along with the weights: configuration, tokenizer, license.
 COMPANIONS = (
     "config.json", "generation_config.json", "open_clip_config.json", "*processor_config.json", "chat_template.json",
     "chat_template.jinja", "tokenizer.json", "tokenizer_config.json", "*.tokenizer", "special_tokens_map.json",
@@ -26,40 +27,36 @@ COMPANIONS = (
     "word_pronunciation.json", "sentence_*_config.json", "config_sentence_transformers.json", *PART_INDEXES,
     "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
-"""Of a model's folder, what is copied with its weights: configuration, tokenizer, terms."""
-CHAT_TEMPLATES = "additional_chat_templates"
-"""A folder of tokenizers' further templates, `*.jinja`."""
-_PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json", "README.md")
-"""What is downloaded beside its weights."""
+CHAT_TEMPLATES = "additional_chat_templates"  # folder with more templates, `*.jinja`
+_PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json", "README.md")  # downloaded besides the weights
+# Every model repository has at least one of these files.
 _TELLING = (
     "config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin",
     *PART_INDEXES,
 )  # fmt: skip
-"""Files of which one at least is in every model's repository."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt")
+# Weight files of transformers, open_clip and diffusers; other weight files beside them are copies.
 _MODELS = (
     "model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors",
     "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model-*-of-*.safetensors",
     "pytorch_model.bin", "pytorch_model-*-of-*.bin", "open_clip_pytorch_model.bin", "diffusion_pytorch_model.bin",
     "diffusion_pytorch_model-*-of-*.bin",
 )  # fmt: skip
-"""What transformers, open_clip and diffusers call their weights; other weights beside them are the same again."""
-OF_TRAINING = ("training_args.", "optimizer.", "scheduler.", "scaler.", "rng_state")
-"""How files begin that a training goes on from."""
+OF_TRAINING = ("training_args.", "optimizer.", "scheduler.", "scaler.", "rng_state")  # file prefixes of training state
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
 
 
 def repository_of(spec: str) -> tuple[str, str] | None:
-    """The repository and the revision that `org/name` or `org/name@revision` names, or None where it is none."""
+    """The repository and revision in `org/name` or `org/name@revision`, or None for anything else."""
     match = _REPOSITORY.fullmatch(spec)
     return None if match is None or spec.endswith((SAFETENSORS, *TORCH)) else (match[1], match[2] or "main")
 
 
 def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
-    """The folder of a repository at a revision, and its origin: ``{"repository", "revision": <full commit>}``.
+    """The local folder of a repository at a revision, and its origin: ``{"repository", "revision": <full commit>}``.
 
-    Without a network it is what the cache has.  So it is for a full commit with all its shards there. Raises
-    TallmasksError where neither the cache nor the hub has it, or a file of it is damaged.
+    The cache is used if the hub is unreachable, or if it has all shards of a full commit. Raises TallmasksError if
+    neither the cache nor the hub has it, or if a file is damaged.
     """
     folder = _cached(repository, revision)
     is_pinned = re.fullmatch(r"[0-9a-f]{40}", revision)
@@ -76,14 +73,13 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
 
 
 def _cached(repository: str, revision: str) -> Path | None:
-    """A snapshot in this machine's cache that has weights."""
     paths = (hub.cached(repository, file, revision) for file in _TELLING)
     folder = next((path.parent for path in paths if path is not None), None)
     return folder if folder and any(any(folder.rglob(pattern)) for pattern in _WEIGHTS) else None
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a snapshot has all shards, which a download that was interrupted has not."""
+    """Whether all shards are there; an interrupted download lacks some."""
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
     counts = Counter(match.groups() for match in map(_SHARD.fullmatch, names) if match)
     return all(
@@ -105,13 +101,12 @@ def _downloaded(repository: str, revision: str) -> Path:
     except TallmasksError:
         raise
     except Exception as error:  # see `trouble`
-        reason = hub.trouble(error)
         where = hub.address(repository, "", revision)
-        raise TallmasksError(f"{where} (no such path is here): {reason}") from None
+        raise TallmasksError(f"{where} (no such path is here): {hub.trouble(error)}") from None
 
 
 def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:
-    """The files of a repository to download: the weights of each of its parts once, as safetensors if they are."""
+    """The files of a repository to download: one set of weights per part, preferably safetensors, and small files."""
     chosen = []
     for part in dict.fromkeys(["", *parts]):
         prefix = f"{part}/" if part else ""
@@ -127,7 +122,6 @@ def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:
 
 def _weights_among(names: Sequence[str]) -> set[str]:
     def first(patterns: Sequence[str]) -> list[str]:
-        """The files of the first pattern that has any."""
         return next(filter(None, (fnmatch.filter(names, pattern) for pattern in patterns)), [])
 
     weights = {*first(ADAPTER_FILES), *first(_MODELS)}

@@ -1,8 +1,6 @@
-"""Which way round a square matrix of a linear layer is: `nn.Linear` has its outputs first, transformers' Conv1D last.
-
-PEFT knows the module; its file has one flag for all modules, that of the last one.  Conv1D always has a bias, and a
-bias is as long as the outputs: so the layers that are not square show whether a model has any Conv1D.
-"""
+"""The orientation of a square linear weight: `nn.Linear` has outputs first, transformers' Conv1D inputs first. PEFT
+stores one flag, that of the last module. Conv1D always has a bias, as long as the outputs, so the non-square layers
+show whether a model has any Conv1D."""
 
 from __future__ import annotations
 
@@ -11,10 +9,8 @@ from tallmasks.vectors.checkpoints.library_models import library_model
 
 
 def inputs_first(name: str, base: Checkpoint, flag: bool) -> bool | None:
-    """Whether the square weight ``name`` of the base has its inputs first; None where transformers does not say it.
-
-    ``flag``: the adapter's `fan_in_fan_out`; where it is true, some layer has its inputs first.
-    """
+    """Whether the square weight ``name`` of the base has its inputs first; None if that cannot be determined. ``flag``:
+    the adapter's `fan_in_fan_out`; if it is true, some layer has its inputs first."""
     tensors, module = base.tensors, name.removesuffix(".weight")
     if f"{module}.bias" not in tensors:
         return False

@@ -1,8 +1,5 @@
-"""What transformers knows of a checkpoint's model: names, ties, buffers, and which tensors have a row for each token.
-
-The library is asked where names or vocabularies differ, in a process of its own (`library_process`): importing it takes
-seconds.
-"""
+"""What transformers knows about a checkpoint's model: names, ties, buffers, and tensors with one row per token. It is
+queried in a separate process (`library_process`), and only if names or vocabularies differ, as its import is slow."""
 
 from __future__ import annotations
 
@@ -23,24 +20,21 @@ from numpy.lib.stride_tricks import as_strided
 from tallmasks.errors import EXTRAS, warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
-_MODULES = 20
-"""More modules for a tensor than any class has."""
+_MODULES = 20  # modules per tensor, more than any class has
 _asking = Lock()
 
 
 @dataclass(frozen=True)
 class LibraryModel:
-    """The model of transformers that a config.json describes.
+    """The transformers model that a config.json describes.
 
     Attributes:
-        tensors: the names of the model's tensors.
-        tied: the names of the model's tied tensors, each with the one that it is tied to.
-        inputs_first: its matrices [inputs, outputs], of Conv1D.
-        buffers: the names of its buffers.
-        settings: its configuration, with the library's defaults.
-        token_tensors: its tensors with a row for each token, each with the axis of the tokens; all axes before that
-            have the length 1.  Empty where the library does not say it.
-        vocabulary_key: what config.json calls the number of tokens.
+        tied: tied tensors, each mapped to the one that it is tied to.
+        inputs_first: Conv1D weights, [inputs, outputs].
+        settings: the configuration with all defaults.
+        token_tensors: tensors with one row per token, with the token axis; all axes before it have length 1.
+            Empty if unknown.
+        vocabulary_key: the vocabulary size's key in config.json.
     """
 
     config: str
@@ -54,13 +48,12 @@ class LibraryModel:
     vocabulary_key: str
 
     def names(self, names: Collection[str]) -> dict[str, str]:
-        """The model's name for each name in a file, but for tensors that transformers makes something else of."""
-        return self._ask("names", dict.fromkeys(names, ()))
+        """The model's name for each name in a file; tensors that need more than renaming are left out."""
+        return _ask("names", self.config, self.most_modules, dict.fromkeys(names, ())) or {}
 
     def in_parts(self, checkpoint: Checkpoint) -> Checkpoint:
-        """A checkpoint in which tensors that transformers has joined (experts) have the names of a file for their
-        parts."""
-        joined = self._ask("parts", checkpoint.shapes)
+        """Split tensors that transformers joins (experts), and give the parts the names they have in files."""
+        joined = _ask("parts", self.config, self.most_modules, checkpoint.shapes) or {}
         tensors, arrays, file_of = dict(checkpoint.tensors), dict(checkpoint.arrays), dict(checkpoint.file_of)
         for name, parts in joined.items():
             if not parts:
@@ -75,18 +68,13 @@ class LibraryModel:
         return replace(checkpoint, tensors=dict(sorted(tensors.items())), arrays=arrays, file_of=file_of)
 
     def tie_group(self, name: str) -> str:
-        """One name for all tensors of the model that are tied to each other."""
+        """One common name for all tensors that are tied to each other."""
         return self.tied.get(name, name)
-
-    def _ask(self, about: str, tensors: Mapping[str, Collection[int]]) -> dict[str, Any]:
-        return _ask(about, self.config, self.most_modules, tensors) or {}
 
 
 def library_model(*checkpoints: Checkpoint) -> LibraryModel | None:
-    """The model of the first checkpoint with a config.json that names one.
-
-    None without transformers, for a class that it lacks, and where the class refuses the configuration.
-    """
+    """The model of the first checkpoint that has a config.json with a model type. None if transformers is not
+    installed, lacks the class, or rejects the configuration."""
     for one in checkpoints:
         if one.config.get("model_type"):
             return _library_model(json.dumps(one.config, sort_keys=True), _MODULES * len(one.names))
@@ -102,19 +90,18 @@ def _library_model(config: str, most_modules: int) -> LibraryModel | None:
 
 
 def has_library() -> bool:
-    """Whether transformers is installed."""
     return find_spec("transformers") is not None
 
 
 def library_advice(*checkpoints: Checkpoint) -> str:
-    """The end of an error message: install transformers, if it is not; it knows other names of tensors."""
+    """The end of an error message: advice to install transformers if that could help, else an empty string."""
     if has_library() or not any(one.config.get("model_type") for one in checkpoints):
         return ""
     return f'. transformers knows other names of its tensors: pip install "tallmasks[{EXTRAS["transformers"]}]"'
 
 
 def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Collection[int]]) -> Any:
-    """The answer of the process; None where the library cannot build the model, or not within the limits."""
+    """The answer of the process; None if the library cannot build the model within the limits."""
     question = {"about": about, "config": config, "most_modules": most_modules, "tensors": tensors}
     with _asking:
         process = _process(os.getpid())
@@ -122,7 +109,7 @@ def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Colle
             process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
             return json.loads(process.stdout.readline())
-        except (OSError, ValueError):  # it was ended by one of its limits
+        except (OSError, ValueError):  # killed by one of its limits
             _process.cache_clear()
             process.kill()
             process.wait()
@@ -133,7 +120,7 @@ def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Colle
 
 @functools.cache
 def _process(_: int) -> Any:
-    """The process that answers, one for each process that asks; it ends with the one that asks."""
+    """The process that answers, one per asking process; it ends with its parent."""
     program = "from tallmasks.vectors.checkpoints.library_process import answer_questions; answer_questions()"
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     process = subprocess.Popen(
@@ -142,9 +129,9 @@ def _process(_: int) -> Any:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **offline},
-        start_new_session=True,  # Ctrl-C is for the process that asks
+        start_new_session=True,  # Ctrl-C should only reach this process
         text=True,
     )
     assert process.stdin
-    atexit.register(process.stdin.close)  # which ends it
+    atexit.register(process.stdin.close)  # ends the process
     return process

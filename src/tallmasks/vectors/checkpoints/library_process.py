@@ -1,8 +1,6 @@
-"""The process in which transformers builds the model of a config.json, on the meta device, and answers about it.
-
-A stranger's configuration can describe a model of any size, or name weights to download.  So this process has no
-network, and limits of memory and time.  `library_models` starts it and sends a line of JSON for each question.
-"""
+"""The process in which transformers builds a config.json's model on the meta device, to answer `library_models`. A
+malicious configuration can describe a huge model, or name weights to download, so the process has no network, and
+limits of memory and time."""
 
 from __future__ import annotations
 
@@ -20,18 +18,17 @@ from typing import Any
 
 from tallmasks.vectors.checkpoints.loaded_names import Conversions, own_names
 
-MEMORY, SECONDS = 2 << 30, 30
-"""Bytes of memory beside that of the libraries, and seconds of processor time for one question."""
+MEMORY, SECONDS = 2 << 30, 30  # bytes beyond the libraries' own, CPU seconds per question
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 
 
 def answer_questions() -> None:
-    """Answer questions from stdin until it ends; null where transformers cannot build the model."""
+    """Answer questions from stdin until it ends; the answer is null if transformers cannot build the model."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print to stdout
     sys.addaudithook(_refuse_network)
     import torch
-    import transformers  # noqa: F401  its memory and time are not the model's
+    import transformers  # noqa: F401  before the limits are set
 
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -42,7 +39,7 @@ def answer_questions() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
         try:
             answer = _answer(**json.loads(line))
-        except Exception:  # anything may be in a configuration
+        except Exception:  # a configuration can contain anything
             answer = None
         print(json.dumps(answer), file=answers, flush=True)
 
@@ -53,7 +50,7 @@ def _refuse_network(event: str, _: tuple) -> None:
 
 
 def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[int]]) -> Any:
-    """``about``: "model", "names" or "parts" of a file's ``tensors``, shapes by name."""
+    """``about``: "model", "names" or "parts"; ``tensors``: the shapes in the file, by name."""
     from transformers.pytorch_utils import Conv1D
 
     model = _model(config, most_modules)
@@ -74,7 +71,7 @@ def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[
 
 
 def _parts(conversions: Conversions, target: str, shape: list[int]) -> dict[str, tuple[list[int], list[int], int]]:
-    """Shape, strides and offset, in values, of the parts of a tensor that transformers joined."""
+    """Shape, strides and offset, in values, of each part of a joined tensor."""
     import torch
 
     views = conversions.parts(target, torch.empty(shape, device="meta"))
@@ -104,7 +101,7 @@ def _built(kind: Any, settings: Any, most_modules: int) -> Any:
         if next(modules, None) is None:
             raise ValueError("more layers than the file has tensors")
 
-    settings._attn_implementation = "eager"  # others may load code of the hub's
+    settings._attn_implementation = "eager"  # other values can load code from the hub
     hook = register_module_module_registration_hook(count)
     try:
         with torch.device("meta"):
@@ -114,11 +111,8 @@ def _built(kind: Any, settings: Any, most_modules: int) -> Any:
 
 
 def _vocabulary(model: Any, most_modules: int) -> dict[str, Any]:
-    """What has a row for each token: the tensors whose shape depends on the vocabulary's size.
-
-    ``token_tensors`` maps them to the axis of the tokens; it is empty where that cannot be found, or where the values
-    of one token are not one run of the tensor.  ``vocabulary_key`` is what config.json calls the size.
-    """
+    """Find the tensors with one row per token: their shape changes with the vocabulary size. ``token_tensors`` is empty
+    if they cannot be found, or if the values of a token are not contiguous."""
     settings = type(model.config).from_dict(model.config.to_dict())
     try:
         text = settings.get_text_config()

@@ -1,7 +1,4 @@
-"""How transformers renames and joins the tensors of a file as it loads them, by its own mapping.
-
-One module for files, in the process of `library_process`, and for live models.
-"""
+"""How transformers renames and joins tensors when it loads a file. Used for files and for live models."""
 
 from __future__ import annotations
 
@@ -12,33 +9,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+# Name endings that transformers replaces in every model.
 _LEGACY = {
     "LayerNorm.gamma": "LayerNorm.weight",
     "LayerNorm.beta": "LayerNorm.bias",
     ".weight_g": ".parametrizations.weight.original0",
     ".weight_v": ".parametrizations.weight.original1",
 }
-"""How names end that the library renames in every model: its mapping "legacy"."""
+# Name parts inserted by torch.compile, activation checkpointing and FSDP.
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
-"""Parts of names that torch.compile, activation checkpointing and FSDP insert, for a whole model or for each layer."""
 
 
 def unwrapped(name: str) -> str:
-    """A tensor's name without the parts that wrappers of torch insert."""
     for part in _WRAPPERS:
         name = name.replace(part, "")
     return name
 
 
 def modern(name: str) -> str:
-    """A name without wrappers, as every model of transformers has it by now; needs no library."""
+    """A name without wrapper parts and with current name endings; does not need transformers."""
     name = unwrapped(name)
     old = next(filter(name.endswith, _LEGACY), "")
     return name.removesuffix(old) + _LEGACY.get(old, "")
 
 
 class Conversions:
-    """What transformers does to the names of a file as it loads them into a model, which may be without values."""
+    """The renaming and conversion that transformers does when it loads a file into ``model``."""
 
     def __init__(self, model: Any) -> None:
         from transformers.conversion_mapping import get_model_conversion_mapping
@@ -54,10 +50,8 @@ class Conversions:
                 self._backward.append(converter.reverse_transform())
 
     def parts(self, name: str, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The tensors that transformers joins to one of the model's (experts), by name, as views of it.
-
-        Empty where it is no such tensor, or is converted otherwise.
-        """
+        """The tensors in a file that transformers joins into one of the model's (experts), by name, as views. Empty if
+        the tensor is not joined, or is converted in another way."""
         from transformers.core_model_loading import apply_converters
 
         target, pattern = apply_converters(name, self._backward)
@@ -73,10 +67,8 @@ class Conversions:
         return views if whole else {}
 
     def loaded(self, names: Collection[str], own: Collection[str]) -> Iterator[tuple[str, str, bool]]:
-        """Of each name in one file, that of the model's tensor, and whether it is more than renamed.
-
-        ``own`` are the names of the model's tensors, and those of their `parts`.
-        """
+        """For each name in a file: the name, the model's tensor, and whether it is more than renamed. ``own``: the
+        names of the model's tensors and of their `parts`."""
         from transformers.core_model_loading import dot_natural_key, rename_source_key
 
         prefix, there = self.model.base_model_prefix, dict.fromkeys(own, True)
@@ -89,7 +81,7 @@ class Conversions:
 
 @contextmanager
 def _nothing_copied() -> Iterator[None]:
-    """What would be a contiguous copy of a tensor's part stays a view."""
+    """Make `contiguous()` return its argument, so that parts stay views."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -102,6 +94,6 @@ def _nothing_copied() -> Iterator[None]:
 
 
 def own_names(conversions: Conversions) -> set[str]:
-    """The names of a model's tensors, and of the parts of those that transformers joins."""
+    """Names of a model's tensors, and of the parts of joined ones."""
     state = conversions.model.state_dict()
     return {*state, *(part for name, tensor in state.items() for part in conversions.parts(name, tensor))}

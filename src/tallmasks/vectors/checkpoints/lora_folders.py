@@ -1,8 +1,6 @@
-"""PEFT's LoRA folders as checkpoints: theta_0 + scale * (B A), the product made row by row where it is asked for.
-
-LoRA is of Hu et al. 2022, rank-stabilised scaling of Kalajdzievski 2023.  A piece of the difference is float32(scale)
-times the sum over r of B A, in float32 and in the order of r: it is not theta_t - theta_0, which is rounded twice.
-"""
+"""PEFT LoRA folders as checkpoints, theta_0 + scale * (B A) (Hu et al. 2022; rsLoRA: Kalajdzievski 2023). The product
+is computed on demand. A difference is float32(scale) times the sum over r of B A, in float32 and in the order of r;
+theta_t - theta_0 would be rounded twice."""
 
 from __future__ import annotations
 
@@ -39,20 +37,18 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
-_INSIDE = re.compile(r"\.\d+\.")
-"""In the name of a tensor inside of a block."""
+_INSIDE = re.compile(r"\.\d+\.")  # in names of tensors inside a block
+# Options with which the model is not just its weights plus B A.
 _OTHER_KINDS = (
     "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
     "trainable_token_indices", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
 )  # fmt: skip
-"""Options under which a model is more, or something else, than its weights and B A."""
-_HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
-"""Ways to begin that leave the base's weights as they are."""
+_HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # values that leave the base unchanged
 
 
 @dataclass(frozen=True)
 class _Product:
-    """scale * (left right), the delta of one tensor: left [rows, r], right [r, columns] as one run, float32."""
+    """The delta of a tensor, scale * (left right), float32: left [rows, r], right [r * columns]."""
 
     left: NDArray[np.float32]
     right: NDArray[np.float32]
@@ -60,7 +56,6 @@ class _Product:
     columns: int
 
     def piece(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop, flattened."""
         from tallmasks.vectors.loops import low_rank_product
 
         out = np.empty(stop - start, np.float32)
@@ -70,16 +65,13 @@ class _Product:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LoraCheckpoint(Checkpoint):
-    """A base with a LoRA: the deltas of some tensors, others whole, and the rest as the base has it.
-
-    A tensor with a delta has the base's dtype: `stored` rounds theta_0 + delta to it, `piece` does not.
-    """
+    """A base with a LoRA: some tensors have a delta, some are replaced, the rest are the base's. Tensors with a delta
+    have the base's dtype: `stored` rounds theta_0 + delta to it, `piece` does not."""
 
     base: Checkpoint
     adapter: Checkpoint
     products: Mapping[str, _Product]
-    whole: Mapping[str, str]
-    """The adapter's name of each tensor that it has whole."""
+    whole: Mapping[str, str]  # replaced tensors, with their names in the adapter
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
@@ -93,7 +85,7 @@ class LoraCheckpoint(Checkpoint):
         return values + self.products[name].piece(start, stop) if name in self.products else values
 
     def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Of its own base, exactly the adapter's delta; of another, the difference of the values."""
+        """Exactly the delta for its own base; the difference of the values for another."""
         name = self.aliases.get(name, name)
         if name not in self.products or base.files != self.base.files:
             return super().difference(base, name, start, stop)
@@ -103,12 +95,11 @@ class LoraCheckpoint(Checkpoint):
         return delta
 
     def roundoff(self, name: str) -> float:
-        """The sum of theta_0 and a delta is never rounded."""
+        """0 for tensors with a delta, because theta_0 + delta is never rounded."""
         name = self.aliases.get(name, name)
         return 0.0 if name in self.products else super().roundoff(name)
 
     def same(self, base: Checkpoint, name: str, other: str | None = None) -> bool:
-        """Of its own base, whether the adapter leaves a tensor alone."""
         name = self.aliases.get(name, name)
         if base.files != self.base.files or other is not None:
             return super().same(base, name, other)
@@ -119,13 +110,10 @@ class LoraCheckpoint(Checkpoint):
 
 
 def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
-    """Open a folder of PEFT's.  A and B are read into memory.
+    """Open a PEFT folder on its ``base``; A and B are read into memory. ``adapters``: its weight files, best first.
 
-    ``adapters``: the folder's files of weights, the best first; ``base``: the model that it was trained on; ``facts``:
-    other fields of the `Checkpoint`.
-
-    Raises TallmasksError where there is no base, or the adapter's products do not fit it; it is of another kind than
-    LoRA on matrices; a file is missing or damaged; it has one of two tied tensors whole.
+    Raises TallmasksError if the base is missing or does not fit, the adapter is not a LoRA on matrices, a file is
+    missing or damaged, or one of two tied tensors is replaced.
     """
     title = str(facts["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)
@@ -142,7 +130,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     factors, others = _sorted_out(adapter, title)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
-    # the rest of an adapter are linear layers, which nothing is tied to
+    # all other adapted modules are linear layers, which are never tied
     may_be_tied = [*others, *(f"{module}.weight" for module, pair in factors.items() if "embedding" in pair)]
     model = library_model(base) if may_be_tied else None
     both_trained = without_second_names(factors, others, model, adapter, title, base) if model else set()
@@ -153,7 +141,7 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     refuse_unknown_ties(
         {renamed[name]: others.get(name) for name in may_be_tied if name in renamed}, model, adapter, base
     )
-    # peft's `ensure_weight_tying` proves nothing: where it ties, both names are in the file
+    # peft's `ensure_weight_tying` is not needed here: if it ties, both names are in the file
     tied = tied_tensors(base, model) - {renamed[name] for name in both_trained}
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
@@ -217,11 +205,11 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
 
 
 def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """The adapter's names of A and B by module, with "embedding" for an embedding's; of other tensors by name."""
+    """The stored names of A and B by module, plus "embedding" for embeddings; and the other tensors by name."""
     factors: dict[str, dict[str, str]] = {}
     others: dict[str, str] = {}
     for stored in adapter.names:
-        if ".original_module." in stored:  # what modules_to_save has a trained copy of
+        if ".original_module." in stored:  # the untrained original of a module in modules_to_save
             continue
         name = stored.removeprefix(_PREFIX)
         if not stored.startswith(_PREFIX):
@@ -246,10 +234,8 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
 
 
 def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, title: str) -> dict[str, str]:
-    """The base's name of each target: the same, with one prefix more or less for all of them, or as it is loaded.
-
-    A copied module that the base lacks, a head, keeps its name.
-    """
+    """The base's name of each target, allowing one prefix more or less for all, or transformers' renaming. Copied
+    modules that the base lacks (heads) keep their names."""
     absent = dict(zip(targets, targets, strict=True))
     with_heads: list[dict[str, str]] = []
     for ours, theirs in _readings(targets, base):
@@ -269,7 +255,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
             )
         with_heads += fitting[:1]
         if fitting and not any(_INSIDE.search(name) for name in copies if fitting[0][name] not in base.tensors):
-            break  # else what looks like a head may be of a block, under another name
+            break  # otherwise a seeming head can be a tensor of a block under another name
     if with_heads:
         return max(with_heads, key=lambda one: len(base.tensors.keys() & one.values()))
     tied = [name for name, key in absent.items() if key in base.aliases]
@@ -282,7 +268,7 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
 
 
 def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """The base's tensors by a key, and the key of each target: its name by now, or its name once loaded."""
+    """The base's tensors by key, and the key of each target: its modern name, or its name as transformers loads it."""
     yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
     if (model := library_model(base)) is not None:
         ours, theirs = model.names(base.tensors), model.names(targets)
@@ -290,7 +276,6 @@ def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[s
 
 
 def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[str]]:
-    """The targets as they are, and with a prefix less or more."""
     yield list(targets)
     parts = targets[0].split(".")
     for count in range(1, len(parts) - 1):
@@ -301,7 +286,7 @@ def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[st
 
 
 def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adapter: Checkpoint, title: str) -> float:
-    """alpha / r, or alpha / sqrt(r) with rank-stabilised scaling; the patterns as peft reads them."""
+    """alpha / r, or alpha / sqrt(r) with rank-stabilised scaling; patterns as in peft."""
     rank = config["rank_pattern"].value(module, config.get("r"))
     alpha = config["alpha_pattern"].value(module, config.get("lora_alpha"))
     stored = adapter.tensors[pair["A"]].shape[:1]
@@ -318,10 +303,8 @@ def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adap
 def _product(
     pair: Mapping[str, str], scale: float, name: str, base: Checkpoint, adapter: Checkpoint, config: Mapping[str, Any]
 ) -> _Product:
-    """The delta of one tensor, transposed where the base has the inputs first.
-
-    PEFT's `fan_in_fan_out` is that of its last module: the shape says it, and of a square matrix the kind of layer.
-    """
+    """The delta of one tensor, transposed if the base has the inputs first. `fan_in_fan_out` is only that of the last
+    module, so the shape decides, or for a square matrix `inputs_first`."""
     a, b = (adapter.float32(pair[factor]) for factor in "AB")
     info = base.tensors[name]
     if a.ndim != 2 or b.ndim != 2 or len(info.shape) != 2:

@@ -1,4 +1,4 @@
-"""LoRAs on tied tensors: peft trains and stores them under one name, or under both."""
+"""LoRAs on tied tensors, which peft trains and stores under one name or under both."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MERGE_IT = "Merge it with peft's merge_and_unload, save the model, and give that
 def refuse_unknown_ties(
     changed: Mapping[str, str | None], model: LibraryModel | None, adapter: Checkpoint, base: Checkpoint
 ) -> None:
-    """Raise TallmasksError where an adapter changes a matrix that may be tied, and transformers does not say whether.
+    """Raise TallmasksError if an adapter changes a matrix that may be tied, and transformers cannot tell.
 
-    ``changed``: the base's names of embeddings and of what the adapter has whole, each with the adapter's name of the
-    latter.  A tensor of another shape than the base's is a head, or does not fit.
+    ``changed``: the base's names of changed embeddings (with None), and of replaced tensors with their names in the
+    adapter. Replaced tensors with a new shape are skipped.
     """
     matrices = [name for name, info in base.tensors.items() if name in changed and len(info.shape) == 2]
     inner = model.names(matrices) if model else {}
@@ -39,7 +39,7 @@ def refuse_unknown_ties(
 
 
 def tied_tensors(base: Checkpoint, model: LibraryModel | None) -> set[str]:
-    """Names of the base's tensors that are tied to another tensor, in its files or by transformers."""
+    """The base's tensors that are tied to another, in its files or in transformers."""
     tied = set(base.aliases.values())
     if model is not None:
         groups = {*model.tied, *model.tied.values()}
@@ -55,10 +55,8 @@ def without_second_names(
     title: str,
     base: Checkpoint,
 ) -> set[str]:
-    """Remove the second of two tied tensors that an adapter changes, as with peft's `ensure_weight_tying`.
-
-    Returns the names that stay.  Raises TallmasksError if the adapter changes the two differently.
-    """
+    """Remove the second of two tied tensors from ``factors`` and ``others``, as with peft's `ensure_weight_tying`.
+    Returns the names that stay. Raises TallmasksError if the two were changed differently."""
     targets = [*(f"{module}.weight" for module in factors), *others]
     groups: dict[str, list[str]] = {}
     for name, own in model.names(targets).items():
@@ -79,7 +77,6 @@ def without_second_names(
 def _is_changed_alike(
     kept: str, name: str, factors: Mapping[str, Mapping[str, str]], others: Mapping[str, str], adapter: Checkpoint
 ) -> bool:
-    """Whether an adapter changes two tensors of one shape by the same delta, and has both whole or none."""
     first, second = (factors.get(one.removesuffix(".weight"), {}) for one in (kept, name))
     if bool(first) != bool(second) or (kept in others) != (name in others):
         return False

@@ -1,8 +1,8 @@
-r"""Patterns of module names, as peft has them in `rank_pattern` and `alpha_pattern`, matched in bounded time.
+r"""Module-name patterns of peft's `rank_pattern` and `alpha_pattern`, matched in bounded time.
 
-peft takes any regular expression, which may take for ever.  Here a pattern has names, dots (`\.` for a dot itself),
-digits (`\d`, `[0-9]`), and `+` and `*` behind one of these.  `|` stands between whole patterns, `^` and `$` at the
-ends. It fits the modules that it fits in peft: those with the whole name, or with the name behind one of its dots.
+peft accepts any regular expression, which can take forever to match. Here a pattern is made of names, dots (`\.` for a
+literal one) and digits (`\d`, `[0-9]`), with optional `+` or `*`; `|` separates patterns, `^` and `$` enclose one. As
+in peft, it matches a module's whole name, or its end after a dot.
 """
 
 from __future__ import annotations
@@ -11,24 +11,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_MOST_REPEATED = 50
-"""Patterns with + or *."""
-_MOST_REPEATS = 8
-"""How often + and * may stand in one of them."""
+_MOST_REPEATED = 50  # patterns with + or *
+_MOST_REPEATS = 8  # uses of + and * in a pattern
 _LONGEST = 200
 _ONE = r"(?:\\[d.\-_]|\[0-9\]|[.\w-])"
 _PATTERN = re.compile(rf"(?:{_ONE}[+*]?)*")
+# one repeated element, or a run without repeats: neither can backtrack
 _STEP = re.compile(rf"({_ONE})([+*])|((?:{_ONE}(?![+*]))+)")
-"""One that is repeated, or many that are not: in none of them has an engine steps to take back."""
-Steps = list[tuple[re.Pattern[str], str]]
-"""What is matched one after the other, each with ``+``, ``*``, or nothing: once."""
+Steps = list[tuple[re.Pattern[str], str]]  # Matched in sequence, each repeated by ``+`` or ``*``, or once if empty.
 
 
 class ModulePatterns:
-    """Values by pattern; the first pattern that fits counts.
-
-    Raises ValueError, with the pattern, for one of another kind, and where there are too many.
-    """
+    """Values by pattern; the first match counts. Raises ValueError with the pattern if it is not supported, or if there
+    are too many."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._choices = [(text, _steps(text), value) for key, value in values.items() for text in key.split("|")]
@@ -36,7 +31,6 @@ class ModulePatterns:
             raise ValueError(f"{repeated} patterns with + or *")
 
     def value(self, module: str, default: Any) -> Any:
-        """The value for a module."""
         starts = {0, *(dot.end() for dot in re.finditer(r"\.", module))}
         choices = (
             (value, _fits(steps, {0} if text[:1] == "^" else starts, module)) for text, steps, value in self._choices
@@ -55,7 +49,6 @@ def _steps(text: str) -> Steps:
 
 
 def _fits(steps: Steps, positions: set[int], module: str) -> bool:
-    """Whether the steps, from one of some places in the name on, lead to its end."""
     for step, often in steps:
         after = set(positions) if often == "*" else set()
         while positions:

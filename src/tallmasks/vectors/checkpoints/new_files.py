@@ -1,4 +1,4 @@
-"""The files of a checkpoint that is being written: what lies where in them, and how bytes get there."""
+"""The layout of the files of a new checkpoint, and how bytes are written into them."""
 
 from __future__ import annotations
 
@@ -22,32 +22,27 @@ from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 
 _CARD = "README.md"
-_OF_TORCH = {"format": "pt"}
-"""What transformers wants a file to say of itself."""
+_OF_TORCH = {"format": "pt"}  # metadata that transformers requires
 
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A weight file before it exists."""
-
     name: str
     header: bytes
-    spans: Mapping[str, tuple[int, int]]
-    """The bytes in the data section of each tensor, by every name of it, in order."""
+    spans: Mapping[str, tuple[int, int]]  # byte range in the data section, in order, for every name of every tensor
 
     @property
     def size(self) -> int:
-        """Bytes of the whole file."""
         return len(self.header) + max((end for _, end in self.spans.values()), default=0)
 
 
 def planned(
     base: Checkpoint, dtypes: Mapping[str, str], single: str | None, shard_size: int | None = None
 ) -> list[PlannedFile]:
-    """The files of a checkpoint like ``base``, with the ``dtypes`` of every tensor.
+    """The weight files of a checkpoint like ``base`` in which each tensor has its dtype from ``dtypes``.
 
-    Tensors keep the base's order, or where dtypes or the format change, have that of the safetensors library.
-    ``single``: the name of the one file of a checkpoint that is no folder; ``shard_size``: bytes of a file at most.
+    Tensors keep the base's order, or the safetensors library's if a dtype or the format changes. ``single``: the file
+    name if the checkpoint is not a folder; ``shard_size``: the most bytes of tensors per file.
     """
     code = {name: dtypes[base.aliases.get(name, name)] for name in base.file_of}
     width = {name: _bytes_of(base, name, code[name]) for name in base.file_of}
@@ -69,12 +64,11 @@ def planned(
 
 
 def _stem(base: Checkpoint, part: str) -> str:
-    """How a part's weight files begin: diffusers looks for other names than transformers."""
+    """The prefix of a part's weight files: diffusers uses another than transformers."""
     return "diffusion_pytorch_model" if any(f.startswith(f"{part}diffusion_") for f in base.files) else "model"
 
 
 def _shards(width: Mapping[str, int], size: int, stem: str) -> dict[str, list[str]]:
-    """The names of tensors, in order, by file; a file has a tensor at least."""
     groups: list[list[str]] = []
     left = 0
     for name, taken in width.items():
@@ -100,20 +94,15 @@ def _planned_file(
     spans, end = {}, 0
     for name in names:
         spans[name] = (end, end := end + width[name])
-        shape = list(base.info(name).shape)
-        header[base.file_name(name).removeprefix(part_prefix(file))] = {
-            "dtype": code[name],
-            "shape": shape,
-            "data_offsets": list(spans[name]),
-        }
+        entry = {"dtype": code[name], "shape": list(base.info(name).shape), "data_offsets": list(spans[name])}
+        header[base.file_name(name).removeprefix(part_prefix(file))] = entry
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // 8) * 8)
-    encoded = len(text).to_bytes(8, "little") + text
-    return PlannedFile(file, encoded, spans)
+    return PlannedFile(file, len(text).to_bytes(8, "little") + text, spans)
 
 
 def tensors_file(checkpoint: Checkpoint, names: Sequence[str]) -> bytes:
-    """A safetensors file of some tensors, as they are stored."""
+    """A safetensors file of some tensors, as bytes."""
     values = {name: checkpoint.stored(name, 0, checkpoint.info(name).size).tobytes() for name in names}
     code = {name: checkpoint.info(name).dtype for name in names}
     width = {name: len(content) for name, content in values.items()}
@@ -123,10 +112,8 @@ def tensors_file(checkpoint: Checkpoint, names: Sequence[str]) -> bytes:
 def small_files(
     base: Checkpoint, files: Sequence[PlannedFile], card: str | None, code: str | None
 ) -> dict[str, bytes | Path]:
-    """The companions, the index and the card by name: texts, or files to be copied.
-
-    With ``code``, a dtype for all tensors, config.json names it, because transformers loads in that dtype.
-    """
+    """The companions, the index and the card by name, as bytes or as files to copy. ``code``: the new dtype of all
+    float tensors, which is also set in config.json because transformers loads in that dtype."""
     texts: dict[str, bytes | Path] = dict(base.companions)
     if code is not None:
         dtype, floats = DTYPES[code].torch, [DTYPES[code].torch for code in FLOATS]
@@ -144,7 +131,6 @@ def small_files(
 
 
 def _index(base: Checkpoint, files: Sequence[PlannedFile], part: str, code: str | None) -> dict[str, bytes | Path]:
-    """The index of the weight files of one part, by its name, if they need one."""
     index = next((name for name in base.indexes if part_prefix(name) == part), None)
     resharded = {file.name for file in files} != {_renamed(file) for file in base.files if part_prefix(file) == part}
     name = f"{part}{_stem(base, part)}{SAFETENSORS}.index.json"
@@ -165,7 +151,7 @@ def _index(base: Checkpoint, files: Sequence[PlannedFile], part: str, code: str 
 
 
 class SafetensorsSink:
-    """Files of which all the room is taken before the first byte is written; ``stack`` closes them."""
+    """Weight files with all their disk space reserved in advance; ``stack`` closes them."""
 
     def __init__(self, hidden: Path, files: Sequence[PlannedFile], base: Checkpoint, stack: ExitStack) -> None:
         self._places: dict[str, list[tuple[int, int]]] = {}
@@ -181,7 +167,7 @@ class SafetensorsSink:
                 self._places.setdefault(base.aliases.get(name, name), []).append(spot)
 
     def put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
-        """Bytes start.. of a tensor; any thread may call it."""
+        """Write bytes of a tensor at offset ``start``; thread-safe."""
         for descriptor, offset in self._places[name]:
             _write_at(descriptor, offset + start, np.ascontiguousarray(data).data)
 
@@ -202,14 +188,13 @@ class TorchSink:
         self._bytes[name][start : start + data.size] = data
 
     def save(self) -> None:
-        """Called once all bytes are there."""
         import torch
 
         names = {name: self._base.aliases.get(name, name) for name in self._base.file_of}
         state = {self._base.file_name(name): self._tensors[own] for name, own in names.items()}
         try:
             torch.save(state, self._path)
-        except RuntimeError as error:  # what torch makes of a full disk
+        except RuntimeError as error:  # torch raises this if the disk is full
             raise no_room(self._path.parent / self._file.name, self._file.size) from error
 
 
@@ -225,14 +210,14 @@ def _bytes_of(base: Checkpoint, name: str, code: str) -> int:
 
 
 def _renamed(file: str) -> str:
-    """The name of a weight file as safetensors: pytorch_model-1-of-2.bin becomes model-1-of-2.safetensors."""
+    """The safetensors name of a weight file: pytorch_model-1-of-2.bin becomes model-1-of-2.safetensors."""
     stem = Path(file).stem
     stem = stem if stem.startswith("diffusion_") else stem.replace("pytorch_model", "model")
     return file if file.endswith(SAFETENSORS) else f"{part_prefix(file)}{stem}{SAFETENSORS}"
 
 
 def edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
-    """A JSON file with a change; no file is {}.  Raises TallmasksError where it cannot be read, or written again."""
+    """A JSON file (default: {}) with a change, as bytes. Raises TallmasksError if it cannot be read or serialised."""
     try:
         return (json.dumps(edit(read_plain_json(path) if path else {}), indent=2, ensure_ascii=False) + "\n").encode()
     except (ValueError, RecursionError) as error:
@@ -244,7 +229,7 @@ def edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
 
 
 def replaced(config: Any, keys: Collection[str], before: Collection[Any], after: Any) -> Any:
-    """A configuration with ``after`` for every value of these keys that is one of ``before``, at any depth."""
+    """A configuration in which values of ``keys`` that are in ``before`` become ``after``, at any depth."""
     if isinstance(config, dict):
         return {
             key: after if key in keys and value in before else replaced(value, keys, before, after)

@@ -13,10 +13,8 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
 def own_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
-    """The task's tensors that the base lacks, or has in another shape, as integers, or tied to another one; sorted.
-
-    Not among them are masks and tables, which a model's class computes anew.
-    """
+    """The task's tensors that the base lacks, ties, or has in another shape or kind (float or not); sorted. Masks and
+    tables are not included, because the model class recomputes them."""
     constants = {name for name, kind in task.buffers.items() if kind is Buffer.CONSTANT}
     return tuple(
         name for name in sorted(task.tensors.keys() - constants) if name in base.aliases or not _fits(base, task, name)
@@ -24,13 +22,13 @@ def own_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
 
 
 def missing_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
-    """The base's tensors that the task's model lacks, but for masks, tables and counters; sorted."""
+    """The base's tensors that the task's model lacks, except masks, tables and counters; sorted."""
     kinds = {name: base.buffers.get(name) for name in base.tensors.keys() - {*task.names}}
     return tuple(sorted(name for name, kind in kinds.items() if kind in (None, Buffer.AVERAGE)))
 
 
 def _fits(base: Checkpoint, task: Checkpoint, name: str) -> bool:
-    """Whether both have a tensor in one shape, as floats or as none.  A mask or table may have any."""
+    """Whether both have the tensor in the same shape and kind (float or not). Masks and tables always fit."""
     if name not in base.names or name not in task.names:
         return False
     mine, theirs = base.info(name), task.info(name)
@@ -41,7 +39,7 @@ def _fits(base: Checkpoint, task: Checkpoint, name: str) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OnBase(Checkpoint):
-    """A task's model with exactly the base's tensors: those that it lacks or has in another shape are the base's."""
+    """A task's model with exactly the base's tensors; those in ``of_base`` come from the base."""
 
     task: Checkpoint
     base: Checkpoint
@@ -67,7 +65,6 @@ class OnBase(Checkpoint):
 
 
 def on_base(base: Checkpoint, task: Checkpoint, own: Collection[str], missing: Collection[str]) -> Checkpoint:
-    """The task's model, restricted to the tensors of the base."""
     if not own and not missing:
         return task
     of_base = {*own, *missing} & base.tensors.keys()

@@ -1,4 +1,4 @@
-"""Opening whatever a user names: a file, a folder of a model or an adapter, a repository of the hub."""
+"""Open whatever a user names: a file, a folder of a model or an adapter, a hub repository."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_F
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
 _INDEX = ".index.json"
+# Files of complete models by transformers and diffusers, best first.
 _WHOLE = (
     "model.safetensors", "model.safetensors.index.json",
     "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
     "pytorch_model.bin", "pytorch_model.bin.index.json",
     "diffusion_pytorch_model.bin", "diffusion_pytorch_model.bin.index.json",
 )  # fmt: skip
-"""The files of a whole model by transformers and diffusers, the best first."""
 DIFFUSERS_LORA = "pytorch_lora_weights.safetensors"
 GGUF = ".gguf"
 _LARGEST_COMPANION = 1 << 26
 
 
 def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
-    """Open a checkpoint; its values stay on the disk until they are asked for, and no code in it is run.
+    """Open a checkpoint. Values are read on demand, and code in it is never run.
 
     Args:
-        spec: a .safetensors file; a file of torch.save; a folder of a transformers or open_clip model, or with one
-            weight file; a folder of a PEFT LoRA; a repository of the hub, `org/name` or `org/name@revision`.
-        base: the model that a LoRA was trained on; others need none.
+        spec: a .safetensors or torch.save file; a folder of a transformers, diffusers or open_clip model, of a PEFT
+            LoRA, or with a single weight file; a hub repository, `org/name` or `org/name@revision`.
+        base: the model that a LoRA was trained on; not needed otherwise.
 
-    Raises TallmasksError where there is no such thing, or a file of it is missing or damaged.  Also for one that holds
-    code instead of tensors, or that cannot be read in pieces.
+    Raises TallmasksError if a file is missing, damaged, or not supported.
     """
     title = str(spec)
     path = Path(spec)
@@ -102,7 +101,6 @@ def _files_in(folder: Path, title: str) -> set[str]:
 
 
 def _open_model(folder: Path, names: set[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
-    """A folder with one model, or one LoRA."""
     title = str(facts["title"])
     companions, left_out = _companions(folder, names)
     whole = [name for name in _WHOLE if name in names]
@@ -137,7 +135,7 @@ def _is_weights(name: str) -> bool:
 
 
 def _only_weights(names: set[str], title: str) -> str:
-    """The weight file of a folder in which no name says which it is."""
+    """The single weight file of a folder without standard names."""
     for name in OPEN_CLIP_FILES:
         if name in names:
             return name
@@ -163,7 +161,6 @@ def _only_weights(names: set[str], title: str) -> str:
 
 
 def quantised_format(what: str) -> TallmasksError:
-    """The refusal of a file of llama.cpp's."""
     return TallmasksError(
         f"{what} is of GGUF, a format for quantised models; expected weights of 16 bits or more as safetensors. Give"
         " the model that it was made of"
@@ -171,7 +168,7 @@ def quantised_format(what: str) -> TallmasksError:
 
 
 def _read_index(path: Path) -> dict[str, str]:
-    """The file of each tensor.  Only files beside the index are believed."""
+    """The file of each tensor. Only files in the index's own folder are accepted."""
     try:
         shards = read_plain_json(path)["weight_map"]
         well = bool(shards) and all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values())
@@ -191,7 +188,7 @@ def _read_index(path: Path) -> dict[str, str]:
 
 
 def _companions(folder: Path, names: set[str], *more: str) -> tuple[dict[str, Path], list[str]]:
-    """What is copied with a model, and what is not.  It says why where the name is a companion's."""
+    """The files to copy with a model, and the names of the rest, with a reason if a companion is rejected."""
     chosen, left_out = {}, []
     for name in sorted(names):
         if name.startswith((".", "README")):
@@ -210,7 +207,7 @@ def _companions(folder: Path, names: set[str], *more: str) -> tuple[dict[str, Pa
 
 
 def _unfit(folder: Path, name: str) -> str:
-    """Why a companion cannot be copied: what is outside of the folder may be a secret."""
+    """Why a companion cannot be copied; links out of the folder could expose a secret."""
     try:
         path = within(folder, name)
     except TallmasksError:

@@ -1,8 +1,5 @@
-"""One model's tensors under the names that another file of its family has.
-
-A pickle has both names of an embedding that is the output layer too, a safetensors file one of them.  A model with a
-head has a prefix, `vit.`, before the names that its base has without the head.  transformers renames what it loads.
-"""
+"""Rename a model's tensors to the names in its base. Pickles have both names of tied embeddings, safetensors files one.
+Models with a head prefix the names of their base, as in `vit.`. transformers renames tensors when it loads them."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from tallmasks.vectors.checkpoints.loaded_names import modern
 
 
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with the base's names, where prefixes, ties or transformers' conversions tell them.
+    """The task with the base's names, derived from prefixes, ties and transformers' conversions.
 
-    A tensor that the base lacks stands for one that the task lacks, if transformers ties the two.  A copy of a matrix,
-    byte for byte, is tied to it.  A tensor that the base has under no name stays as it is.
+    A tensor that the base lacks replaces a missing one that transformers ties to it. A byte-identical copy of a matrix
+    is treated as tied to it. Tensors unknown to the base keep their names.
     """
-    if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: it has the base's names
+    if type(task) is not Checkpoint:  # LoRAs and models of bundles have the base's names
         return task
     task = _renamed(base, task)
     own: dict[str, str] = {}
@@ -32,7 +29,7 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         first = min(targets, default="")
         if all(task.same(task, target, first) for target in targets):
             targets = {first} & targets
-        if len(targets) == 1:  # with two, the base ties what the task does not
+        if len(targets) == 1:  # with two, the base ties them and the task does not
             own[name] = targets.pop()
         else:
             own |= {target: target for target in targets}
@@ -43,7 +40,7 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
 
 
 def _under_names(task: Checkpoint, own: Mapping[str, str], aliases: Mapping[str, str]) -> Checkpoint:
-    """A checkpoint's tensors under other names; ``own``: the checkpoint's own name of each."""
+    """The checkpoint with new names; ``own`` maps each to the current name."""
     return replace(
         task,
         tensors={name: task.tensors[target] for name, target in sorted(own.items())},
@@ -57,7 +54,6 @@ def _under_names(task: Checkpoint, own: Mapping[str, str], aliases: Mapping[str,
 
 
 def _renamed(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with the base's names for tensors that differ from it in names alone."""
     if not _same_shapes(base, task):
         return task
     plain = _without_library(base, task)
@@ -75,7 +71,7 @@ def _renamed(base: Checkpoint, task: Checkpoint) -> Checkpoint:
 
 
 def _same_shapes(base: Checkpoint, task: Checkpoint) -> bool:
-    """Whether a tensor that the base lacks may be one that the task lacks: of its shape, or several joined."""
+    """Whether some tensor unknown to the base could be one that the task lacks: same shape, or several joined."""
     missing, extra = base.tensors.keys() - task.names, task.tensors.keys() - base.names
     shapes = {task.tensors[name].shape for name in extra}
     joined = any(len(shape) == 3 for shape in shapes)
@@ -83,7 +79,7 @@ def _same_shapes(base: Checkpoint, task: Checkpoint) -> bool:
 
 
 def _without_library(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with the base's names, where old names tell them, or a prefix of all names in one of the two."""
+    """Rename by legacy names, or by a prefix common to all names of one of the two."""
     ours, theirs = {modern(name): name for name in base.names}, {name: modern(name) for name in task.names}
     prefixes: Counter[tuple[str, str]] = Counter()
     if ours.keys().isdisjoint(theirs.values()):
@@ -95,13 +91,13 @@ def _without_library(base: Checkpoint, task: Checkpoint) -> Checkpoint:
 
 
 def _prefixes(names: Iterable[str], tails: Container[str]) -> Iterator[str]:
-    """What names have before one of the tails."""
+    """Prefixes whose removal gives one of the ``tails``."""
     for name in names:
         yield from (name[: at + 1] for at, sign in enumerate(name) if sign == "." and name[at + 1 :] in tails)
 
 
 def _with_names(task: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
-    """A checkpoint with other names; as it is where two would be one."""
+    """The checkpoint with other names; unchanged if two names would collide."""
     if len(set(names.values())) < len(names):
         return task
     aliases = {names[alias]: names[of] for alias, of in task.aliases.items()}
@@ -109,7 +105,7 @@ def _with_names(task: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
 
 
 def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, str]) -> bool:
-    """Whether a tensor that the base lacks is a byte-for-byte copy of a matrix, or of a tensor it is tied to."""
+    """Whether a tensor unknown to the base is a byte-identical copy of a matrix, or of a tensor it is tied to."""
     for one in own.keys() & base.tensors.keys():
         if task.tensors[own[one]] != task.tensors[name] or not task.same(task, name, own[one]):
             continue
@@ -123,13 +119,13 @@ def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, 
 
 
 def _is_constant(task: Checkpoint, name: str) -> bool:
-    """Whether all values are equal, as after some initialisations: equal bytes then prove no tie."""
+    """Whether all values are equal, as after some initialisations; equal bytes then do not prove a tie."""
     first = task.stored(name, 0, 1)
     return all((piece.reshape(-1, first.size) == first).all() for piece in task.raw_pieces(name))
 
 
 def _tied_to(base: Checkpoint, task: Checkpoint, name: str) -> set[str]:
-    """The task's tensors that transformers ties to a tensor of the base that the task lacks."""
+    """The task's tensors that transformers ties to a base tensor that the task lacks."""
     candidates = [one for one, info in task.tensors.items() if info.shape == base.tensors[name].shape]
     if not candidates or (model := library_model(task, base)) is None:
         return set()

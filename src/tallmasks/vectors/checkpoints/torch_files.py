@@ -1,4 +1,4 @@
-"""The tensors of a file of torch.save, as torch itself reads them: memory-mapped, and without running code."""
+"""Tensors in torch.save files, memory-mapped where possible; code in them is never run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,15 @@ from tallmasks.errors import needed_for
 if TYPE_CHECKING:
     import torch
 
-_MEMORY = 1 << 30
-"""Bytes of memory for what a file has beside its tensors."""
-_LARGEST_EXPANDED = 1 << 30
-"""Bytes of a tensor that repeats its values (stride 0): such a file may stand for any size."""
+_MEMORY = 1 << 30  # bytes, for everything but the tensors
+_LARGEST_EXPANDED = 1 << 30  # Bytes of a tensor with stride 0; a small file can claim any size.
+# Keys of the state dict in checkpoints of Lightning, torch's examples and DeepSpeed.
 _AROUND = ("state_dict", "model", "model_state_dict", "module")
-"""Where Lightning, torch's own examples and DeepSpeed put a model's state dict."""
 
 
 def tensors_in(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file, or of the only state dict in it.  The format before torch 1.6 is read into memory.
-
-    Raises ValueError, which says what is wrong with the file, and TallmasksError without torch.
-    """
+    """The tensors of a file, or of the only state dict in it. Files from before torch 1.6 are read into memory. Raises
+    ValueError with the reason if the file is not usable, and TallmasksError without torch."""
     with needed_for(f"reading {path.name}, a file of torch.save,"):
         import torch
     tensors = {}
@@ -49,12 +45,12 @@ def _loaded(path: Path) -> Any:
     try:
         with _limited_memory(_MEMORY + 2 * path.stat().st_size):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))
-    except Exception as error:  # anything, on a file that was cut or changed; torch's own advice is to run its code
+    except Exception as error:  # any type, for a damaged file; torch's own message advises to run its code
         raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
 
 
 def _can_be_mapped(path: Path) -> bool:
-    """Whether values lie in a file as they are: torch would map compressed ones, too, and take them for values."""
+    """Whether no entry is compressed; torch would map compressed bytes as if they were values."""
     try:
         with zipfile.ZipFile(path) as archive:
             return all(entry.compress_type == zipfile.ZIP_STORED for entry in archive.infolist())
@@ -64,7 +60,7 @@ def _can_be_mapped(path: Path) -> bool:
 
 @contextmanager
 def _limited_memory(more: int) -> Iterator[None]:
-    """No more memory than there is now and so many bytes: a few bytes of a pickle can ask for any."""
+    """Limit memory to the present use plus ``more`` bytes: a few bytes of a pickle can ask for any amount."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = pages * resource.getpagesize() + more
@@ -76,7 +72,7 @@ def _limited_memory(more: int) -> Iterator[None]:
 
 
 def _state_dict(saved: Any, kind: type) -> dict[Any, Any]:
-    """What was saved, or the only state dict in it, where trainers put it: what lies beside it has no tensors."""
+    """The saved dict, or the only state dict in it, under a known key."""
     if not isinstance(saved, dict):
         raise ValueError("it is no dict")
     inner = [

@@ -1,7 +1,5 @@
-"""Models whose vocabularies differ: the rows of a token are found by its text, as tokenizer.json numbers it.
-
-transformers says which tensors have a row for each token: embeddings, the output layer and its bias.
-"""
+"""Models with different vocabularies: rows are matched by the token's text in tokenizer.json. transformers tells which
+tensors have one row per token: embeddings, the output layer and its bias."""
 
 from __future__ import annotations
 
@@ -24,20 +22,19 @@ from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_a
 from tallmasks.vectors.checkpoints.new_files import edited, replaced
 
 TOKENIZER, CONFIG = "tokenizer.json", "config.json"
-LARGEST = 1 << 26
-"""Bytes of a tokenizer.json; of Gemma 3 it has 33 million."""
+LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
 
 Rows = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 
 def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
-    """A checkpoint with the rows of the base's tokens.  A token that it lacks has the base's row.
+    """The task with the rows of the base's tokens; tokens that it lacks get the base's row.
 
-    Raises TallmasksError where vocabularies differ and one of the two has no tokenizer.json that can be read.  Also
-    where transformers does not know which tensors have a row for each token.
+    Raises TallmasksError if the vocabularies differ and a tokenizer.json is missing or unreadable, or if transformers
+    does not know which tensors have one row per token.
     """
-    if type(task) is not Checkpoint:  # a LoRA, or a bundle's model: of the base's tokens
+    if type(task) is not Checkpoint:  # LoRAs and models of bundles have the base's tokens
         return task
     both = base.tensors.keys() & task.tensors.keys()
     same_shapes = all(base.tensors[name].shape == task.tensors[name].shape for name in both)
@@ -51,11 +48,11 @@ def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
 
 
 def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[Checkpoint, dict[str, Checkpoint]]:
-    """Base and tasks with the base's tokens, and after them those that tasks added, in the order of the tasks.
+    """Base and tasks with the base's tokens followed by the tokens that tasks added, in the order of the tasks.
 
-    A token that the base lacks has there the mean of the tasks that have it; a task that lacks a token has the row of
-    that base.  This is mergekit's ``tokenizer_source: union`` (tokenizer/embed.py).
-    Raises TallmasksError without a tokenizer.json in each, or where a task has other tokens that it has not added.
+    In the new base, an added token has the mean row of the tasks that have it; a task that lacks a token gets the new
+    base's row. This is mergekit's ``tokenizer_source: union`` (tokenizer/embed.py). Raises TallmasksError if a
+    tokenizer.json is missing, or if a task's vocabulary differs in more than added tokens.
     """
     for one in (base, *tasks.values()):
         if type(one) is not Checkpoint:
@@ -98,7 +95,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
         Path(folder.name, name).write_bytes(content)
     companions = {**base.companions, **{name: Path(folder.name, name) for name in written}}
     grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, indexes={}, folder=folder)
-    for name, rows in grown.rows.items():  # the base's padding stays
+    for name, rows in grown.rows.items():  # keep the base's padding rows
         numbers = np.arange(_shape_of_rows(base, name)[0])
         padding = numbers[~np.isin(numbers, list(ids.values()))]
         rows[padding] = padding
@@ -110,10 +107,10 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _WithTokens(Checkpoint):
-    """A checkpoint whose tensors with a row for each token have other rows.
+    """A checkpoint with other rows in the tensors that have one row per token.
 
-    ``rows``: for every row of such a tensor the one in the file, or -1; ``lacking``: values of such rows,
-    float32 [k, width], by tensor and numbers; ``folder``: where companions lie that are no file's own.
+    ``rows``: the row in the file for each new row, or -1; ``lacking``: the values of such rows, float32 [k, width], by
+    tensor and row numbers; ``folder``: keeps the temporary folder of new companions alive.
     """
 
     rows: Mapping[str, Rows]
@@ -137,7 +134,7 @@ class _WithTokens(Checkpoint):
 
 
 class TokenizerFile(NamedTuple):
-    """A tokenizer.json: its content, the number of every token by its text, and the entries of added tokens."""
+    """A tokenizer.json: its content, token ids by text, and the entries of added tokens."""
 
     content: dict[str, Any]
     ids: dict[str, int]
@@ -145,11 +142,11 @@ class TokenizerFile(NamedTuple):
 
 
 def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFile:
-    """Raises TallmasksError where there is none that can be read."""
+    """Read the tokenizer.json. Raises TallmasksError if it is missing or unreadable."""
     try:
         content = read_plain_json(checkpoint.companions[TOKENIZER], LARGEST)
         vocabulary = content["model"]["vocab"]
-        if isinstance(vocabulary, list):  # of a unigram model: [text, score] in order
+        if isinstance(vocabulary, list):  # unigram models have [text, score] pairs in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
         added = {str(token["content"]): token for token in content.get("added_tokens") or []}
         numbered = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
@@ -165,7 +162,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFile:
 
 
 def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:
-    """The base's tensors with a row for each token, as transformers says.  Raises TallmasksError where it does not."""
+    """The base's tensors with one row per token. Raises TallmasksError if transformers does not know."""
     if (model := library_model(base)) is None or not model.token_tensors:
         raise TallmasksError(
             f"{base.title}: transformers does not say which of its tensors have a row for each token, so --tokens"
@@ -176,25 +173,19 @@ def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:
 
 
 def _token_axis(shape: tuple[int, ...]) -> int:
-    """The axis of the tokens: [n, width], [n] and [1, n] occur."""
+    """The axis of the tokens: shapes are [n, width], [n] or [1, n]."""
     return next((axis for axis, length in enumerate(shape) if length != 1), len(shape) - 1)
 
 
 def _shape_of_rows(one: Checkpoint, name: str) -> tuple[int, int]:
-    """How many rows a tensor with a row for each token has, and values a row."""
+    """The number of rows, and the number of values per row."""
     shape = one.info(name).shape
     axis = _token_axis(shape)
     return shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _with_rows(one: Checkpoint, name: str, count: int) -> tuple[int, ...]:
-    shape = one.info(name).shape
-    axis = _token_axis(shape)
-    return (*shape[:axis], count, *shape[axis + 1 :])
-
-
 def _rows(one: Checkpoint, name: str, theirs: Mapping[str, int], ids: Mapping[str, int], size: int) -> Rows:
-    """For every row of an embedding with the tokens ``ids``, the row of ``one``; -1 where it lacks the token."""
+    """For each row of an embedding with the tokens ``ids``, the row of ``one``; -1 if it lacks the token."""
     rows, there = np.full(size, -1), _shape_of_rows(one, name)[0]
     for text, number in ids.items():
         if number < size and theirs.get(text, there) < there:
@@ -211,7 +202,11 @@ def _view(
     **changed: Any,
 ) -> _WithTokens:
     rows = {name: _rows(one, name, theirs, ids, size) for name, size in sizes.items()}
-    infos = {name: TensorInfo(one.info(name).dtype, _with_rows(one, name, size)) for name, size in sizes.items()}
+    infos = {}
+    for name, size in sizes.items():
+        dtype, shape = one.info(name)
+        axis = _token_axis(shape)
+        infos[name] = TensorInfo(dtype, (*shape[:axis], size, *shape[axis + 1 :]))
     facts = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
     return _WithTokens(**{**facts, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
 

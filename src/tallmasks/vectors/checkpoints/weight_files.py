@@ -1,7 +1,4 @@
-"""Weight files as anyone saves them, safetensors and torch.save's, one or many, as one checkpoint.
-
-Nothing in a file is ever executed.
-"""
+"""Open safetensors and torch.save files, one or many, as one checkpoint. Code in files is never run."""
 
 from __future__ import annotations
 
@@ -20,10 +17,8 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
 SAFETENSORS = ".safetensors"
-TORCH = (".pt", ".pth", ".bin", ".ckpt")
-"""How files of torch.save end."""
-_OF_PRETRAINED = "tallmasks/pretrained/"
-"""What the one file of this package says of itself that is a model."""
+TORCH = (".pt", ".pth", ".bin", ".ckpt")  # suffixes of torch.save files
+_OF_PRETRAINED = "tallmasks/pretrained/"  # the only format of this package that is a model
 
 
 @dataclass
@@ -36,12 +31,12 @@ class _Read:
 
 
 def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | None = None, **facts: Any) -> Checkpoint:
-    """Open weight files of one model, by their names in the folder.
+    """Open the weight files of one model, given by their names in the folder.
 
-    ``shards``: of a sharded model, the file of each tensor, checked; ``facts``: other fields of the `Checkpoint`.
+    ``shards``: the file of each tensor of a sharded model, checked; ``facts``: other fields of the `Checkpoint`.
 
-    Raises TallmasksError where a file is missing, damaged, or something else; it holds code; a tensor is of a kind that
-    has no values, or not where the index says.
+    Raises TallmasksError if a file is missing, damaged, not a weight file or contains code, or if a tensor has no plain
+    values or is not in the file that the index names.
     """
     read = _Read()
     for name, path in files.items():
@@ -50,15 +45,9 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
             raise TallmasksError(f"{path}: a tensor is called {odd[:100]!a}; expected a name of one line. Rename it")
         if shards is not None:
             _check_shard(path, names, {one for one, file in shards.items() if file == name})
-    return Checkpoint(
-        **facts,
-        files=files,
-        tensors=dict(sorted(read.tensors.items())),
-        aliases={alias: name for alias, name in sorted(read.aliases.items()) if alias not in read.tensors},
-        file_of=read.file_of,
-        metadata=read.metadata,
-        arrays=read.arrays,
-    )
+    read.tensors = dict(sorted(read.tensors.items()))
+    read.aliases = {alias: name for alias, name in sorted(read.aliases.items()) if alias not in read.tensors}
+    return Checkpoint(**facts, files=files, **vars(read))
 
 
 def _check_shard(path: Path, names: set[str], promised: set[str]) -> None:
@@ -71,7 +60,7 @@ def _check_shard(path: Path, names: set[str], promised: set[str]) -> None:
 
 
 def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
-    """Add a file to what was read.  Returns the names of its tensors."""
+    """Returns the names of the file's tensors."""
     opened = open_tensors(path)
     kind = opened.metadata.get("format", "")
     if kind.startswith("tallmasks/") and not kind.startswith(_OF_PRETRAINED):
@@ -86,7 +75,7 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
         read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
         read.file_of[name] = file
     names = set(opened.names)
-    # safetensors' save_model writes there under which name it kept a tensor
+    # safetensors' save_model records the names of tied tensors in the metadata
     read.aliases |= {alias: name for alias, name in opened.metadata.items() if name in names}
     return names
 
@@ -123,7 +112,7 @@ def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
 
 
 def _array(tensor: Any, code: str) -> NDArray:
-    """A tensor's values, read-only; as bits, where NumPy lacks the dtype."""
+    """A tensor's values, read-only; as bits if NumPy lacks the dtype."""
     kind = DTYPES[code].numpy
     if kind.name != DTYPES[code].torch:
         import torch

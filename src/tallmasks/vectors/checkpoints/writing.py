@@ -1,4 +1,4 @@
-"""Writing a checkpoint like another one, piece by piece: the same files, tensors and companions, with other values."""
+"""Write a checkpoint like another one, piece by piece: same files, tensors and companions, other values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from tallmasks.vectors.checkpoints.float_bytes import cast, narrowed, rounded
 from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, TorchSink, planned, small_files
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
-_COPIED = 1 << 21
-"""How many values are copied at once."""
+_COPIED = 1 << 21  # values copied at once
 
 
 class NewCheckpoint:
-    """A checkpoint in the making; see :func:`new_checkpoint`."""
+    """A checkpoint being written; see :func:`new_checkpoint`."""
 
     def __init__(
         self, out: Path, base: Checkpoint, dtypes: Mapping[str, str], sink: SafetensorsSink | TorchSink
@@ -32,17 +31,18 @@ class NewCheckpoint:
         self._written: set[str] = set()
 
     def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
-        """Values start.. of a flattened float tensor, float32 [n], rounded to nearest even into the tensor's dtype.
+        """Write values of a flattened float tensor from ``start`` on, float32 [n], rounded to nearest even.
 
-        Any thread may call it, in any order; all values of a tensor are written, or none.
-        Raises TallmasksError where a value is NaN, infinite, or too large for the dtype.
+        Thread-safe, in any order; write all values of a tensor or none. Raises TallmasksError if a value is NaN,
+        infinite, or too large for the dtype.
         """
         name = self._base.aliases.get(name, name)
-        self._put(name, start, values)
+        dtype = self._dtypes[name]
+        self._sink.put(name, start * FLOATS[dtype], narrowed(values, dtype, f"{self._out}: tensor {name}"))
         self._written.add(name)
 
     def finish(self, progress: Callable[[int], None]) -> None:
-        """Take the tensors that nobody has written from the base."""
+        """Copy all tensors that were not written from the base."""
         pieces = (
             (name, start, min(start + _COPIED, info.size))
             for name, info in self._base.tensors.items()
@@ -60,17 +60,12 @@ class NewCheckpoint:
         info = self._base.info(name)
         if (dtype := self._dtypes[name]) != info.dtype:
             values = self._base.piece(name, start, stop)
-            is_mask = name in self._base.buffers  # of -1e9, which is -inf in float16, as by torch
+            is_mask = name in self._base.buffers  # a mask of -1e9 becomes -inf in float16, as in torch
             data = rounded(values, dtype) if is_mask else cast(values, dtype, f"{self._out}: tensor {name}")
             self._sink.put(name, start * FLOATS[dtype], data)
             return
         before = self._base.stored(name, 0, start).size if not info.is_float else start * FLOATS[info.dtype]
         self._sink.put(name, before, self._base.stored(name, start, stop))
-
-    def _put(self, name: str, start: int, values: NDArray[np.float32]) -> None:
-        dtype = self._dtypes[name]
-        data = narrowed(values, dtype, f"{self._out}: tensor {name}")
-        self._sink.put(name, start * FLOATS[dtype], data)
 
 
 @contextmanager
@@ -83,24 +78,23 @@ def new_checkpoint(
     more: Mapping[str, str | bytes] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[NewCheckpoint]:
-    """Write a checkpoint like ``base``; it appears at ``out`` whole, on a clean exit, or not at all.
+    """Write a checkpoint like ``base``; it appears at ``out`` on a clean exit.
 
-    A file stays one file and a folder a folder with the same shards, index and companions.  Tensors that nobody writes
-    are the base's, byte for byte.  Files of torch.save become safetensors, tied tensors under each of their names.  But
-    a single file whose ``out`` ends in .pt, .pth, .bin or .ckpt is saved by torch.save, tied tensors once.
+    Files, shards, index and companions are like the base's. Tensors that are not written are copied byte for byte.
+    torch.save files become safetensors, with tied tensors under each name. Only a single file with the suffix .pt,
+    .pth, .bin or .ckpt is saved with torch.save, with tied tensors once.
 
     Args:
-        out: where nothing is yet, or for a folder an empty folder.
-        base: what it is like; no LoRA.  Its tensors get the names that its files have.
-        card: the text of a folder's README.md, if any.
-        dtype: F16, BF16, F32 or F64 (or torch's names) for all float tensors; by default each has the base's.
-        shard_size: how many bytes of tensors a folder's weight files may have at most, but for larger tensors; by
-            default its files are the base's.
+        out: a new path, or an empty folder.
+        base: the model to copy; not a LoRA.
+        card: the text of a folder's README.md.
+        dtype: F16, BF16, F32, F64 or their torch names, for all float tensors (default: those of the base).
+        shard_size: the most bytes of tensors per weight file, larger tensors aside (default: the base's files).
         more: the content of other files of a folder, by name.
-        progress: is called with the number of values whenever some were taken from the base.
+        progress: called with the number of values each time some were copied from the base.
 
-    Raises TallmasksError where there is something at ``out``, or no room on the disk (before anything is written).
-    Also for a value that is not finite in its dtype.
+    Raises TallmasksError if ``out`` exists, the disk is too full (before anything is written), or a value is not finite
+    in its dtype.
     """
     out, code = Path(out), _code(dtype)
     dtypes, files = _plan(out, base, code, shard_size)
@@ -125,7 +119,7 @@ def new_checkpoint(
 
 
 def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None, shard_size: int | None = None) -> int:
-    """How many bytes the weight files of a `new_checkpoint` have. Raises as that does."""
+    """The size in bytes of the weight files of a `new_checkpoint`. Raises as that does."""
     return sum(file.size for file in _plan(out, base, _code(dtype), shard_size)[1])
 
 
