@@ -124,7 +124,7 @@ def reading(task: str, path: Path, expected: str) -> Iterator[None]:
         EOFError,
         tarfile.TarError,
         zlib.error,
-    ) as error:  # Arrow raises subclasses of the first two
+    ) as error:  # Arrow raises the first two
         why = " ".join(str(error).split())
         raise TallmasksError(
             f"{path}: {task}: the file is damaged or of another layout ({why}). Expected {expected}; delete it and get "

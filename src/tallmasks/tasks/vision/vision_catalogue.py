@@ -35,7 +35,7 @@ class Vision:
                 )
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        """Takes images from the hub or from the task's `path` in `data` or `vision_tasks`; `preprocess` sets their size."""
+        """Takes images from the hub, or from the task's `path` in `data` or `vision_tasks`."""
         if "preprocess" not in model:
             raise TallmasksError("params.yaml: a model of vision tasks needs `preprocess`: how large its images are")
         entry = params.get("vision_tasks", {}).get(task) or params.get("data", {}).get(task, {})

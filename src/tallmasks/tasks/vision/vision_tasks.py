@@ -5,8 +5,8 @@ made from them: the underscores in Food101 and CIFAR100 and the brackets in FER2
 the dataset on the hub.  Three exceptions:
 
 - FER2013: the paper's code lists the classes in Kaggle's order, but the dataset it reads (`Jeneral/fer-2013`) numbers
-  them alphabetically, so it gives "neutral", "sad" and "surprise" the prompts of "sad", "surprised" and "neutral".  Here
-  every class has its own prompt; the wording "published" keeps the paper's pairing.
+  them alphabetically.  So "neutral", "sad" and "surprise" get the prompts of "sad", "surprised" and "neutral" there.
+  Here every class has its own prompt; the wording "published" keeps the paper's pairing.
 - EMNIST is the split `digits`, transposed as NIST and torchvision store it.  No commit of its repository is known, so
   the number of images in total and per digit is checked against NIST's description.
 - DTD: the paper's training folder contains all 5,640 images, including the test images (its validation accuracies are
