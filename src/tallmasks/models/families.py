@@ -202,8 +202,8 @@ class Family(Protocol):
         """
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
-        """The files that `download_pretrained` needs from the hub, weights first.  Each is a tuple of alternative names;
-        the first one in the repository is taken."""
+        """The files that `download_pretrained` needs from the hub, weights first.  Each is a tuple of names,
+        of which the repository needs one."""
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         """Convert the trainable tensors of an imported checkpoint, a file or a folder, to this project's names.

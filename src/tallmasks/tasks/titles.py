@@ -11,18 +11,10 @@ TITLES = {
 """The vision tasks in the paper's order."""
 
 _NLP_TITLES = {
-    "qasc": "QASC",
-    "quartz": "QuaRTz",
-    "paws": "PAWS",
-    "story_cloze": "Story Cloze",
-    "wiki_qa": "WikiQA",
-    "winogrande": "Winogrande",
-    "wsc": "WSC",
-    "cosmos_qa": "CosmosQA",
-    "quail": "QuAIL",
-    "ropes": "ROPES",
+    "qasc": "QASC", "quartz": "QuaRTz", "paws": "PAWS", "story_cloze": "Story Cloze", "wiki_qa": "WikiQA",
+    "winogrande": "Winogrande", "wsc": "WSC", "cosmos_qa": "CosmosQA", "quail": "QuAIL", "ropes": "ROPES",
     "social_iqa": "SocialIQA",
-}
+}  # fmt: skip
 
 
 def title(task: str) -> str:

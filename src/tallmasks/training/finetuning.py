@@ -37,8 +37,8 @@ class FinetuneConfig:
         clip_norm: Largest norm of the gradient; None for no clipping.
         augmentation: ``changes`` of `Model.prepare`.
         precision: Of matrix products; weights and optimizer are float32.
-        micro_batch_size: Examples per forward and backward pass (see `Batch.split`); None for the whole batch.  Gradients
-            are accumulated, so it affects only rounding and is in no recipe.  It is halved if GPU memory is too small.
+        micro_batch_size: Examples per forward and backward pass (see `Batch.split`); None for the whole batch.  It
+            affects only rounding, so it is in no recipe.  It is halved if the GPU's memory is too small.
         validate_every: Steps between two validations; the best one gives the checkpoint.  None takes the last step.
         patience: The training ends after this many validations without improvement; None for never.
     """

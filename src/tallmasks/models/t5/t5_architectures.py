@@ -160,8 +160,8 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def layer_of(tensor: str) -> tuple[str, str]:
-    """A tensor's layer ("before", "0", "1", ... in the encoder, "d0", "d1", ... in the decoder, or "after") and kind (of
-    `_KINDS`, or "other")."""
+    """A tensor's layer ("before", "0", "1", ... in the encoder, "d0", "d1", ... in the decoder, "after") and its kind
+    (of `_KINDS`, or "other")."""
     name = tensor.removeprefix(PEFT_PREFIX)
     kind = next((kind for pattern, kind in _KINDS if re.search(pattern, name)), "other")
     if block := re.match(r"(en|de)coder\.block\.(\d+)\.", name):
