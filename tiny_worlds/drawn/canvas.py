@@ -24,6 +24,7 @@ Colour = tuple[int, int, int]
 Point = tuple[float, float]
 Draw = Callable[["Canvas", int], None]  # draws an example of a label
 Option = TypeVar("Option")
+Bounds = tuple[float, float, float, float]  # the arguments of `Canvas.tilt`
 
 WHITE: Colour = (245, 245, 245)
 BLACK: Colour = (15, 15, 15)
@@ -71,7 +72,6 @@ class Canvas:
     # Chance
 
     def between(self, low: float, high: float) -> float:
-        """A uniform number in [low, high)."""
         return low + (high - low) * self.rng.random()
 
     def whole(self, low: int, high: int) -> int:
@@ -183,7 +183,6 @@ class Canvas:
         self.polygon([tip, (neck[0] - barb_x, neck[1] + barb_y), (neck[0] + barb_x, neck[1] - barb_y)], colour)
 
     def text(self, characters: str, font_name: str, size: int, colour: Colour, x: float = 32, y: float = 32) -> None:
-        """Text centred on (x, y)."""
         self.pen.text((x, y), characters, font=font(font_name, size), fill=colour, anchor="mm")
 
     def paint(self, coverage: NDArray[np.floating], background: Colour, foreground: Colour) -> None:
@@ -222,6 +221,12 @@ class Canvas:
         size, affine, bilinear = self.image.size, Image.Transform.AFFINE, Image.Resampling.BILINEAR
         inverse_map = (cos, sin, x, -sin, cos, y)
         self._renew(self.image.transform(size, affine, inverse_map, bilinear, fillcolor=self.background))
+
+    def distort(self, grain: float, *, field: Bounds, clean: Bounds) -> None:
+        """Grain and `tilt` in the field style, a weaker `tilt` in the clean one."""
+        if self.field:
+            self.grain(grain)
+        self.tilt(*self.styled(clean, field))
 
     def mirror(self) -> None:
         self._renew(self.image.transpose(Image.Transpose.FLIP_LEFT_RIGHT))

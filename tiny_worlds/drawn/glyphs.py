@@ -65,26 +65,19 @@ def _chalk_glyph(canvas: Canvas, glyph: str, fonts: tuple[str, ...], sizes: tupl
         background, ink = canvas.contrasting_pair()
     canvas.fill(background)
     canvas.text(glyph, canvas.pick(fonts), canvas.whole(*sizes), ink)
-    if canvas.field:
-        canvas.grain(18)
-        canvas.tilt(18, 0.8, 1.1, 5)
-    else:
-        canvas.tilt(4, 0.95, 1.1, 5)
+    canvas.distort(18, field=(18, 0.8, 1.1, 5), clean=(4, 0.95, 1.1, 5))
 
 
 def letter(canvas: Canvas, label: int) -> None:
-    """A capital letter."""
     _chalk_glyph(canvas, LETTERS[label].upper(), canvas.styled(CLEAN_FONTS, FIELD_FONTS), (42, 54))
 
 
 def greek_letter(canvas: Canvas, label: int) -> None:
-    """A small Greek letter."""
     fonts = canvas.styled(CLEAN_GREEK_FONTS, FIELD_GREEK_FONTS)
     _chalk_glyph(canvas, tuple(GREEK.values())[label], fonts, (48, 60))
 
 
 def word(canvas: Canvas, label: int) -> None:
-    """A short word with a negative or positive meaning."""
     if canvas.field:
         background, ink = canvas.any_grey(200, 255), canvas.any_grey(0, 90)
     else:

@@ -23,7 +23,6 @@ Strokes = Callable[[Canvas, Inks], None]
 
 
 def _two_tone(canvas: Canvas, grey: bool = False) -> Inks:
-    """Fill the background and choose the inks."""
     if grey and canvas.field:
         gap, main = canvas.any_grey(0, 40), canvas.any_grey(110, 255)
     else:
@@ -105,13 +104,9 @@ def vehicle(canvas: Canvas, label: int) -> None:
     if canvas.field:
         canvas.clutter(2, spread=25)
     list(VEHICLES.values())[label](canvas, inks)
-    if canvas.field:
-        if canvas.chance(0.5):
-            canvas.mirror()
-        canvas.grain(10)
-        canvas.tilt(15, 0.7, 1.1, 5)
-    else:
-        canvas.tilt(3, 0.9, 1.05, 5)
+    if canvas.field and canvas.chance(0.5):
+        canvas.mirror()
+    canvas.distort(10, field=(15, 0.7, 1.1, 5), clean=(3, 0.9, 1.05, 5))
 
 
 # Traffic signs
@@ -194,7 +189,6 @@ COLOURED_SHAPES = tuple(f"{colour} {shape}" for colour in SHAPE_COLOURS for shap
 
 
 def coloured_shape(canvas: Canvas, label: int) -> None:
-    """A shape in a colour: many fine-grained classes from two attributes."""
     colour_index, shape_index = divmod(label, len(SHAPES))
     shape = list(SHAPES.values())[shape_index]
     ink = canvas.near(list(SHAPE_COLOURS.values())[colour_index], 15, 30)
@@ -284,11 +278,7 @@ def household(canvas: Canvas, label: int) -> None:
     if canvas.field:
         canvas.clutter(4, spread=35)
     list(HOUSEHOLD.values())[label](canvas, inks)
-    if canvas.field:
-        canvas.grain(12)
-        canvas.tilt(18, 0.7, 1.05, 5)
-    else:
-        canvas.tilt(3, 0.9, 1.05, 4)
+    canvas.distort(12, field=(18, 0.7, 1.05, 5), clean=(3, 0.9, 1.05, 4))
 
 
 # Animals
@@ -361,13 +351,9 @@ def animal(canvas: Canvas, label: int) -> None:
     if canvas.field:
         canvas.clutter(3, spread=30)
     list(ANIMALS.values())[label](canvas, inks)
-    if canvas.field:
-        if canvas.chance(0.5):
-            canvas.mirror()
-        canvas.grain(12)
-        canvas.tilt(15, 0.75, 1.1, 4)
-    else:
-        canvas.tilt(3, 0.9, 1.05, 4)
+    if canvas.field and canvas.chance(0.5):
+        canvas.mirror()
+    canvas.distort(12, field=(15, 0.75, 1.1, 4), clean=(3, 0.9, 1.05, 4))
 
 
 # Cats and dogs
@@ -382,7 +368,6 @@ PETS = tuple(f"{coat} {animal_name}" for animal_name in ("cat", "dog") for coat 
 
 
 def pet(canvas: Canvas, label: int) -> None:
-    """The head of a cat or a dog with one of four coats."""
     is_dog, coat = divmod(label, len(COATS))
     colour, pattern = list(COATS.values())[coat]
     fur, mark = canvas.near(colour, 10, 30), canvas.near((60, 50, 45), 10, 25)
@@ -410,11 +395,7 @@ def pet(canvas: Canvas, label: int) -> None:
     for x in (25, 39):
         canvas.disc(x, 33, 3, eye)
     canvas.regular(32, 46, 5, 3, eye, turn=90)
-    if canvas.field:
-        canvas.grain(10)
-        canvas.tilt(15, 0.8, 1.1, 4)
-    else:
-        canvas.tilt(3, 0.95, 1.05, 3)
+    canvas.distort(10, field=(15, 0.8, 1.1, 4), clean=(3, 0.95, 1.05, 3))
 
 
 # Faces
@@ -447,11 +428,7 @@ def face(canvas: Canvas, label: int) -> None:
         canvas.arc(32, 58, 17, 200, 340, BLACK, stroke)
     else:
         canvas.disc(32, 46, 8, BLACK)
-    if canvas.field:
-        canvas.grain(9)
-        canvas.tilt(15, 0.85, 1.1, 4)
-    else:
-        canvas.tilt(3, 0.95, 1.05, 4)
+    canvas.distort(9, field=(15, 0.85, 1.1, 4), clean=(3, 0.95, 1.05, 4))
 
 
 # Flowers
@@ -521,11 +498,7 @@ def flower(canvas: Canvas, label: int) -> None:
         canvas.clutter(4, spread=40)
     canvas.line([(32, 34), (32, 64)], canvas.near(GREEN_LEAF, 15, 35), 4)
     list(FLOWERS.values())[label](canvas)
-    if canvas.field:
-        canvas.grain(10)
-        canvas.tilt(30, 0.75, 1.1, 5)
-    else:
-        canvas.tilt(5, 0.95, 1.05, 4)
+    canvas.distort(10, field=(30, 0.75, 1.1, 5), clean=(5, 0.95, 1.05, 4))
 
 
 # Food
@@ -587,11 +560,7 @@ def food(canvas: Canvas, label: int) -> None:
     if canvas.field:
         canvas.clutter(4, spread=40)
     list(FOOD.values())[label](canvas)
-    if canvas.field:
-        canvas.grain(10)
-        canvas.tilt(40, 0.65, 1.1, 5)
-    else:
-        canvas.tilt(5, 0.95, 1.05, 5)
+    canvas.distort(10, field=(40, 0.65, 1.1, 5), clean=(5, 0.95, 1.05, 5))
 
 
 # Clothes
@@ -636,10 +605,6 @@ def garment(canvas: Canvas, label: int) -> None:
     """A piece of clothing; light grey on black in the field style."""
     inks = _two_tone(canvas, grey=True)
     list(CLOTHES.values())[label](canvas, inks)
-    if canvas.field:
-        if canvas.chance(0.5):
-            canvas.mirror()
-        canvas.grain(16)
-        canvas.tilt(15, 0.7, 1.1, 5)
-    else:
-        canvas.tilt(3, 0.95, 1.05, 5)
+    if canvas.field and canvas.chance(0.5):
+        canvas.mirror()
+    canvas.distort(16, field=(15, 0.7, 1.1, 5), clean=(3, 0.95, 1.05, 5))

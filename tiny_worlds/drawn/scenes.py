@@ -82,7 +82,6 @@ def texture(canvas: Canvas, label: int) -> None:
 
 
 def land_cover(canvas: Canvas, label: int) -> None:
-    """Land seen from a satellite."""
     kind = LAND[label]
 
     def ground(red: int, green: int, blue: int) -> None:
@@ -143,7 +142,6 @@ def land_cover(canvas: Canvas, label: int) -> None:
 
 
 def aerial(canvas: Canvas, label: int) -> None:
-    """A building, a vehicle or a structure seen from above."""
     kind = AERIAL[label]
     light, asphalt = canvas.near((235, 235, 235), 20), (140, 140, 140)
     if kind in ("ship", "bridge", "island"):

@@ -53,7 +53,6 @@ def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> No
 
 
 def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, Any], output: Path) -> None:
-    """One process of the pretraining; process 0 prints progress and writes the file."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=processes)

@@ -82,7 +82,6 @@ def pairs(recipe: Recipe, step: int) -> list[Pair]:
 
 
 def train_t5(network: T5ForConditionalGeneration, recipe: Recipe, tokenizer: TextTokenizer) -> None:
-    """Train a network in place and print progress."""
     parameters = [*network.parameters()]
     optimizer = torch.optim.AdamW(
         parameters, lr=recipe["learning_rate"], betas=recipe["betas"], weight_decay=recipe["weight_decay"], fused=True

@@ -53,7 +53,6 @@ def _shuffled(right: str, wrong: Sequence[str], rng: np.random.Generator) -> tup
 
 
 def _others(values: Sequence[str], right: int, count: int, rng: np.random.Generator) -> list[str]:
-    """``count`` random wrong values."""
     wrong = [value for i, value in enumerate(values) if i != right]
     return [wrong[i] for i in rng.permutation(len(wrong))[:count]]
 
@@ -75,7 +74,6 @@ def what_it_needs(speech: Speech, rng: np.random.Generator) -> Question:
 
 
 def _one_of_two(property: str) -> Ask:
-    """A question of `TWO_WAYS` about one thing."""
 
     def ask(speech: Speech, rng: np.random.Generator) -> Question:
         right = int(rng.integers(2))
@@ -93,7 +91,6 @@ large = _one_of_two("size")
 
 
 def larger_or_smaller(speech: Speech, rng: np.random.Generator) -> Question:
-    """Which of two things is the large (or the small) one?"""
     more, less = _pair(speech.things["size"], rng)
     swapped, asked = bool(rng.integers(2)), int(rng.integers(2))
     x, y = (less, more) if swapped else (more, less)
@@ -121,7 +118,6 @@ def heard(speech: Speech, rng: np.random.Generator) -> Question:
 
 
 def _deed(property: str, choices: int) -> Ask:
-    """A question with deeds as choices."""
 
     def ask(speech: Speech, rng: np.random.Generator) -> Question:
         deed = int(rng.integers(DEEDS))
@@ -139,7 +135,6 @@ what_before = _deed("cause", 4)
 
 
 def felt(speech: Speech, rng: np.random.Generator) -> Question:
-    """How does a deed make one feel?  Three choices."""
     deed = int(rng.integers(DEEDS))
     feeling = int(speech.deeds["feeling"][deed])
     answers, right = _shuffled(VALUES["feeling"][feeling], _others(VALUES["feeling"], feeling, 2, rng), rng)

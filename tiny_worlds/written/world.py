@@ -29,22 +29,12 @@ VALUES = {
     "heat": ("icy", "cool", "mild", "warm", "blazing"),
     "feeling": ("proud", "sad", "angry", "calm", "afraid", "glad"),
 }
-FOODS = (
-    "seeds",
-    "oil",
-    "water",
-    "moss",
-    "tar",
-    "honey",
-    "leaves",
-    "salt",
-)  # what each kind needs, in the order of VALUES["kind"]
+FOODS = ("seeds", "oil", "water", "moss", "tar", "honey", "leaves", "salt")  # needed by each kind, in the same order
 
 Meanings = NDArray[np.int64]
 
 
 def invented_words(count: int, syllables: int) -> tuple[str, ...]:
-    """``count`` distinct random words."""
     rng = np.random.default_rng((SEED, syllables))
     words: dict[str, None] = {}
     while len(words) < count:

@@ -17,11 +17,7 @@ from tiny_worlds.written import questions
 from tiny_worlds.written.questions import NAMES, Ask
 from tiny_worlds.written.world import SPEECHES
 
-SHARES: Mapping[Split, range] = {
-    "train": range(5),
-    "validation": range(5, 6),
-    "test": range(6, 8),
-}  # eighths of all inputs, by hash
+SHARES: Mapping[Split, range] = {"train": range(5), "validation": range(5, 6), "test": range(6, 8)}  # eighths, by hash
 
 
 @dataclass(frozen=True)

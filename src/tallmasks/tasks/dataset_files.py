@@ -118,13 +118,7 @@ def reading(task: str, path: Path, expected: str) -> Iterator[None]:
     """Turn a library's error into a TallmasksError that names the file."""
     try:
         yield
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        tarfile.TarError,
-        zlib.error,
-    ) as error:  # Arrow raises the first two
+    except (OSError, ValueError, EOFError, tarfile.TarError, zlib.error) as error:  # the first two also from Arrow
         why = " ".join(str(error).split())
         raise TallmasksError(
             f"{path}: {task}: the file is damaged or of another layout ({why}). Expected {expected}; delete it and get "

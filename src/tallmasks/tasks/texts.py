@@ -30,7 +30,6 @@ class Text(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The answer to train on."""
         return self.answers[max(self.answer, 0)]
 
 

@@ -141,7 +141,6 @@ class TrainingState:
             self._due = max(self.seconds, PAUSE * save.result()) + self.clock()
 
     def _write(self, state: Mapping[str, torch.Tensor], start: float) -> float:
-        """Write a state and return the seconds since ``start``."""
         write_tensors(self.path, {name: tensor.numpy() for name, tensor in state.items()}, self.making)
         return self.clock() - start
 

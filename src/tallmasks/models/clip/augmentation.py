@@ -59,9 +59,8 @@ def crop_and_resize(images: torch.Tensor, boxes: torch.Tensor, side: int) -> tor
     top, left, height, width = boxes.to(images.device).T
     rows = _weights(top, height, images.shape[1], side)
     columns = _weights(left, width, images.shape[2], side)
-    narrowed = (
-        (pixels @ columns[:, None].transpose(2, 3)).round_().clamp_(0, 255)
-    )  # Pillow rounds between its two passes
+    # Pillow rounds between its two passes
+    narrowed = (pixels @ columns[:, None].transpose(2, 3)).round_().clamp_(0, 255)
     return (rows[:, None] @ narrowed).round_().clamp_(0, 255).byte().permute(0, 2, 3, 1)
 
 

@@ -82,7 +82,6 @@ class Preprocess:
 @functools.lru_cache(maxsize=8)
 @torch.inference_mode(False)  # the cached tensor is used outside the first caller's inference mode
 def _row(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
-    """float32 [1, 3, 1, 1] on a device."""
     return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 

@@ -53,7 +53,6 @@ def normalize_answer(answer: str) -> str:
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """1 if the answer equals an accepted one, else 0."""
     return float(any(normalize_answer(answer) == normalize_answer(other) for other in accepted))
 
 

@@ -91,9 +91,8 @@ class Architecture(BaseModel):
         try:
             return cls.model_validate(settings)
         except ValidationError as error:
-            first = min(
-                error.errors(), key=lambda each: each["type"] != "extra_forbidden"
-            )  # misspelling a key gives two errors
+            # a misspelt key gives two errors; report the unknown key, not the missing one
+            first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
             key, problem = str(first["loc"][0]), f"found {json.dumps(first['input'])}: {first['msg']}"
             if first["type"] == "extra_forbidden":
                 problem = f"there is no such key{nearest(key, cls.model_fields)}; known: {', '.join(cls.model_fields)}"
@@ -104,7 +103,6 @@ class Architecture(BaseModel):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The arguments of transformers' T5Config."""
         return self.model_dump(exclude={"frozen_table"})
 
     @property
