@@ -63,8 +63,11 @@ def stored_tokenizer(tensors: dict[str, Any], weights: Path, vocabulary: int, **
             f"{weights}: no tensor {TENSOR!r}, which holds the tokenizer; a model as transformers saves it is "
             "converted if `pretrained` in params.yaml names its folder, not the file in it"
         )
+    return TextTokenizer(_utf8(tensors.pop(TENSOR), weights), weights, vocabulary, **tokens)
+
+
+def _utf8(text: Any, weights: Path) -> str:
     try:
-        text = bytes(tensors.pop(TENSOR).numpy()).decode()
+        return bytes(text.numpy()).decode()
     except (UnicodeDecodeError, TypeError) as error:
         raise TallmasksError(f"{weights}: {TENSOR} is no text ({error}); make the file anew") from None
-    return TextTokenizer(text, weights, vocabulary, **tokens)
