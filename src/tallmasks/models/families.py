@@ -203,7 +203,7 @@ class Family(Protocol):
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
         """The files that `download_pretrained` needs from the hub, weights first.  Each is a tuple of names,
-        of which the repository needs one."""
+        and the repository needs one of them."""
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         """Convert the trainable tensors of an imported checkpoint, a file or a folder, to this project's names.
