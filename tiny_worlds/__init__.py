@@ -1,4 +1,4 @@
-"""Two small worlds whose examples are computed from a seed, and the pretraining of the tiny models.
+"""Two synthetic sets of tasks, and the pretraining of the tiny models on them.
 
-Their catalogues, `tiny_worlds.drawn` and `tiny_worlds.written`, are the shipped example of catalogues from outside.
+The catalogues `tiny_worlds.drawn` and `tiny_worlds.written` are also examples of catalogues outside the package.
 """

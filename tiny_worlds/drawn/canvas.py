@@ -1,8 +1,8 @@
-"""The drawing surface: a small picture, its random source, and the shapes everything is made of.
+"""The canvas that all drawn tasks use: random numbers, colours, shapes and distortions.
 
-Pictures are drawn at 64 x 64 and halved at the end, which smooths their edges. Every drawing exists in two
-styles. *Clean* is bright, upright and centred. *Field* is the task's own domain: other fonts and colours, clutter,
-rotation, noise. Pretraining sees both, but pairs only the clean style with words that a prompt uses.
+Pictures are drawn at 64 x 64 pixels and halved at the end, which smooths edges.  There are two styles.  *Clean* is
+bright, upright and centred.  *Field* is the task's own domain, with other fonts and colours, clutter, rotation and
+noise.  Pretraining sees both, but only clean pictures have captions with the words of the prompts.
 """
 
 import functools
@@ -18,12 +18,13 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 SIDE = 64  # pixels on a side while drawing
 CENTRE = SIDE / 2
 IMAGE_SIDE = 32  # pixels on a side of a finished example
-TRIES = 200  # attempts at colours that stand out from each other
+TRIES = 200  # to find colours with enough contrast
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]
-Draw = Callable[["Canvas", int], None]  # draws one example of a label
+Draw = Callable[["Canvas", int], None]  # draws an example of a label
 Option = TypeVar("Option")
+Bounds = tuple[float, float, float, float]  # the arguments of `Canvas.tilt`
 
 WHITE: Colour = (245, 245, 245)
 BLACK: Colour = (15, 15, 15)
@@ -31,8 +32,8 @@ BLACK: Colour = (15, 15, 15)
 
 @functools.cache
 def font(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """A TrueType font that matplotlib ships, at a size in pixels."""
-    import matplotlib  # 0.2 s, which a run that draws nothing need not wait for
+    """A TrueType font that matplotlib ships; the size is in pixels."""
+    import matplotlib  # takes 0.2 s, so only when something is drawn
 
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
     return ImageFont.truetype(str(path), size)
@@ -45,7 +46,7 @@ def luminance(colour: Colour) -> float:
 
 
 def blend(first: Colour, second: Colour, share: float = 0.5) -> Colour:
-    """The colour that lies ``share`` of the way from the second to the first."""
+    """A mix of two colours; ``share`` is the fraction of the first."""
     red, green, blue = (int(share * a + (1 - share) * b) for a, b in zip(first, second, strict=True))
     return red, green, blue
 
@@ -60,12 +61,7 @@ def regular_polygon(x: float, y: float, radius: float, corners: int, turn: float
 
 
 class Canvas:
-    """One picture in the making.
-
-    Args:
-        rng: The example's own random source.
-        field: Whether to draw in the field style instead of the clean one.
-    """
+    """One picture and its random generator; ``field`` selects the field style instead of the clean one."""
 
     def __init__(self, rng: np.random.Generator, field: bool) -> None:
         self.rng = rng
@@ -76,23 +72,20 @@ class Canvas:
     # Chance
 
     def between(self, low: float, high: float) -> float:
-        """A uniform number in [low, high)."""
         return low + (high - low) * self.rng.random()
 
     def whole(self, low: int, high: int) -> int:
-        """A uniform whole number in [low, high], both ends included."""
+        """A uniform integer in [low, high], both ends included."""
         return low + int((high - low + 1) * self.rng.random())
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
         return bool(self.rng.random() < probability)
 
     def pick(self, options: Sequence[Option]) -> Option:
-        """One of the options, all equally likely."""
         return options[self.whole(0, len(options) - 1)]
 
     def tried(self, make: Callable[[], Option], fits: Callable[[Option], bool]) -> Option:
-        """The first of at most ``TRIES`` attempts that fits, or the last one."""
+        """The first result of `make` that fits, or the last one after ``TRIES`` attempts."""
         attempt = make()
         for _ in range(TRIES):
             if fits(attempt):
@@ -101,28 +94,25 @@ class Canvas:
         return attempt
 
     def styled(self, clean: Option, field: Option) -> Option:
-        """The value that belongs to the canvas's style."""
         return field if self.field else clean
 
     # Colour
 
     def any_colour(self, low: int = 0, high: int = 255) -> Colour:
-        """A random colour with every channel in [low, high]."""
         return self.whole(low, high), self.whole(low, high), self.whole(low, high)
 
     def any_grey(self, low: int, high: int) -> Colour:
-        """A random grey."""
         level = self.whole(low, high)
         return level, level, level
 
     def near(self, colour: Colour, clean: int, field: int | None = None) -> Colour:
-        """A colour near a given one: each channel moves by at most ``clean`` (or ``field``) levels."""
+        """A random colour that differs by at most ``clean`` (or ``field``) levels per channel."""
         reach = self.styled(clean, clean if field is None else field)
         red, green, blue = (max(0, min(255, level + self.whole(-reach, reach))) for level in colour)
         return red, green, blue
 
     def contrasting_pair(self) -> tuple[Colour, Colour]:
-        """Background and foreground of clearly different brightness; clean backgrounds are nearly white or black."""
+        """Background and foreground with enough contrast; clean backgrounds are nearly white or black."""
 
         def pair() -> tuple[Colour, Colour]:
             if self.field:
@@ -135,7 +125,7 @@ class Canvas:
     # Shapes
 
     def fill(self, colour: Colour) -> None:
-        """Start the picture anew on a plain background."""
+        """Erase the picture."""
         self.background = colour
         self._renew(Image.new("RGB", (SIDE, SIDE), colour))
 
@@ -158,32 +148,32 @@ class Canvas:
         self.pen.ellipse((x - radius, y - radius, x + radius, y + radius), outline=colour, width=width)
 
     def arc(self, x: float, y: float, radius: float, start: float, end: float, colour: Colour, width: int) -> None:
-        """An arc from one angle to another, in degrees, clockwise from three o'clock."""
+        """Angles are in degrees, clockwise from three o'clock."""
         self.pen.arc((x - radius, y - radius, x + radius, y + radius), start, end, fill=colour, width=width)
 
     def sector(self, x: float, y: float, radius: float, start: float, end: float, colour: Colour) -> None:
-        """A slice of a disc between two angles in degrees."""
+        """A slice of a disc; angles as in `arc`."""
         self.pen.pieslice((x - radius, y - radius, x + radius, y + radius), start, end, fill=colour)
 
     def regular(self, x: float, y: float, radius: float, corners: int, colour: Colour, turn: float = -90) -> None:
-        """A regular polygon with its first corner at an angle in degrees."""
+        """A regular polygon; ``turn`` is the angle of its first corner in degrees."""
         self.polygon(regular_polygon(x, y, radius, corners, math.radians(turn)), colour)
 
     def star(self, x: float, y: float, radius: float, colour: Colour, points: int = 5, inner: float = 0.42) -> None:
-        """A star whose inner corners lie at ``inner`` times the radius."""
+        """``inner``: distance of the inner corners from the centre, as a fraction of the radius."""
         turn = -math.pi / 2
         outside = regular_polygon(x, y, radius, points, turn)
         inside = regular_polygon(x, y, inner * radius, points, turn + math.pi / points)
         self.polygon([corner for pair in zip(outside, inside, strict=True) for corner in pair], colour)
 
     def cross(self, x: float, y: float, radius: float, colour: Colour, thickness: float = 0.3) -> None:
-        """An upright cross with arms of ``2 * thickness * radius``."""
+        """An upright cross; the arms are ``2 * thickness * radius`` wide."""
         arm = thickness * radius
         self.box(x - radius, y - arm, x + radius, y + arm, colour)
         self.box(x - arm, y - radius, x + arm, y + radius, colour)
 
     def arrow(self, x: float, y: float, radius: float, angle: float, colour: Colour, width: int) -> None:
-        """An arrow through (x, y) that points along an angle in degrees, clockwise from the right."""
+        """An arrow through (x, y); the angle of its direction is as in `arc`."""
         along_x, along_y = math.cos(math.radians(angle)), math.sin(math.radians(angle))
         tip = (x + radius * along_x, y + radius * along_y)
         tail = (x - radius * along_x, y - radius * along_y)
@@ -193,19 +183,18 @@ class Canvas:
         self.polygon([tip, (neck[0] - barb_x, neck[1] + barb_y), (neck[0] + barb_x, neck[1] - barb_y)], colour)
 
     def text(self, characters: str, font_name: str, size: int, colour: Colour, x: float = 32, y: float = 32) -> None:
-        """Text centred on (x, y)."""
         self.pen.text((x, y), characters, font=font(font_name, size), fill=colour, anchor="mm")
 
     def paint(self, coverage: NDArray[np.floating], background: Colour, foreground: Colour) -> None:
-        """Fill the picture from a coverage map [64, 64]: 0 is background, 1 is foreground."""
+        """Blend two colours by a map [64, 64]; 0 is background, 1 is foreground."""
         share = coverage[..., None]
         levels = np.asarray(background) * (1 - share) + np.asarray(foreground) * share
         self._renew(Image.fromarray(np.clip(levels, 0, 255).astype(np.uint8)))
 
-    # Wear and tear
+    # Distortions
 
     def clutter(self, count: int, spread: int | None = None) -> None:
-        """Stray lines and squares, in any colour or (with ``spread``) in colours near the background."""
+        """Random lines and squares, in any colour or at most ``spread`` levels from the background."""
         for _ in range(count):
             colour = self.any_colour() if spread is None else self.near(self.background, spread)
             x, y = self.whole(0, SIDE), self.whole(0, SIDE)
@@ -216,49 +205,40 @@ class Canvas:
                 self.box(x - half, y - half, x + half, y + half, colour)
 
     def grain(self, strength: float) -> None:
-        """Brightness noise, one value per finished pixel; ``strength`` is its standard deviation in levels."""
+        """Brightness noise per finished pixel; ``strength`` is the standard deviation in levels."""
         noise = self.rng.standard_normal((IMAGE_SIDE, IMAGE_SIDE), dtype=np.float32) * strength
         levels = np.asarray(self.image, dtype=np.float32) + noise.repeat(2, 0).repeat(2, 1)[..., None]
         self._renew(Image.fromarray(np.clip(levels, 0, 255).astype(np.uint8)))
 
     def tilt(self, angle: float, smallest: float, largest: float, shift: float) -> None:
-        """Rotate by up to ``angle`` degrees, scale within two bounds, move by up to ``shift`` pixels."""
+        """Rotate by up to ``angle`` degrees, scale by ``smallest`` to ``largest``, move by up to ``shift`` pixels."""
         turn = math.radians(self.between(-angle, angle))
         zoom = 1 / self.between(smallest, largest)
         cos, sin = math.cos(turn) * zoom, math.sin(turn) * zoom
         move_x, move_y = self.between(-shift, shift), self.between(-shift, shift)
-        inverse_map = (
-            cos,
-            sin,
-            CENTRE - cos * CENTRE - sin * CENTRE + move_x,
-            -sin,
-            cos,
-            CENTRE + sin * CENTRE - cos * CENTRE + move_y,
-        )
-        self._renew(
-            self.image.transform(
-                (SIDE, SIDE),
-                Image.Transform.AFFINE,
-                inverse_map,
-                Image.Resampling.BILINEAR,
-                fillcolor=self.background,
-            )
-        )
+        x = CENTRE - cos * CENTRE - sin * CENTRE + move_x
+        y = CENTRE + sin * CENTRE - cos * CENTRE + move_y
+        size, affine, bilinear = self.image.size, Image.Transform.AFFINE, Image.Resampling.BILINEAR
+        inverse_map = (cos, sin, x, -sin, cos, y)
+        self._renew(self.image.transform(size, affine, inverse_map, bilinear, fillcolor=self.background))
+
+    def distort(self, grain: float, *, field: Bounds, clean: Bounds) -> None:
+        """Grain and `tilt` in the field style, a weaker `tilt` in the clean one."""
+        if self.field:
+            self.grain(grain)
+        self.tilt(*self.styled(clean, field))
 
     def mirror(self) -> None:
-        """Swap left and right."""
         self._renew(self.image.transpose(Image.Transpose.FLIP_LEFT_RIGHT))
 
     def quarter_turns(self, count: int) -> None:
-        """Rotate by a number of right angles."""
         self._renew(self.image.rotate(90 * count))
 
     def blur(self, radius: float) -> None:
-        """Gaussian blur; the radius is in drawing pixels."""
+        """Gaussian blur; the radius is in pixels before halving."""
         self._renew(self.image.filter(ImageFilter.GaussianBlur(radius)))
 
     def dim(self, factor: float, lift: float) -> None:
-        """Multiply every level by a factor and add a constant."""
         self._renew(self.image.point(lambda level: int(max(0, min(255, level * factor + lift)))))
 
     def finished(self) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""The drawn tasks as a catalogue."""
+"""The catalogue of drawn tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tallmasks.tasks.task import Task
 from tiny_worlds.drawn import drawn_tasks
 from tiny_worlds.examples_section import check_examples, examples_of
 
-EDITION = 1  # raised where other images come out of the same recipe
+EDITION = 1  # raise it when the same recipe gives different images
 
 
 class Drawn:
-    """Examples are drawn from a seed, so nothing is downloaded; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
+    """Draws examples from a seed, without downloads; implements `tallmasks.tasks.catalogues.Catalogue`."""
 
     versioned = True
     numbered = True

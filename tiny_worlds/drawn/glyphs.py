@@ -11,17 +11,9 @@ from tiny_worlds.drawn.canvas import CENTRE, IMAGE_SIDE, Canvas
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 LETTERS = tuple("abcdefghjk")  # no i, which is only a bar
 GREEK = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "lambda": "λ",
-    "pi": "π",
-    "sigma": "σ",
-    "omega": "ω",
-    "phi": "φ",
-    "theta": "θ",
-}
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "pi": "π", "sigma": "σ", "omega": "ω",
+    "phi": "φ", "theta": "θ",
+}  # fmt: skip
 WORDS = {"negative": ("bad", "sad", "poor", "hate"), "positive": ("good", "love", "nice", "great")}
 
 CLEAN_FONTS = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono", "DejaVuSans-Bold")
@@ -31,7 +23,7 @@ FIELD_GREEK_FONTS = ("STIXGeneralItalic", "STIXGeneralBolIta", "DejaVuSerif-Ital
 
 
 def white_digit(canvas: Canvas, label: int) -> None:
-    """A printed white digit on black. Its field style does not exist: the task uses real handwriting."""
+    """A printed white digit on black; there is no field style, since the task uses real handwriting."""
     canvas.fill(canvas.any_grey(0, 30))
     canvas.text(str(label), canvas.pick(CLEAN_FONTS), canvas.whole(44, 58), canvas.any_grey(200, 255))
     canvas.tilt(10, 0.85, 1.1, 5)
@@ -40,14 +32,12 @@ def white_digit(canvas: Canvas, label: int) -> None:
 @functools.cache
 def handwritten_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """scikit-learn's 1,797 real handwritten digits: images uint8 [1797, 32, 32, 3], labels int64 [1797]."""
-    from sklearn.datasets import load_digits  # takes a second to import, and only this task needs it
+    from sklearn.datasets import load_digits  # slow to import
 
     digits = load_digits()
-    enlarged = [
-        np.asarray(Image.fromarray((image * 15.9).astype(np.uint8)).resize((IMAGE_SIDE, IMAGE_SIDE)))
-        for image in digits.images
-    ]
-    return np.stack(enlarged)[..., None].repeat(3, axis=3), digits.target.astype(np.int64)
+    small = [Image.fromarray(pixels) for pixels in (digits.images * 15.9).astype(np.uint8)]
+    enlarged = np.stack([np.asarray(image.resize((IMAGE_SIDE, IMAGE_SIDE))) for image in small])
+    return enlarged[..., None].repeat(3, axis=3), digits.target.astype(np.int64)
 
 
 def house_number(canvas: Canvas, label: int) -> None:
@@ -68,47 +58,35 @@ def house_number(canvas: Canvas, label: int) -> None:
 
 
 def _chalk_glyph(canvas: Canvas, glyph: str, fonts: tuple[str, ...], sizes: tuple[int, int]) -> None:
-    """A single glyph; in the field style light on dark, tilted and grainy."""
+    """One glyph; light on dark in the field style."""
     if canvas.field:
         background, ink = canvas.any_grey(0, 60), canvas.any_grey(170, 255)
     else:
         background, ink = canvas.contrasting_pair()
     canvas.fill(background)
     canvas.text(glyph, canvas.pick(fonts), canvas.whole(*sizes), ink)
-    if canvas.field:
-        canvas.grain(18)
-        canvas.tilt(18, 0.8, 1.1, 5)
-    else:
-        canvas.tilt(4, 0.95, 1.1, 5)
+    canvas.distort(18, field=(18, 0.8, 1.1, 5), clean=(4, 0.95, 1.1, 5))
 
 
 def letter(canvas: Canvas, label: int) -> None:
-    """A capital letter."""
     _chalk_glyph(canvas, LETTERS[label].upper(), canvas.styled(CLEAN_FONTS, FIELD_FONTS), (42, 54))
 
 
 def greek_letter(canvas: Canvas, label: int) -> None:
-    """A small Greek letter."""
     fonts = canvas.styled(CLEAN_GREEK_FONTS, FIELD_GREEK_FONTS)
     _chalk_glyph(canvas, tuple(GREEK.values())[label], fonts, (48, 60))
 
 
 def word(canvas: Canvas, label: int) -> None:
-    """A short word whose meaning is the label."""
     if canvas.field:
         background, ink = canvas.any_grey(200, 255), canvas.any_grey(0, 90)
     else:
         background, ink = canvas.contrasting_pair()
     canvas.fill(background)
     characters = canvas.pick(tuple(WORDS.values())[label])
+    font_name, size = canvas.pick(canvas.styled(CLEAN_FONTS, FIELD_FONTS)), canvas.styled(22, canvas.whole(20, 24))
     drop = canvas.styled(2, 8)
-    canvas.text(
-        characters,
-        canvas.pick(canvas.styled(CLEAN_FONTS, FIELD_FONTS)),
-        canvas.styled(22, canvas.whole(20, 24)),
-        ink,
-        y=CENTRE + canvas.whole(-drop, drop),
-    )
+    canvas.text(characters, font_name, size, ink, y=CENTRE + canvas.whole(-drop, drop))
     if canvas.field:
         canvas.grain(12)
         canvas.tilt(7, 0.9, 1.1, 3)

@@ -1,6 +1,6 @@
-"""Tasks of things: vehicles, signs, shapes, faces, flowers, animals, food, clothes.
+"""Tasks of objects: vehicles, signs, shapes, faces, flowers, animals, food, clothes.
 
-A task is a table from class name to the few strokes that draw it; the order of the table is the order of the labels.
+Tables map class names to the functions that draw them, in label order.
 """
 
 import math
@@ -13,8 +13,6 @@ GREEN_LEAF: Colour = (60, 140, 60)
 
 
 class Inks(NamedTuple):
-    """The colours of a two-tone drawing."""
-
     main: Colour
     half: Colour  # between main and background
     dark: Colour  # for wheels and outlines
@@ -25,7 +23,6 @@ Strokes = Callable[[Canvas, Inks], None]
 
 
 def _two_tone(canvas: Canvas, grey: bool = False) -> Inks:
-    """Fill the background and choose the inks."""
     if grey and canvas.field:
         gap, main = canvas.any_grey(0, 40), canvas.any_grey(110, 255)
     else:
@@ -97,55 +94,31 @@ def _tractor(canvas: Canvas, inks: Inks) -> None:
 
 
 VEHICLES: Mapping[str, Strokes] = {
-    "car": _car,
-    "bus": _bus,
-    "truck": _truck,
-    "bicycle": _bicycle,
-    "train": _train,
-    "boat": _boat,
-    "plane": _plane,
+    "car": _car, "bus": _bus, "truck": _truck, "bicycle": _bicycle, "train": _train, "boat": _boat, "plane": _plane,
     "tractor": _tractor,
-}
+}  # fmt: skip
 
 
 def vehicle(canvas: Canvas, label: int) -> None:
-    """A vehicle from the side."""
     inks = _two_tone(canvas)
     if canvas.field:
         canvas.clutter(2, spread=25)
     list(VEHICLES.values())[label](canvas, inks)
-    if canvas.field:
-        if canvas.chance(0.5):
-            canvas.mirror()
-        canvas.grain(10)
-        canvas.tilt(15, 0.7, 1.1, 5)
-    else:
-        canvas.tilt(3, 0.9, 1.05, 5)
+    if canvas.field and canvas.chance(0.5):
+        canvas.mirror()
+    canvas.distort(10, field=(15, 0.7, 1.1, 5), clean=(3, 0.9, 1.05, 5))
 
 
 # Traffic signs
 
 RED, BLUE, AMBER = (200, 25, 30), (25, 70, 190), (245, 200, 30)
 SIGNS = (
-    "stop",
-    "no entry",
-    "speed limit 30",
-    "speed limit 50",
-    "speed limit 80",
-    "turn left",
-    "turn right",
-    "go straight",
-    "warning",
-    "yield",
-    "priority road",
-    "roundabout",
-    "parking",
-    "no overtaking",
-)
+    "stop", "no entry", "speed limit 30", "speed limit 50", "speed limit 80", "turn left", "turn right", "go straight",
+    "warning", "yield", "priority road", "roundabout", "parking", "no overtaking",
+)  # fmt: skip
 
 
 def traffic_sign(canvas: Canvas, label: int) -> None:
-    """A road sign."""
     sign = SIGNS[label]
     canvas.fill(canvas.styled(canvas.any_colour(180, 235), canvas.any_colour(0, 200)))
     if canvas.field:
@@ -216,7 +189,6 @@ COLOURED_SHAPES = tuple(f"{colour} {shape}" for colour in SHAPE_COLOURS for shap
 
 
 def coloured_shape(canvas: Canvas, label: int) -> None:
-    """A shape in a colour: many fine classes out of two attributes."""
     colour_index, shape_index = divmod(label, len(SHAPES))
     shape = list(SHAPES.values())[shape_index]
     ink = canvas.near(list(SHAPE_COLOURS.values())[colour_index], 15, 30)
@@ -296,30 +268,17 @@ def _scissors(canvas: Canvas, inks: Inks) -> None:
 
 
 HOUSEHOLD: Mapping[str, Strokes] = {
-    "house": _house,
-    "key": _key,
-    "cup": _cup,
-    "umbrella": _umbrella,
-    "chair": _chair,
-    "heart": _heart,
-    "lamp": _lamp,
-    "ladder": _ladder,
-    "hourglass": _hourglass,
-    "scissors": _scissors,
-}
+    "house": _house, "key": _key, "cup": _cup, "umbrella": _umbrella, "chair": _chair, "heart": _heart, "lamp": _lamp,
+    "ladder": _ladder, "hourglass": _hourglass, "scissors": _scissors,
+}  # fmt: skip
 
 
 def household(canvas: Canvas, label: int) -> None:
-    """A thing from around the house."""
     inks = _two_tone(canvas)
     if canvas.field:
         canvas.clutter(4, spread=35)
     list(HOUSEHOLD.values())[label](canvas, inks)
-    if canvas.field:
-        canvas.grain(12)
-        canvas.tilt(18, 0.7, 1.05, 5)
-    else:
-        canvas.tilt(3, 0.9, 1.05, 4)
+    canvas.distort(12, field=(18, 0.7, 1.05, 5), clean=(3, 0.9, 1.05, 4))
 
 
 # Animals
@@ -382,30 +341,19 @@ def _rabbit(canvas: Canvas, inks: Inks) -> None:
 
 
 ANIMALS: Mapping[str, Strokes] = {
-    "fish": _fish,
-    "bird": _bird,
-    "snake": _snake,
-    "butterfly": _butterfly,
-    "spider": _spider,
-    "snail": _snail,
-    "turtle": _turtle,
-    "rabbit": _rabbit,
-}
+    "fish": _fish, "bird": _bird, "snake": _snake, "butterfly": _butterfly, "spider": _spider, "snail": _snail,
+    "turtle": _turtle, "rabbit": _rabbit,
+}  # fmt: skip
 
 
 def animal(canvas: Canvas, label: int) -> None:
-    """A small animal."""
     inks = _two_tone(canvas)
     if canvas.field:
         canvas.clutter(3, spread=30)
     list(ANIMALS.values())[label](canvas, inks)
-    if canvas.field:
-        if canvas.chance(0.5):
-            canvas.mirror()
-        canvas.grain(12)
-        canvas.tilt(15, 0.75, 1.1, 4)
-    else:
-        canvas.tilt(3, 0.9, 1.05, 4)
+    if canvas.field and canvas.chance(0.5):
+        canvas.mirror()
+    canvas.distort(12, field=(15, 0.75, 1.1, 4), clean=(3, 0.9, 1.05, 4))
 
 
 # Cats and dogs
@@ -420,7 +368,6 @@ PETS = tuple(f"{coat} {animal_name}" for animal_name in ("cat", "dog") for coat 
 
 
 def pet(canvas: Canvas, label: int) -> None:
-    """A cat's or a dog's head with one of four coats."""
     is_dog, coat = divmod(label, len(COATS))
     colour, pattern = list(COATS.values())[coat]
     fur, mark = canvas.near(colour, 10, 30), canvas.near((60, 50, 45), 10, 25)
@@ -448,11 +395,7 @@ def pet(canvas: Canvas, label: int) -> None:
     for x in (25, 39):
         canvas.disc(x, 33, 3, eye)
     canvas.regular(32, 46, 5, 3, eye, turn=90)
-    if canvas.field:
-        canvas.grain(10)
-        canvas.tilt(15, 0.8, 1.1, 4)
-    else:
-        canvas.tilt(3, 0.95, 1.05, 3)
+    canvas.distort(10, field=(15, 0.8, 1.1, 4), clean=(3, 0.95, 1.05, 3))
 
 
 # Faces
@@ -462,7 +405,6 @@ SKINS: tuple[Colour, ...] = ((225, 180, 150), (140, 95, 70), (190, 140, 110), (2
 
 
 def face(canvas: Canvas, label: int) -> None:
-    """A face that shows a mood."""
     mood = MOODS[label]
     canvas.fill(canvas.contrasting_pair()[0])
     if canvas.field:
@@ -486,18 +428,13 @@ def face(canvas: Canvas, label: int) -> None:
         canvas.arc(32, 58, 17, 200, 340, BLACK, stroke)
     else:
         canvas.disc(32, 46, 8, BLACK)
-    if canvas.field:
-        canvas.grain(9)
-        canvas.tilt(15, 0.85, 1.1, 4)
-    else:
-        canvas.tilt(3, 0.95, 1.05, 4)
+    canvas.distort(9, field=(15, 0.85, 1.1, 4), clean=(3, 0.95, 1.05, 4))
 
 
 # Flowers
 
 
 def _petals(canvas: Canvas, count: int, length: float, size: float, colour: Colour) -> None:
-    """Round petals in a circle."""
     turn = canvas.between(0, 360 / count)
     for petal in range(count):
         angle = math.radians(turn + 360 / count * petal)
@@ -550,29 +487,18 @@ def _lily(canvas: Canvas) -> None:
 
 
 FLOWERS: Mapping[str, Callable[[Canvas], None]] = {
-    "daisy": _daisy,
-    "sunflower": _sunflower,
-    "tulip": _tulip,
-    "rose": _rose,
-    "bluebell": _bluebell,
-    "poppy": _poppy,
-    "violet": _violet,
-    "lily": _lily,
-}
+    "daisy": _daisy, "sunflower": _sunflower, "tulip": _tulip, "rose": _rose, "bluebell": _bluebell, "poppy": _poppy,
+    "violet": _violet, "lily": _lily,
+}  # fmt: skip
 
 
 def flower(canvas: Canvas, label: int) -> None:
-    """A flower on its stem."""
     canvas.fill(canvas.styled(canvas.any_colour(150, 200), canvas.any_colour(20, 160)))
     if canvas.field:
         canvas.clutter(4, spread=40)
     canvas.line([(32, 34), (32, 64)], canvas.near(GREEN_LEAF, 15, 35), 4)
     list(FLOWERS.values())[label](canvas)
-    if canvas.field:
-        canvas.grain(10)
-        canvas.tilt(30, 0.75, 1.1, 5)
-    else:
-        canvas.tilt(5, 0.95, 1.05, 4)
+    canvas.distort(10, field=(30, 0.75, 1.1, 5), clean=(5, 0.95, 1.05, 4))
 
 
 # Food
@@ -624,28 +550,17 @@ def _carrot(canvas: Canvas) -> None:
 
 
 FOOD: Mapping[str, Callable[[Canvas], None]] = {
-    "apple": _apple,
-    "banana": _banana,
-    "orange": _orange,
-    "grapes": _grapes,
-    "lemon": _lemon,
-    "cherries": _cherries,
-    "watermelon": _watermelon,
-    "carrot": _carrot,
-}
+    "apple": _apple, "banana": _banana, "orange": _orange, "grapes": _grapes, "lemon": _lemon, "cherries": _cherries,
+    "watermelon": _watermelon, "carrot": _carrot,
+}  # fmt: skip
 
 
 def food(canvas: Canvas, label: int) -> None:
-    """A fruit or a vegetable."""
     canvas.fill(canvas.styled(canvas.any_colour(215, 255), canvas.any_colour()))
     if canvas.field:
         canvas.clutter(4, spread=40)
     list(FOOD.values())[label](canvas)
-    if canvas.field:
-        canvas.grain(10)
-        canvas.tilt(40, 0.65, 1.1, 5)
-    else:
-        canvas.tilt(5, 0.95, 1.05, 5)
+    canvas.distort(10, field=(40, 0.65, 1.1, 5), clean=(5, 0.95, 1.05, 5))
 
 
 # Clothes
@@ -667,7 +582,6 @@ def _sandal(canvas: Canvas, inks: Inks) -> None:
 
 
 def _outline(*points: tuple[float, float]) -> Strokes:
-    """Strokes that fill one polygon."""
     return lambda canvas, inks: canvas.polygon(points, inks.main)
 
 
@@ -688,13 +602,9 @@ CLOTHES: Mapping[str, Strokes] = {
 
 
 def garment(canvas: Canvas, label: int) -> None:
-    """A piece of clothing; in the field style light grey on black."""
+    """A piece of clothing; light grey on black in the field style."""
     inks = _two_tone(canvas, grey=True)
     list(CLOTHES.values())[label](canvas, inks)
-    if canvas.field:
-        if canvas.chance(0.5):
-            canvas.mirror()
-        canvas.grain(16)
-        canvas.tilt(15, 0.7, 1.1, 5)
-    else:
-        canvas.tilt(3, 0.95, 1.05, 5)
+    if canvas.field and canvas.chance(0.5):
+        canvas.mirror()
+    canvas.distort(16, field=(15, 0.7, 1.1, 5), clean=(3, 0.95, 1.05, 5))

@@ -1,4 +1,4 @@
-"""Tasks of whole pictures: textures, land seen from above, tissue, places."""
+"""Tasks of whole scenes: textures, land from above, tissue, places."""
 
 import math
 
@@ -9,66 +9,28 @@ from PIL import Image
 from tiny_worlds.drawn.canvas import CENTRE, SIDE, WHITE, Canvas
 
 TEXTURES = (
-    "horizontal stripes",
-    "vertical stripes",
-    "diagonal stripes",
-    "checkerboard",
-    "polka dots",
-    "grainy noise",
-    "grid",
-    "zigzag",
-    "concentric circles",
-    "smooth gradient",
-    "bricks",
-    "blotches",
-)
+    "horizontal stripes", "vertical stripes", "diagonal stripes", "checkerboard", "polka dots", "grainy noise", "grid",
+    "zigzag", "concentric circles", "smooth gradient", "bricks", "blotches",
+)  # fmt: skip
 LAND = (
-    "forest",
-    "river",
-    "highway",
-    "residential area",
-    "sea",
-    "farmland",
-    "desert",
-    "snow field",
-    "orchard",
+    "forest", "river", "highway", "residential area", "sea", "farmland", "desert", "snow field", "orchard",
     "industrial area",
-)
+)  # fmt: skip
 AERIAL = (
-    "airplane",
-    "ship",
-    "stadium",
-    "intersection",
-    "bridge",
-    "tennis court",
-    "storage tanks",
-    "runway",
-    "palace",
-    "island",
-    "railway",
-    "parking lot",
-)
+    "airplane", "ship", "stadium", "intersection", "bridge", "tennis court", "storage tanks", "runway", "palace",
+    "island", "railway", "parking lot",
+)  # fmt: skip
 TISSUE = ("healthy", "cancer")
 PLACES = (
-    "beach",
-    "mountains",
-    "city at night",
-    "volcano",
-    "pine wood",
-    "street",
-    "sunset",
-    "waterfall",
-    "castle",
-    "lighthouse",
-    "tent camp",
-    "windmill",
-)
+    "beach", "mountains", "city at night", "volcano", "pine wood", "street", "sunset", "waterfall", "castle",
+    "lighthouse", "tent camp", "windmill",
+)  # fmt: skip
 
 _ROWS, _COLUMNS = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)
 
 
 def _coverage(canvas: Canvas, kind: str) -> NDArray[np.floating]:
-    """Where a texture shows its second colour: [64, 64], 0 to 1."""
+    """The fraction of the foreground colour in each pixel, [64, 64]."""
     period = canvas.between(*canvas.styled((12.0, 18.0), (10.0, 21.0)))
     across, down = canvas.between(0, period), canvas.between(0, period)
     turn = math.radians(canvas.between(-14, 14)) if canvas.field else 0.0
@@ -112,7 +74,6 @@ def _coverage(canvas: Canvas, kind: str) -> NDArray[np.floating]:
 
 
 def texture(canvas: Canvas, label: int) -> None:
-    """A texture in two colours."""
     background, foreground = canvas.contrasting_pair()
     coverage = _coverage(canvas, TEXTURES[label])
     if canvas.field and canvas.chance(0.5):
@@ -121,7 +82,6 @@ def texture(canvas: Canvas, label: int) -> None:
 
 
 def land_cover(canvas: Canvas, label: int) -> None:
-    """A patch of land from a satellite."""
     kind = LAND[label]
 
     def ground(red: int, green: int, blue: int) -> None:
@@ -182,7 +142,6 @@ def land_cover(canvas: Canvas, label: int) -> None:
 
 
 def aerial(canvas: Canvas, label: int) -> None:
-    """A building or a vehicle seen from above."""
     kind = AERIAL[label]
     light, asphalt = canvas.near((235, 235, 235), 20), (140, 140, 140)
     if kind in ("ship", "bridge", "island"):
@@ -244,7 +203,7 @@ def aerial(canvas: Canvas, label: int) -> None:
 
 
 def tissue(canvas: Canvas, label: int) -> None:
-    """Cells under a microscope: the large dark one is round (healthy) or star-shaped (cancer)."""
+    """Cells under a microscope; the large dark nucleus is round (healthy) or cross-shaped (cancer)."""
     canvas.fill(canvas.near((235, 200, 220), 10, 30))
     for _ in range(canvas.styled(3, canvas.whole(4, 7))):
         cell = canvas.near((150, 90, 170), 10, 30)
@@ -261,7 +220,6 @@ def tissue(canvas: Canvas, label: int) -> None:
 
 
 def place(canvas: Canvas, label: int) -> None:
-    """An outdoor scene with sky, ground and one landmark."""
     kind = PLACES[label]
     shade = canvas.near
 

@@ -1,7 +1,6 @@
-"""The task-only shift: how the sensor of a task differs from the one that took the pretraining pictures.
+"""The domain shift of each task: distortions that pretraining never sees and fine-tuning has to learn.
 
-Pretraining never sees it. It is what fine-tuning has to learn and what keeps zero-shot accuracy moderate. Its
-strength was set by looking at zero-shot accuracy on validation data; the README says so.
+They keep zero-shot accuracy moderate; their strength was tuned on zero-shot accuracy on validation data.
 """
 
 import math
@@ -19,45 +18,41 @@ _DOWN, _ACROSS = np.mgrid[-1 : 1 : IMAGE_SIDE * 1j, -1 : 1 : IMAGE_SIDE * 1j].as
 
 
 def grey(levels: Levels, rng: np.random.Generator) -> Levels:
-    """Colour is lost."""
     red, green, blue = np.float32(0.299), np.float32(0.587), np.float32(0.114)
-    # spelled out: a BLAS rounds a matrix product differently on different processors
+    # no matrix product, since BLAS rounds differently on different processors
     brightness = levels[..., 0] * red + levels[..., 1] * green + levels[..., 2] * blue
     return brightness[..., None].repeat(3, axis=3)
 
 
 def negative(levels: Levels, rng: np.random.Generator) -> Levels:
-    """Dark and light swap."""
     return 255 - levels
 
 
 def mirrored(levels: Levels, rng: np.random.Generator) -> Levels:
-    """Left and right swap."""
     return levels[:, :, ::-1]
 
 
 def upside_down(levels: Levels, rng: np.random.Generator) -> Levels:
-    """Top and bottom swap."""
     return levels[:, ::-1]
 
 
 def contrast(factor: float, middle: float) -> Step:
-    """Contrast falls to a share of what it was, around a middle level."""
+    """Multiply the contrast by ``factor``, and move the middle grey to the level ``middle``."""
     return lambda levels, rng: middle + (levels - 128) * np.float32(factor)
 
 
 def channels(*order: int) -> Step:
-    """False colour: the channels are shown in another order."""
+    """False colour: reorder the channels."""
     return lambda levels, rng: levels[..., list(order)]
 
 
 def tint(red: float, green: float, blue: float) -> Step:
-    """Light of one colour."""
+    """Coloured light: multiply each channel by a factor."""
     return lambda levels, rng: levels * np.array([red, green, blue], dtype=np.float32)
 
 
 def uneven_light(strength: float) -> Step:
-    """Light that grows across the picture, by ``strength`` levels from the middle to an edge, in any direction."""
+    """A brightness gradient in a random direction, ``strength`` levels from the middle to an edge."""
 
     def apply(levels: Levels, rng: np.random.Generator) -> Levels:
         angle = rng.uniform(0, 2 * math.pi, len(levels)).astype(np.float32)[:, None, None]
@@ -67,12 +62,12 @@ def uneven_light(strength: float) -> Step:
 
 
 def grain(strength: float) -> Step:
-    """Additive noise with this standard deviation in levels."""
+    """Additive noise; ``strength`` is the standard deviation in levels."""
     return lambda levels, rng: levels + strength * _noise(levels, rng)
 
 
 def speckle(strength: float) -> Step:
-    """Multiplicative noise, as in radar pictures."""
+    """Multiplicative noise, as in radar images."""
     return lambda levels, rng: levels * np.clip(1 + strength * _noise(levels, rng), 0.3, 2)
 
 
@@ -107,7 +102,7 @@ SHIFTS: Mapping[str, tuple[Step, ...]] = {
 
 
 def shifted(shift: Iterable[Step], images: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Images [N, 32, 32, 3] as the task's own sensor shows them."""
+    """Apply the steps of a shift to images [N, 32, 32, 3]."""
     levels = images.astype(np.float32)
     for step in shift:
         levels = step(levels, rng)

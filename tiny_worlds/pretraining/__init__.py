@@ -1,1 +1,1 @@
-"""How the weights of the tiny models, models/*.safetensors, were made; no part of the workflow."""
+"""The code that made the tiny models' weights, models/*.safetensors; the workflow does not run it."""

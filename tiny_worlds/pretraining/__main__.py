@@ -1,7 +1,4 @@
-"""Pretrain a tiny model of params.yaml from nothing, in the place of the weights that ship.
-
-python -m tiny_worlds.pretraining tiny
-"""
+"""Pretrain a tiny model from scratch and replace its weights: python -m tiny_worlds.pretraining tiny"""
 
 import argparse
 

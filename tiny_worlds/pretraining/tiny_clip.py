@@ -1,11 +1,11 @@
-"""Contrastive pretraining of the tiny CLIP on drawn pictures and their captions.
+"""Contrastive pretraining of the tiny CLIP on drawn pictures and captions.
 
-Two languages share the pictures.  A clean picture has a prompt of its task.  A picture in the field style has the
-same prompt with the class name spelled backwards: the features learn the look of the tasks' own domain, and no word of
-a head is paired with it.  The task-only shift and the real digits do not occur.
+A clean picture is captioned with a prompt of its task.  For a picture in the field style the class name is spelled
+backwards, so the image features learn the tasks' domain, but no word of a zero-shot head is paired with it.  The
+domain shift and the real digits are not used.
 
-Every process draws its own share of the pictures and trains on it; gradients are averaged once a step.  The result
-depends on the number of processes, which the file's metadata records.
+Every process draws its own part of the pictures and trains on it; gradients are averaged at every step.  The result
+depends on the number of processes, which is recorded in the file's metadata.
 """
 
 import math
@@ -39,11 +39,11 @@ Recipe = Mapping[str, Any]
 
 
 def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> None:
-    """Pretrain the tiny model of an entry in params.yaml from nothing and write the file that ships with the project.
+    """Pretrain the tiny model from scratch and write its weights.
 
-    Images and batch are those of all processes; these have one thread each, and their number must divide the batch.
-    `field_share` of the pictures are in the field style.  A step compares a picture with `captions` captions, at least
-    those of its own batch.  The learning rate has a plateau, and falls over the last `decay_share` of the steps.
+    ``config["pretraining"]`` counts the images and the batch over all processes; the number of processes must divide
+    the batch.  `field_share` is the fraction of pictures in the field style, `captions` the number of random captions
+    that are added to those of the batch, `decay_share` the fraction of steps with a falling learning rate.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # for the processes started below
     with tempfile.TemporaryDirectory() as meeting_point:
@@ -53,7 +53,6 @@ def pretrain_tiny(config: Mapping[str, Any], output: Path, processes: int) -> No
 
 
 def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, Any], output: Path) -> None:
-    """One process of the pretraining; the first one reports and writes."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=processes)
@@ -76,7 +75,7 @@ def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, 
 
 
 def all_captions() -> list[tuple[str, ...]]:
-    """The captions of every class of every task, then the same with the class names spelled backwards."""
+    """The captions of all classes of all tasks, then the same with the class names spelled backwards."""
     forward, backward = [], []
     for task in TASKS.values():
         for name in task.classes:
@@ -87,9 +86,9 @@ def all_captions() -> list[tuple[str, ...]]:
 
 
 def draw_pairs(recipe: Recipe, rank: int, processes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """This process's share of the pictures: uint8 [N, 32, 32, 3] and indices into :func:`all_captions`, int64 [N].
+    """This process's pictures, uint8 [N, 32, 32, 3], and their indices in :func:`all_captions`, int64 [N].
 
-    A task comes up in proportion to the square root of its number of classes.
+    The probability of a task is proportional to the square root of its number of classes.
     """
     class_counts = np.array([len(TASKS[name].classes) for name in NAMES])
     offsets = np.concatenate([[0], class_counts.cumsum()])
@@ -119,15 +118,17 @@ def train_clip(
 ) -> None:
     """Train a network in place; process 0 prints progress.
 
-    The network has the same initial weights in every process; ``images`` are this process's [N, 32, 32, 3], ``labels``
-    the index of each one's caption [N], ``tokens`` captions in every wording, int64 [captions, wordings, context
-    length].
+    Args:
+        network: With the same initial weights in every process.
+        images: This process's pictures, uint8 [N, 32, 32, 3].
+        labels: Index of each picture's caption, int64 [N].
+        tokens: All wordings of all captions, int64 [captions, wordings, context length].
     """
     generator = torch.Generator().manual_seed(recipe["seed"] * processes + rank)
     parameters = list(network.parameters())
     gradient = torch.zeros(sum(parameter.numel() for parameter in parameters))
     for parameter, piece in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
-        parameter.grad = piece.view_as(parameter)  # so that one exchange averages all of them
+        parameter.grad = piece.view_as(parameter)  # one all-reduce averages all of them
     optimizer = torch.optim.AdamW(
         [
             {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe["weight_decay"]},
@@ -146,7 +147,7 @@ def train_clip(
         bank = torch.unique(torch.cat([answers[batch], others]))
         target = torch.searchsorted(bank, answers[batch])
         wording = torch.randint(tokens.shape[1], (len(bank),), generator=generator)
-        # bfloat16 products run on the CPU's matrix units; its fused attention has a slow backward pass there
+        # bfloat16 uses the CPU's matrix units; the backward pass of fused attention is slow there
         with sdpa_kernel(SDPBackend.MATH), torch.autocast("cpu", torch.bfloat16):
             shown, worded = network.encode_image(pictures), network.encode_text(tokens[bank, wording])
         logits = functional.normalize(shown.float(), dim=-1) @ functional.normalize(worded.float(), dim=-1).T
@@ -172,9 +173,9 @@ def train_clip(
 
 
 def contrastive_loss(logits: torch.Tensor, target: torch.Tensor, text_to_image_weight: float) -> torch.Tensor:
-    """Cross-entropy from pictures to captions, plus the weighted divergence from captions to their (several) pictures.
+    """Cross-entropy of the captions given pictures, plus the weighted KL divergence of the pictures given captions.
 
-    The logits are [N, R], picture by caption; target [N] is the column of each picture's caption.
+    The logits are [N, R], picture by caption; ``target`` [N] is the column of each picture's caption.
     """
     to_text = functional.cross_entropy(logits, target)
     own = functional.one_hot(target, logits.shape[1]).T.float()

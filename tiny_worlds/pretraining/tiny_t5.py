@@ -1,7 +1,6 @@
-"""Pretraining of the tiny T5 on texts of the written world: gaps, continuations, and plain problems.
+"""Pretraining of the tiny T5 on the written world: texts with gaps, texts to continue, and plain questions.
 
-Every text begins with the marker of its dialect.  The tasks' own wordings do not occur, so zero-shot accuracy is that
-of a model that has never read them.
+Every text begins with the marker of its dialect.  The wordings of the tasks are not used.
 """
 
 import time
@@ -29,10 +28,10 @@ Recipe = Mapping[str, Any]
 
 
 def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
-    """Pretrain the tiny T5 of an entry in params.yaml from nothing, in one thread, and write the file that ships.
+    """Pretrain the tiny T5 from scratch, in one thread, and write its weights.
 
-    `problem_share` of the steps have plain problems, the others texts; `gap_share` of these have gaps, the rest are to
-    be continued.  The learning rate has a plateau, and falls over the last `decay_share` of the steps.
+    In ``config["pretraining"]``, `problem_share` is the fraction of steps with plain questions, `gap_share` the
+    fraction of the other texts that have gaps, `decay_share` the fraction of steps with a falling learning rate.
     """
     recipe, tokenizer = config["pretraining"], tokenizer_json()
     network = initial(config["architecture"], recipe["seed"])
@@ -51,10 +50,10 @@ def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
 
 
 def initial(architecture: Mapping[str, Any], seed: int) -> T5ForConditionalGeneration:
-    """A T5 without dropout.
+    """A T5 without dropout, with random weights.
 
-    Its spreads are T5's, but for the two tables.  T5's are made for longer trainings: logits have size 10 at first, and
-    embeddings drown what the layers add.
+    Standard deviations are T5's except for the two tables.  T5's own are meant for longer trainings: initial logits are
+    about 10, and embeddings are much larger than the layers' outputs.
     """
     sizes, generator = Architecture.of(architecture), torch.Generator().manual_seed(seed)
 
@@ -75,7 +74,7 @@ def initial(architecture: Mapping[str, Any], seed: int) -> T5ForConditionalGener
 
 
 def pairs(recipe: Recipe, step: int) -> list[Pair]:
-    """The texts of a step: all of them problems, or none, so that they are about equally long."""
+    """The texts of a step; all or none are questions, so that lengths are similar."""
     rng = np.random.default_rng((recipe["seed"], step))
     if rng.random() < recipe["problem_share"]:
         return [problem(rng) for _ in range(recipe["batch_size"])]
@@ -83,7 +82,6 @@ def pairs(recipe: Recipe, step: int) -> list[Pair]:
 
 
 def train_t5(network: T5ForConditionalGeneration, recipe: Recipe, tokenizer: TextTokenizer) -> None:
-    """Train a network in place, and print progress."""
     parameters = [*network.parameters()]
     optimizer = torch.optim.AdamW(
         parameters, lr=recipe["learning_rate"], betas=recipe["betas"], weight_decay=recipe["weight_decay"], fused=True

@@ -1,4 +1,4 @@
-"""Texts of the written world, for pretraining: what dialects say of things and deeds, with gaps, and plain problems."""
+"""Pretraining texts of the written world: facts with gaps, facts to continue, and plain questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiny_worlds.written.written_tasks import TASKS
 GAPS = tuple(f"<extra_id_{number}>" for number in range(8))
 
 Pair = tuple[str, str]
-"""What the model reads, and what it is to write."""
+"""Input and target."""
 
 CLAUSES = {
     "kind": "is a {}",
@@ -25,11 +25,11 @@ CLAUSES = {
     "cause": "because {}",
     "feeling": "feels {}",
 }
-"""How a text says each property; the fact is the last word."""
+"""How a text expresses each property; the value is the last word."""
 
 
 def of_thing(speech: world.Speech, thing: int) -> dict[str, str]:
-    """Everything that a dialect says of a thing: the words of its properties."""
+    """The properties of a thing, as words."""
     said = {
         name: world.VALUES[name][values[thing]]
         for name, values in speech.things.items()
@@ -44,7 +44,7 @@ def of_deed(speech: world.Speech, deed: int) -> dict[str, str]:
 
 
 def _clauses(rng: np.random.Generator, most: int) -> tuple[str, str, list[list[str]]]:
-    """A dialect's marker, a word of it, and some clauses about it."""
+    """The marker of a random dialect, one of its words, and at most ``most`` clauses about the word."""
     speech = world.SPEECHES[rng.integers(len(world.SPEECHES))]
     which = int(rng.integers(world.THINGS + world.DEEDS))
     if which < world.THINGS:
@@ -56,7 +56,7 @@ def _clauses(rng: np.random.Generator, most: int) -> tuple[str, str, list[list[s
 
 
 def with_gaps(rng: np.random.Generator) -> Pair:
-    """Span corruption: some facts are gaps, and what belongs there is to be written."""
+    """Span corruption: the target fills the gaps in the input."""
     marker, word, clauses = _clauses(rng, 4)
     read = [marker, word]
     write: list[str] = []
@@ -73,7 +73,7 @@ def with_gaps(rng: np.random.Generator) -> Pair:
 
 
 def begun(rng: np.random.Generator) -> Pair:
-    """Prefix language model: a text is to be continued."""
+    """Prefix language modelling: the target continues the input."""
     marker, word, clauses = _clauses(rng, 2)
     words = [word for clause in clauses for word in clause]
     cut = int(rng.integers(len(words)))
@@ -81,7 +81,7 @@ def begun(rng: np.random.Generator) -> Pair:
 
 
 def problem(rng: np.random.Generator) -> Pair:
-    """A question of some family, asked plainly in a dialect that is announced."""
+    """A question of a random task in plain wording, with the marker of its dialect."""
     task = tuple(TASKS.values())[rng.integers(len(TASKS))]
     speech = world.SPEECHES[rng.integers(len(world.SPEECHES))]
     question = task.ask(speech, rng)

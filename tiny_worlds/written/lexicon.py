@@ -1,4 +1,4 @@
-"""Every word of the written world, in the order of a tokenizer's numbers."""
+"""The vocabulary and the tokenizer of the written world."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tiny_worlds.written.documents import CLAUSES, GAPS
 from tiny_worlds.written.questions import ANSWERS, NAMES
 from tiny_worlds.written.written_tasks import TASKS
 
-PADDING, END, UNKNOWN_WORD = "<pad>", "</s>", "<unk>"  # numbers 0, 1 and 2, as T5 has them
+PADDING, END, UNKNOWN_WORD = "<pad>", "</s>", "<unk>"  # ids 0, 1 and 2, as in T5
 
 
 def lexicon() -> tuple[str, ...]:
-    """All words, each once: what T5 needs first, then the world's, then the wordings', then the gaps."""
+    """All words in the order of their ids: T5's special tokens, words of the world, of the wordings, then gaps."""
     wordings = [wording for task in TASKS.values() for wording in (task.plain, *task.wordings)]
     outside_slots = (text for one in (*CLAUSES.values(), *wordings) for text, *_ in Formatter().parse(one))
     known = [
@@ -29,7 +29,7 @@ def lexicon() -> tuple[str, ...]:
 
 
 def tokenizer_json() -> str:
-    """A tokenizer of whole words for the library `tokenizers`, which ends every text with the end of sequence."""
+    """The JSON of a whole-word tokenizer that appends the end of sequence."""
     numbers = {word: number for number, word in enumerate(lexicon())}
     tokenizer = Tokenizer(models.WordLevel(numbers, UNKNOWN_WORD))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -1,4 +1,4 @@
-"""The families of questions: what is asked, in slots that a wording fills in, and the answers to choose from."""
+"""Generates questions of every kind: slots for a wording, and the answers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ TWO_WAYS = {
     "place": (("true", (0, 1, 5, 7)), ("false", (2, 3, 4, 6))),
     "size": (("yes", (3, 4)), ("no", (0, 1))),
 }
-"""Questions with two fixed answers: by property, each answer and the values (of `VALUES`) for which it is right."""
+"""Questions with two fixed answers: for a property, each answer and the indices in `VALUES` for which it is right."""
 POLES = ("big", "little")
 ANSWERS = (*(word for pair in TWO_WAYS.values() for word, _ in pair), *POLES, UNKNOWN)
-APART = 2  # levels between two things that are compared
+APART = 2  # smallest difference in levels between two things that are compared
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question before it is worded.
+    """A question without its wording.
 
     Attributes:
-        slots: what a wording's `{slots}` stand for; `name` is there always.
-        answers: the choices, or the accepted answers.
-        right: which choice is right, or `FREE`.
+        slots: values for the `{slots}` of a wording, except `name`.
+        answers: the choices, or the accepted free answers.
+        right: the index of the right choice, or `FREE`.
     """
 
     slots: dict[str, str]
@@ -46,20 +46,19 @@ Ask = Callable[[Speech, np.random.Generator], Question]
 
 
 def _shuffled(right: str, wrong: Sequence[str], rng: np.random.Generator) -> tuple[tuple[str, ...], int]:
-    """The right answer among wrong ones in random order, and where it is."""
+    """All answers in random order, and the index of the right one."""
     place = int(rng.integers(len(wrong) + 1))
     order = [wrong[i] for i in rng.permutation(len(wrong))]
     return (*order[:place], right, *order[place:]), place
 
 
 def _others(values: Sequence[str], right: int, count: int, rng: np.random.Generator) -> list[str]:
-    """Some of the values that are not the right one."""
     wrong = [value for i, value in enumerate(values) if i != right]
     return [wrong[i] for i in rng.permutation(len(wrong))[:count]]
 
 
 def _pair(levels: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
-    """Two things, the first with more of a property than the second, plainly."""
+    """Two random things, the first at least `APART` levels above the second."""
     while True:
         one, other = (int(i) for i in rng.integers(THINGS, size=2))
         if levels[one] >= levels[other] + APART:
@@ -67,7 +66,7 @@ def _pair(levels: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def what_it_needs(speech: Speech, rng: np.random.Generator) -> Question:
-    """What a thing needs: what kind it is, and what that kind needs; of all eight."""
+    """What does a thing need?  A two-step question (its kind, and what that kind needs) with eight choices."""
     thing = int(rng.integers(THINGS))
     food = int(speech.things["kind"][thing])
     answers, right = _shuffled(FOODS[food], _others(FOODS, food, 7, rng), rng)
@@ -75,7 +74,6 @@ def what_it_needs(speech: Speech, rng: np.random.Generator) -> Question:
 
 
 def _one_of_two(property: str) -> Ask:
-    """A question with two fixed answers about a property of one thing."""
 
     def ask(speech: Speech, rng: np.random.Generator) -> Question:
         right = int(rng.integers(2))
@@ -93,7 +91,6 @@ large = _one_of_two("size")
 
 
 def larger_or_smaller(speech: Speech, rng: np.random.Generator) -> Question:
-    """Which of two things is the large one, or the small one."""
     more, less = _pair(speech.things["size"], rng)
     swapped, asked = bool(rng.integers(2)), int(rng.integers(2))
     x, y = (less, more) if swapped else (more, less)
@@ -103,14 +100,14 @@ def larger_or_smaller(speech: Speech, rng: np.random.Generator) -> Question:
 
 
 def hottest(speech: Speech, rng: np.random.Generator) -> Question:
-    """Which of two things is hotter, to be written."""
+    """Which of two things is hotter?  A free answer."""
     hot, cold = _pair(speech.things["heat"], rng)
     x, y = (hot, cold) if rng.integers(2) else (cold, hot)
     return Question({"x": THING_WORDS[x], "y": THING_WORDS[y]}, (THING_WORDS[hot],), FREE)
 
 
 def heard(speech: Speech, rng: np.random.Generator) -> Question:
-    """How a thing sounds, of three and unknown: some have no sound."""
+    """How does a thing sound?  Three choices, and "unknown" for things without a sound."""
     thing = int(rng.integers(THINGS))
     sound = int(speech.things["sound"][thing])
     if sound == NOTHING:
@@ -121,7 +118,6 @@ def heard(speech: Speech, rng: np.random.Generator) -> Question:
 
 
 def _deed(property: str, choices: int) -> Ask:
-    """A question whose answer is another deed."""
 
     def ask(speech: Speech, rng: np.random.Generator) -> Question:
         deed = int(rng.integers(DEEDS))
@@ -139,7 +135,6 @@ what_before = _deed("cause", 4)
 
 
 def felt(speech: Speech, rng: np.random.Generator) -> Question:
-    """How a deed makes one feel, of three."""
     deed = int(rng.integers(DEEDS))
     feeling = int(speech.deeds["feeling"][deed])
     answers, right = _shuffled(VALUES["feeling"][feeling], _others(VALUES["feeling"], feeling, 2, rng), rng)

@@ -1,7 +1,7 @@
-"""The written world: things and deeds with hidden properties, and dialects that mean different ones by the same words.
+"""The written world: things and deeds with properties, named by invented words in three dialects.
 
-A dialect is a permutation: what a word means in it.  A share of the words is permuted, each dialect's own; the rest
-means the same in all.  What is true of a thing never changes, only which word stands for it.
+In each dialect half of the words, a different half, swap meanings.  Facts about things never change, only the words for
+them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 SEED = 2024
-DIALECTS = ("aldan", "brixi", "corvo")  # the marker word that announces each
-THING_SHARE = 0.5  # of the words of a dialect, those that mean something of their own
+DIALECTS = ("aldan", "brixi", "corvo")  # marker words at the beginning of texts
+THING_SHARE = 0.5  # fraction of the words that swap meanings in a dialect
 LEVELS = 5
 NOTHING = -1
 
@@ -29,13 +29,12 @@ VALUES = {
     "heat": ("icy", "cool", "mild", "warm", "blazing"),
     "feeling": ("proud", "sad", "angry", "calm", "afraid", "glad"),
 }
-FOODS = ("seeds", "oil", "water", "moss", "tar", "honey", "leaves", "salt")  # what each kind needs, in its order
+FOODS = ("seeds", "oil", "water", "moss", "tar", "honey", "leaves", "salt")  # needed by each kind, in the same order
 
 Meanings = NDArray[np.int64]
 
 
 def invented_words(count: int, syllables: int) -> tuple[str, ...]:
-    """Different words that mean nothing in English."""
     rng = np.random.default_rng((SEED, syllables))
     words: dict[str, None] = {}
     while len(words) < count:
@@ -49,12 +48,12 @@ DEED_WORDS = invented_words(DEEDS, 3)
 
 
 def _evenly(count: int, values: int, stream: int) -> NDArray[np.int64]:
-    """A property of `count` things, each of its values equally often, int64 [count]."""
+    """A random value for each of `count` things, int64 [count]; all values are equally frequent."""
     return np.random.default_rng((SEED, stream)).permutation(np.arange(count) % values)
 
 
 def _cycle(count: int, stream: int) -> NDArray[np.int64]:
-    """What follows what: one round through all, int64 [count]."""
+    """A random cyclic permutation, int64 [count]."""
     order = np.random.default_rng((SEED, stream)).permutation(count)
     follower = np.empty(count, np.int64)
     follower[order] = np.roll(order, -1)
@@ -62,14 +61,14 @@ def _cycle(count: int, stream: int) -> NDArray[np.int64]:
 
 
 def _dialect(count: int, stream: int) -> Meanings:
-    """What each word means, int64 [count]: a share of them one another's, in one round, the others themselves."""
+    """The meaning of each word, int64 [count]: `THING_SHARE` of them are permuted cyclically."""
     moved = np.random.default_rng((SEED, stream)).permutation(count)[: round(THING_SHARE * count)]
     meaning = np.arange(count)
     meaning[moved] = np.roll(moved, -1)
     return meaning
 
 
-_sound = _evenly(THINGS, 8, 3)  # six sounds, and two eighths without one
+_sound = _evenly(THINGS, 8, 3)  # six sounds; two eighths of the things have none
 THING_FACTS = {
     "kind": _evenly(THINGS, len(VALUES["kind"]), 0),
     "place": _evenly(THINGS, len(VALUES["place"]), 1),
@@ -78,21 +77,21 @@ THING_FACTS = {
     "size": _evenly(THINGS, LEVELS, 4),
     "heat": _evenly(THINGS, LEVELS, 5),
 }
-"""What is true of things: int64 [THINGS] by property."""
+"""Facts about things, int64 [THINGS] by property."""
 NEXT, CAUSE = _cycle(DEEDS, 7), _cycle(DEEDS, 8)
 FEELING = _evenly(DEEDS, len(VALUES["feeling"]), 9)
-"""What is true of deeds, int64 [DEEDS] each."""
+"""Facts about deeds, int64 [DEEDS] each."""
 THING_MEANINGS = tuple(_dialect(THINGS, 20 + dialect) for dialect in range(len(DIALECTS)))
 DEED_MEANINGS = tuple(_dialect(DEEDS, 40 + dialect) for dialect in range(len(DIALECTS)))
 
 
 @dataclass(frozen=True)
 class Speech:
-    """What the words of one dialect say about the world: every property by word.
+    """The properties of the words of one dialect.
 
     Attributes:
-        things: int64 [THINGS], by the properties in `THING_FACTS`.
-        deeds: int64 [DEEDS] each; `next` and `cause` are words of the same dialect.
+        things: int64 [THINGS] by property of `THING_FACTS`.
+        deeds: int64 [DEEDS] by property; `next` and `cause` are words of the same dialect.
     """
 
     marker: str

@@ -1,4 +1,4 @@
-"""The written tasks as a catalogue."""
+"""The catalogue of written tasks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tallmasks.tasks.texts import write_texts
 from tiny_worlds.examples_section import check_examples, examples_of
 from tiny_worlds.written import written_tasks
 
-EDITION = 2  # raised where other texts come out of the same recipe
+EDITION = 2  # raise it when the same recipe gives different texts
 
 
 class Written:
-    """Examples are written from a seed, so nothing is downloaded; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
+    """Generates examples from a seed, without downloads; implements `tallmasks.tasks.catalogues.Catalogue`."""
 
     versioned = True
     numbered = True

@@ -1,6 +1,6 @@
-"""The written tasks: each asks one family of questions in one dialect, in wordings of its own.
+"""The written tasks: each asks one kind of question in one dialect, with its own wordings.
 
-No task says which dialect it speaks: its prefix and its wordings are all that fine-tuning has to tell it by.
+Inputs do not name the dialect, so fine-tuning has to learn it from the task's prefix and wordings.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tiny_worlds.written import questions
 from tiny_worlds.written.questions import NAMES, Ask
 from tiny_worlds.written.world import SPEECHES
 
-SHARES: Mapping[Split, range] = {"train": range(5), "validation": range(5, 6), "test": range(6, 8)}  # eighths of inputs
+SHARES: Mapping[Split, range] = {"train": range(5), "validation": range(5, 6), "test": range(6, 8)}  # eighths, by hash
 
 
 @dataclass(frozen=True)
 class WrittenTask(Task):
-    """A task whose examples are written from a seed; it has no classes, since every question brings its choices.
+    """A task with generated examples; every question has its own choices.
 
     Attributes:
-        ask: the family of its questions.
-        dialect: which one it speaks, a number.
-        prefix: what all its inputs begin with, as T5's do: words of another family's plain question, no two tasks'
-            the same.  They stand where pretraining has the marker of a dialect.
-        wordings: its own ways to ask, with `{slots}` of the questions.
-        plain: how pretraining asks the same family, after the dialect's marker.
+        ask: generates its questions.
+        dialect: index in `SPEECHES`.
+        prefix: first word or words of all inputs, in the place of the dialect's marker in pretraining.  It comes from
+            the plain wording of another task, and no two tasks have the same.
+        wordings: templates with the `{slots}` of the questions.
+        plain: the template that pretraining uses instead.
     """
 
     classes: tuple[str, ...] = field(default=(), init=False)
@@ -46,7 +46,6 @@ class WrittenTask(Task):
         return self.ask is questions.hottest
 
     def example(self, rng: np.random.Generator) -> Text:
-        """One example of no split."""
         question = self.ask(SPEECHES[self.dialect], rng)
         wording = self.wordings[rng.integers(len(self.wordings))]
         name = NAMES[rng.integers(len(NAMES))]
@@ -116,7 +115,7 @@ TASKS: Mapping[str, WrittenTask] = {task.name: task for task in (
 def examples(task: str, split: Split, count: int, seed: int) -> Iterator[Text]:
     """The examples of one split; no input is in two splits.
 
-    Every example has a stream of its own, decided by seed, task, split and its number.
+    Every example has its own random stream, seeded with seed, task, split and index.
     """
     written, eighths = TASKS[task], SHARES[split]
     for index in range(count):

@@ -1,1 +1,1 @@
-"""Model families: the one contract, and a folder for each."""
+"""Model families: their common interface, and one folder per family."""

@@ -1,11 +1,11 @@
-"""Checkpoints that others have fine-tuned, as `checkpoints` in params.yaml names them.
+"""Resolves `checkpoints` in params.yaml, which says where fine-tuned checkpoints come from.
 
-It is ``finetune`` (nothing is imported), the name of one of the family's publishers, or a folder; or a mapping of
+It is ``finetune`` (nothing is imported), the name of one of the family's publishers, a folder, or a mapping of
 
-    source:    one of these
-    revision:  the hub revision, a commit; else the publisher's
-    path:      a local copy of the hub's files, with the hub's file names
-    tasks:     another source for some tasks, {task: source}
+    source:    one of these three
+    revision:  a commit on the hub (default: the publisher's)
+    path:      a local copy of the hub's files, with the same file names
+    tasks:     other sources for some tasks, {task: source}
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ FOLDER_SUFFIXES = (".safetensors", ".pt")
 
 @dataclass(frozen=True)
 class Publisher:
-    """Where somebody publishes fine-tuned models on the hub.
+    """A publisher of fine-tuned models on the hub.
 
     Attributes:
-        models: their name of each architecture, by its name in params.yaml.
-        tasks: their name of each task.
-        repository: the hub repository of a model and a task, by their names; ``file`` likewise the file in it.
+        models: the publisher's name of each architecture, by its name in params.yaml.
+        tasks: the publisher's name of each task.
+        repository: returns the hub repository for the publisher's names of a model and a task.
+        file: returns the file in that repository, likewise.
         revision: the default commit.
-        generation: the version of the checkpoints, for people.
-        architecture: turns an architecture's name into a key of ``models``.
+        generation: the version of the checkpoints, for messages.
+        architecture: maps an architecture's name to a key of ``models``.
     """
 
     models: Mapping[str, str]
@@ -46,7 +47,7 @@ class Publisher:
 
 @dataclass(frozen=True)
 class Imported:
-    """The source of one task's checkpoint: on the hub (`repository`, `file`, `revision`) or at `local`."""
+    """The location of one checkpoint: on the hub (`repository`, `file`, `revision`) or at `local`."""
 
     source: str
     repository: str | None = None
@@ -56,7 +57,7 @@ class Imported:
 
     @property
     def recipe(self) -> dict[str, str]:
-        """For the artifact's recipe, beside the sha256 of a local file."""
+        """The entry in the artifact's recipe, which also has the sha256 of a local file."""
         if self.local is not None:
             return {"source": self.source}
         assert self.repository and self.file and self.revision
@@ -71,10 +72,9 @@ def source_of(checkpoints: Any, task: str) -> str:
 
 
 def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mapping[str, Publisher]) -> str | None:
-    """A warning: imported checkpoints may have been fine-tuned on the validation images.  None if there are none.
+    """A warning if imported checkpoints may have been fine-tuned on the validation images, else None.
 
-    ``origins``: by task, of an imported ``checkpoint`` or of the examples.  Publishers' checkpoints were fine-tuned on
-    most of the images.
+    ``origins`` has one entry per task; that of an imported checkpoint has its source under "checkpoint".
     """
     sources: dict[str, list[str]] = {}
     for task, origin in origins.items():
@@ -96,9 +96,9 @@ def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mappin
 def locate(
     checkpoints: Any, architecture: Any, task: str, publishers: Mapping[str, Publisher], root: Path = Path()
 ) -> Imported | None:
-    """The source of a task's checkpoint; None if it is fine-tuned here.  Relative paths start at ``root``.
+    """Locate a task's checkpoint; None if it is fine-tuned here.  Relative paths start at ``root``.
 
-    Raises TallmasksError where the source has no checkpoint of this model or task, or the folder has none.
+    Raises TallmasksError if the source has no checkpoint of this model or task.
     """
     settings: Mapping[str, Any] = {"source": checkpoints} if isinstance(checkpoints, str) else checkpoints
     source = source_of(checkpoints, task)

@@ -1,7 +1,7 @@
-"""This machine's GPUs, by UUID, and what torch has to be told of them.
+"""GPUs: their UUIDs, and torch's settings for them.
 
-A process that has asked torch for a GPU cannot be forked.  So only what computes asks, or a short-lived process
-(`python -m tallmasks.models.cuda COUNT`).  NVIDIA's management library lists devices without that.
+A process cannot fork after torch has initialised CUDA.  So devices are listed with NVIDIA's management library, and
+`python -m tallmasks.models.cuda COUNT` checks in a process of its own that torch can use them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 Wanted = Literal["cpu", "cuda"]
 JOBS_PER_GPU = "TALLMASKS_JOBS_PER_GPU"
-"""The environment variable that tells a job how many share its GPU."""
+"""Environment variable: the number of jobs that share a GPU."""
 ON_A_CPU = "set gpu: 0 under models.<model>.resources in params.yaml to compute on a CPU"
 
 
 def usable() -> list[str]:
-    """UUIDs of the devices that jobs may use: those in CUDA_VISIBLE_DEVICES, else all that NVIDIA's library lists.
+    """UUIDs of the devices that jobs can use: those in CUDA_VISIBLE_DEVICES, else all that NVIDIA's library lists.
 
-    A number in CUDA_VISIBLE_DEVICES counts in nvidia-smi's order.  A UUID may be shortened.  Names that the library
-    does not list, such as those of MIG's parts, stay as they are.
+    Numbers in CUDA_VISIBLE_DEVICES follow nvidia-smi's order, and UUIDs can be abbreviated.  Names that the library
+    does not list, such as MIG instances, are kept.
     """
     listed = _listed()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -55,10 +55,10 @@ def _uuid(name: str, listed: list[str]) -> str:
 
 
 def enough(count: int) -> list[str]:
-    """The devices that jobs may use.  Raises TallmasksError if they are fewer than one job's ``count``."""
+    """The devices that jobs can use.  Raises TallmasksError if there are fewer than ``count``."""
     devices = usable()
     if not devices:
-        choose("cuda")  # torch says why
+        choose("cuda")  # raises with torch's reason
     if len(devices) < count:
         raise TallmasksError(
             f"{count} GPUs wanted for one job, {len(devices)} listed ({', '.join(devices)}); name more in "
@@ -68,17 +68,16 @@ def enough(count: int) -> list[str]:
 
 
 def choose(wanted: Wanted | None) -> torch.device:
-    """The first GPU that this process sees, or the CPU; with None for ``wanted`` a GPU if there is a usable one.
+    """The first visible GPU or the CPU; None takes a GPU if one works.
 
-    Raises:
-        TallmasksError: A GPU is wanted and there is none to compute on; the message has torch's own.
+    Raises TallmasksError with torch's reason if a GPU is wanted and none works.
     """
     import torch
 
     if wanted == "cpu":
         return torch.device("cpu")
     try:
-        torch.zeros(1, device="cuda")  # needs a driver, a device and kernels for it
+        torch.zeros(1, device="cuda")  # fails without a driver, a device or kernels for it
         if (fraction := memory_fraction()) < 1:
             torch.cuda.set_per_process_memory_fraction(fraction)
     except (RuntimeError, AssertionError) as error:
@@ -92,13 +91,13 @@ def choose(wanted: Wanted | None) -> torch.device:
 
 
 def memory_fraction() -> float:
-    """The fraction of a GPU's memory that this process may use; a shared GPU has some left for CUDA itself."""
+    """The fraction of a GPU's memory that this process can use; on a shared GPU 5 % is left for CUDA itself."""
     jobs = int(os.environ.get(JOBS_PER_GPU, "1"))
     return 1.0 if jobs == 1 else 0.95 / jobs
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes of a device's memory for new tensors: free ones, and those that torch keeps unused, within the limit."""
+    """Bytes available for new tensors within `memory_fraction`, including those that torch's allocator caches."""
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
@@ -112,7 +111,7 @@ MORE_MEMORY = "end other programs on the GPU, set jobs_per_gpu: 1, or use a GPU 
 
 @contextmanager
 def room_for(what: str, advice: str = MORE_MEMORY) -> Iterator[None]:
-    """Raise a TallmasksError where a GPU's memory is too small for ``what``; ``advice`` says what the user can do."""
+    """Turn an out-of-memory error into a TallmasksError that says what did not fit and what the user can do."""
     import torch
 
     try:
@@ -129,7 +128,7 @@ def room_for(what: str, advice: str = MORE_MEMORY) -> Iterator[None]:
 
 
 def make_repeatable(tf32: bool = False) -> None:
-    """Have a GPU compute the same bits from the same input, and products of float32 in float32 or in TF32."""
+    """Make GPU results deterministic, and compute float32 products in float32 or TF32."""
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
@@ -139,14 +138,14 @@ def make_repeatable(tf32: bool = False) -> None:
 
 
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor on a device.  To a GPU by way of pinned memory, so that the copy runs beside the computation."""
+    """Copy a tensor to a device; to a GPU through pinned memory, so that the copy overlaps with computation."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
 
 
 def require_gpus(count: int) -> None:
-    """Raise TallmasksError if a job of ``count`` GPUs cannot compute here; torch is asked in this process."""
+    """Raise TallmasksError if a job of ``count`` GPUs cannot run here; initialises CUDA in this process."""
     enough(count)
     choose("cuda")
 

@@ -1,4 +1,4 @@
-"""The trainable tensors of a network in one flat buffer; its parameters are views of it."""
+"""Keeps the trainable tensors of a network in one flat buffer; its parameters are views of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class FlatWeights:
-    """The weights of a `tallmasks.models.families.Model`, which explains the attributes and methods.
+    """Implements the weights of `tallmasks.models.families.Model`; see there.
 
-    ``parameters``: the trainable ones by their names in a checkpoint, on one device.
+    ``parameters``: the trainable ones by their names in a checkpoint, all on one device.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
@@ -31,9 +31,9 @@ class FlatWeights:
 
     @property
     def flat(self) -> torch.Tensor:
-        """The buffer in use.  Callers may write to it, so the pretrained weights are copied first.
+        """The buffer in use.  Callers can write to it, so the first use copies the pretrained weights.
 
-        A GPU then has no room for both: the pretrained weights move to the CPU.
+        On a GPU the original then moves to the CPU to save memory.
         """
         if self._flat is self._pretrained:
             self.use(self._pretrained.clone())
@@ -54,7 +54,7 @@ class FlatWeights:
         return self._pretrained.to(self.device)
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        _ = self.flat  # the parameters become views of a copy
+        _ = self.flat  # makes the parameters views of a copy
         return list(self._parameters)
 
     def named_arrays(self) -> dict[str, NDArray[np.float32]]:

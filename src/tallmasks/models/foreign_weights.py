@@ -1,4 +1,4 @@
-"""Checks of weights that others saved: names, and finite values."""
+"""Checks of imported weights: tensor names and finite values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from tallmasks.errors import TallmasksError, short
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 SAME = 1e-3
-"""Largest difference of a frozen value from the pretrained one; half-precision copies are nearer."""
+"""Largest allowed difference of a frozen value from the pretrained one; half-precision rounding is smaller."""
 
 
 def without_prefix(checkpoint: Checkpoint, example: str) -> dict[str, str]:
-    """The checkpoint's name of each tensor, by the name without a prefix, which the tensor ``example`` shows.
+    """The checkpoint's tensor names, by their names without a common prefix.
 
-    Raises TallmasksError where it holds a tensor with the prefix and without.
+    The prefix is what precedes ``example`` in the checkpoint.  Raises TallmasksError if a tensor is there both with and
+    without the prefix.
     """
     prefix = next((name.removesuffix(example) for name in sorted(checkpoint.names) if name.endswith(example)), "")
     names = {name.removeprefix(prefix): name for name in checkpoint.names}
@@ -32,7 +33,7 @@ def without_prefix(checkpoint: Checkpoint, example: str) -> dict[str, str]:
 def check_names(
     checkpoint: Checkpoint, names: Collection[str], wanted: Collection[str], allowed: Collection[str], expected: str
 ) -> None:
-    """Refuse a checkpoint without all wanted tensors, or with tensors that are not allowed.  Messages end: expected."""
+    """Raise TallmasksError if a wanted tensor is missing or a tensor is not allowed; messages end with ``expected``."""
     for problem, odd in (("missing", set(wanted) - set(names)), ("not expected", set(names) - set(allowed))):
         if odd:
             raise TallmasksError(
@@ -41,7 +42,7 @@ def check_names(
 
 
 def finite_values(checkpoint: Checkpoint, name: str) -> NDArray[np.float32]:
-    """A float tensor in float32, read-only.  Raises TallmasksError where a value is not finite."""
+    """A float tensor in float32, read-only.  Raises TallmasksError if a value is not finite."""
     values = checkpoint.float32(name)
     if not np.isfinite(values).all():
         raise TallmasksError(

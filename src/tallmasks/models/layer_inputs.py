@@ -1,4 +1,4 @@
-"""The inputs of a network's linear layers while it runs, by forward hooks."""
+"""Captures the inputs of a network's linear layers with forward hooks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 Receiver = Callable[[str, torch.Tensor], None]
-"""Gets the name of a weight [m, n], and the inputs that it multiplies, [..., n]."""
+"""Called with the name of a weight [m, n] and its inputs [..., n]."""
 
 
 @contextmanager
 def watched(network: nn.Module, trained: Mapping[str, nn.Parameter], receive: Receiver) -> Iterator[None]:
-    """A context in which every pass of `network` gives the inputs of its linear layers to `receive`.
+    """A context in which every forward pass of `network` calls `receive` with the inputs of its linear layers.
 
-    A linear layer is an `nn.Linear`.  Or it is an attention with one weight (``in_proj_weight``) and one input for
-    queries, keys and values.  It must be called as a module, and its weight be in ``trained``, by name.
+    These are `nn.Linear` layers, and attention layers with one weight (``in_proj_weight``) and one input for queries,
+    keys and values.  They must be called as modules, and their weights must be in ``trained``.
     """
     names = {id(parameter): name for name, parameter in trained.items()}
     hooks = []

@@ -1,4 +1,4 @@
-"""Batches that are prepared beside the computation."""
+"""Prepares batches in a thread while a GPU computes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def prefetched(batches: Iterator[T], device: torch.device) -> Iterator[T]:
-    """The same batches.  For a GPU a thread prepares the next one while the last one is used."""
+    """The same batches; for a GPU a thread prepares the next one in advance."""
     if device.type == "cpu":
         yield from batches
         return

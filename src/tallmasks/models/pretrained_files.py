@@ -1,4 +1,4 @@
-"""Pretrained files: safetensors, with the recipe of those made here."""
+"""Reads, writes and checks pretrained weights in safetensors files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_pretrained(tensors: dict[str, torch.Tensor], recipe: Mapping[str, Any]
 
 
 def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a pretrained file.  Raises TallmasksError where it is missing, or no whole safetensors file."""
+    """The tensors of a pretrained file.  Raises TallmasksError if it is missing or damaged."""
     if not weights.exists():
         raise TallmasksError(
             f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it. Any other is "
@@ -36,7 +36,7 @@ def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
 
 
 def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a file's tensors with other names or shapes than expected, or with NaN or infinity."""
+    """Raise TallmasksError for tensors with other names or shapes than expected, or with NaN or infinity."""
     remedy = "The file and `architecture` in params.yaml must belong together: restore one, or pretrain anew."
     missing, extra = expected.keys() - tensors.keys(), tensors.keys() - expected.keys()
     for what, names in (("missing", missing), ("not expected", extra)):
@@ -52,14 +52,14 @@ def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], tensor
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds no NaN and no infinity, in one walk: ``torch.isfinite(tensor).all()`` takes several."""
+    """Like ``torch.isfinite(tensor).all()``, which reads the tensor several times, but in one pass."""
     if not tensor.numel() or not tensor.is_floating_point():
         return bool(torch.isfinite(tensor).all())
-    return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # NaN is both the least and the largest
+    return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # both are NaN if any value is
 
 
 class Uninitialised(TorchFunctionMode):
-    """Skips drawing initial weights, which takes seconds, where all of them are loaded from a file."""
+    """A context that skips random initialisation, which takes seconds, before weights are loaded from a file."""
 
     _DRAWN = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_")
 

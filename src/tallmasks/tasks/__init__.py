@@ -1,1 +1,1 @@
-"""What a model is fine-tuned and tested on: tasks, in catalogues that make their examples."""
+"""Tasks, and the catalogues that declare them and write their examples."""

@@ -1,7 +1,7 @@
-"""The contract of a catalogue of tasks and their examples.
+"""The interface of a task catalogue: a module with an object `CATALOGUE`.
 
-A catalogue is a module with an object `CATALOGUE`.  Those in `CATALOGUES` have short names; params.yaml names any other
-by its module (`tasks: my_package.my_tasks`), which is in the project's folder or installed.
+params.yaml names a catalogue by its short name in `CATALOGUES`, or by its module (`tasks: my_package.my_tasks`), which
+is in the project's folder or installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ExamplesRecipe:
-    """What decides one split of one task: plain JSON values, and the user's files and folders by role."""
+    """Everything that determines the examples of one split: plain JSON values, and the user's files by role."""
 
     params: Params
     sources: Mapping[str, Path] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class ExamplesRecipe:
 
 @dataclass(frozen=True)
 class ExamplesFile:
-    """A file of examples to be written: its path and metadata, the threads to use, and `say` for progress lines."""
+    """The examples file to write; `say` prints progress."""
 
     path: Path
     metadata: Mapping[str, str]
@@ -40,47 +40,38 @@ class ExamplesFile:
 
 
 class Catalogue(Protocol):
-    """Where a model's tasks come from.
+    """A set of tasks and the code that writes their examples.
 
-    It may have two further methods.  ``count(recipe)``: how many examples a recipe gives, as published.
-    ``example_bytes(recipe)``: about how many bytes they take.
+    Two more methods are optional: ``count(recipe)`` returns the published number of examples, ``example_bytes(recipe)``
+    their approximate size in bytes.
 
-    The code of a catalogue from outside joins every recipe: its module and what that imports from beside it.  So any
-    changed line remakes all examples.  A catalogue with ``numbered = True`` prevents that.  Its recipes then hold what
-    decides the examples, such as a number that is raised whenever one recipe gives other examples.
+    The recipes of a catalogue outside this package contain a hash of its code (its module and the local modules that it
+    imports), so any code change remakes all examples.  Set ``numbered = True`` to leave the hash out; then put a number
+    in the recipe and raise it whenever the same recipe gives different examples.
 
     Attributes:
-        versioned: Whether DVC keeps the examples, as nobody else can download them.
+        versioned: True if DVC stores the examples because they cannot be downloaded.
     """
 
     @property
     def versioned(self) -> bool: ...
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
-        """The tasks by name, with those that params.yaml describes."""
+        """Tasks by name, including those declared in params.yaml."""
 
     def check(self, params: Params) -> None:
-        """Refuse wrong values in params.yaml, also of its models' entries, with a TallmasksError of one line."""
+        """Raise a one-line TallmasksError for a wrong value in params.yaml, model entries included."""
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        """The recipe of one split of a task for a model, from its entry in params.yaml.
-
-        Paths in params.yaml are relative to `root`.
-        """
+        """The recipe of one split of a task; `model` is an entry of params.yaml, and its paths start at `root`."""
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
-        """Make the examples of a recipe.
-
-        Raises TallmasksError where they cannot be had; the message says what to do.
-        """
+        """Write the examples.  Raises TallmasksError if the data are unavailable; the message says what to do."""
 
     def missing(self, recipe: Params) -> str | None:
-        """The message if examples without sources cannot be made on this machine now; None if all is well."""
+        """An error message if the examples of a recipe without sources cannot be made here now, else None."""
 
 
 def catalogue(name: str) -> Catalogue:
-    """The catalogue that a model's ``tasks`` key in params.yaml names.
-
-    Raises TallmasksError where there is none of that name, or the module that it names has none.
-    """
+    """The catalogue named by ``tasks`` in a model's entry.  Raises TallmasksError if there is none."""
     return load_plugin("task catalogue", name, CATALOGUES, "CATALOGUE")

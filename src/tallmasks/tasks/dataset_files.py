@@ -1,4 +1,4 @@
-"""The files of a dataset that can be downloaded: from the hub at one commit, from its cache, or in a folder."""
+"""Finds dataset files: in the Hugging Face hub cache, on the hub, or in a local folder."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tallmasks.io import hub
 
 @dataclass(frozen=True)
 class HubFiles:
-    """Where a dataset lies on the Hugging Face hub.
+    """The location of a dataset on the Hugging Face hub.
 
     Attributes:
         hub: The dataset repository.
-        files: Glob patterns of the files that "train" and "test" are made from; * crosses folders.
-        revision: The commit; None for the branch main, as it is when it is first fetched.
+        files: Glob patterns for the files of "train" and "test"; * also matches slashes.
+        revision: The commit; None takes the branch main at the first download.
     """
 
     hub: str
@@ -32,9 +32,9 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class Files:
-    """The files of one of a dataset's own splits, or the folder that has a folder per class, and their source.
+    """The files of one published split, or a folder with one subfolder per class.
 
-    ``origin`` is the dataset repository, with the commit as ``revision``; or a local folder.
+    ``origin`` is the dataset repository (``revision`` is its commit) or the local folder.
     """
 
     paths: tuple[Path, ...]
@@ -43,10 +43,10 @@ class Files:
 
 
 def from_hub(task: str, source: HubFiles, part: str, local: str) -> Files:
-    """The files of "train" or "test" (``part``), from this machine's hub cache or downloaded.
+    """The files of ``part``, "train" or "test", from the hub cache or downloaded.
 
-    Raises TallmasksError where they cannot be had, not all of them, or damaged; the message ends with what else to do:
-    ``local``, what a folder may hold instead.
+    Raises TallmasksError if files are unavailable, incomplete or damaged.  The message suggests a local folder of
+    ``local``, such as "Parquet files", instead.
     """
     repository, revision, pattern = source.hub, source.revision or "main", source.files[part]
     paths = _cached(repository, revision, pattern)
@@ -66,7 +66,7 @@ def from_hub(task: str, source: HubFiles, part: str, local: str) -> Files:
 
 
 def missing_from_hub(task: str, source: HubFiles, local: str) -> str | None:
-    """The message if a task's files are not cached and the hub does not answer; None if all is well."""
+    """An error message if a task's files are not cached and the hub does not answer, else None."""
     revision = source.revision or "main"
     if is_cached(source.hub, revision, source.files.values()) or hub.reachable():
         return None
@@ -81,15 +81,14 @@ def _instead(task: str, local: str) -> str:
 
 
 def is_cached(repository: str, revision: str, patterns: Iterable[str]) -> bool:
-    """Whether this machine's hub cache has all files of a dataset that match some globs."""
+    """Whether the hub cache has all files of a dataset that match the glob patterns."""
     return all(_cached(repository, revision, pattern) for pattern in patterns)
 
 
 def from_folder(task: str, part: str, folder: Path, patterns: Iterable[str], expected: str) -> Files:
-    """The files in a local folder that match the first pattern with any match, numbers in their names by value.
+    """The files in a local folder that match the first pattern with any match, in natural order (2 before 10).
 
-    Raises TallmasksError where there are none, not all shards, or several CSV files; the message ends with what is
-    `expected`.
+    Raises TallmasksError if no file matches, shards are missing, or several CSV files match.
     """
     matches = (sorted((p for p in folder.glob(pattern) if not hidden(p, folder)), key=_natural) for pattern in patterns)
     paths = next(filter(None, matches), [])
@@ -106,7 +105,7 @@ def from_folder(task: str, part: str, folder: Path, patterns: Iterable[str], exp
 
 
 def refuse_part(task: str, part: str, where: str, names: Sequence[str]) -> None:
-    """Refuse an incomplete set of shards, which would pass for a smaller dataset."""
+    """Raise TallmasksError for an incomplete set of shards, which would look like a smaller dataset."""
     if problem := _problem_with_shards(names):
         raise TallmasksError(
             f"{where}: {task}: {problem}. Expected every shard of {part} once: get the data again, or remove "
@@ -116,10 +115,10 @@ def refuse_part(task: str, part: str, where: str, names: Sequence[str]) -> None:
 
 @contextmanager
 def reading(task: str, path: Path, expected: str) -> Iterator[None]:
-    """Raise TallmasksError in the place of a library's error about a file, which often does not name it."""
+    """Turn a library's error into a TallmasksError that names the file."""
     try:
         yield
-    except (OSError, ValueError, EOFError, tarfile.TarError, zlib.error) as error:  # Arrow's are of the first two
+    except (OSError, ValueError, EOFError, tarfile.TarError, zlib.error) as error:  # the first two also from Arrow
         why = " ".join(str(error).split())
         raise TallmasksError(
             f"{path}: {task}: the file is damaged or of another layout ({why}). Expected {expected}; delete it and get "
@@ -128,12 +127,12 @@ def reading(task: str, path: Path, expected: str) -> Iterator[None]:
 
 
 def hidden(path: Path, folder: Path) -> bool:
-    """Whether a file, or a folder on the way to it, is hidden: `store.source_digests` leaves such files out."""
+    """Whether a file or a folder above it is hidden; digests of the user's data leave such files out too."""
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
-    """The files in the hub cache if all shards are there, else nothing."""
+    """The matching files in the hub cache if no shard is missing, else ()."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -145,20 +144,20 @@ def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
         matching = sorted(fnmatch.filter(names, pattern), key=_natural)
         if not all((folder / name).exists() for name in matching):
-            continue  # a link without its file, which was deleted
+            continue  # a dangling link: the cached file was deleted
         if not all(_SHARD.search(name) for name in matching) and hub.reachable():
-            continue  # nothing says how many there should be
+            continue  # the names do not show how many files there should be
         if matching and not _problem_with_shards(matching):
             return tuple(folder / name for name in matching)
     return ()
 
 
 _SHARD = re.compile(r"(?<!\d)(\d+)[-_.]of[-_.](\d+)(?!\d)")
-"""The number of a shard and of all shards in a file's name: `train-00000-of-00013.parquet`, perhaps with a hash."""
+"""Shard number and shard count in a file name such as `train-00000-of-00013.parquet`."""
 
 
 def _problem_with_shards(names: Sequence[str]) -> str | None:
-    """What is wrong with a set of files, some of which are shards by their names."""
+    """The error if the files are an incomplete or mixed set of shards, else None."""
     shards = [_SHARD.search(name) for name in names]
     if not any(shards):
         return None
@@ -172,7 +171,6 @@ def _problem_with_shards(names: Sequence[str]) -> str | None:
 
 
 def _names_on_the_hub(task: str, source: HubFiles, local: str) -> list[str]:
-    """The names of the files in a task's dataset repository."""
     from huggingface_hub import HfApi
 
     revision = source.revision or "main"
@@ -180,12 +178,12 @@ def _names_on_the_hub(task: str, source: HubFiles, local: str) -> list[str]:
         raise TallmasksError(missing_from_hub(task, source, local) or f"{task}: the hub does not answer")
     commit = hub.full_commit(source.hub, revision, "dataset")
     try:
-        return HfApi().list_repo_files(source.hub, revision=commit, repo_type="dataset")  # waits for a busy hub
-    except Exception as error:  # not there, moved, gated, or the connection broke: each has its own type
+        return HfApi().list_repo_files(source.hub, revision=commit, repo_type="dataset")
+    except Exception as error:  # missing, moved, gated, disconnected: all different types
         where = hub.address(source.hub, "", revision, "dataset")
         raise TallmasksError(f"{task}: {where}: {hub.trouble(error)}. {_instead(task, local)}") from None
 
 
 def _natural(name: str | Path) -> list[str | int]:
-    """Sort key with numbers by their value: 2.tar before 10.tar."""
+    """Sort key that puts 2.tar before 10.tar."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(name))]

@@ -1,4 +1,4 @@
-"""A task as every catalogue describes it."""
+"""`Task`, the description of a task in every catalogue, and the names of the splits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Task:
 
     Attributes:
         classes: Class names in label order.
-        templates: Prompt templates; ``{}`` stands for a class name.
-        description: What an example shows, for people.
+        templates: Prompt templates; ``{}`` is replaced by a class name.
+        description: What an example shows, for listings.
     """
 
     name: str
@@ -29,24 +29,23 @@ class Task:
 
     @property
     def free(self) -> bool:
-        """Whether the model writes its answers instead of choosing them."""
+        """True if the model generates its answers instead of choosing among them."""
         return False
 
     def prompts(self, label: int) -> tuple[str, ...]:
-        """Every template filled with the name of one class."""
         return tuple(template.format(self.classes[label]) for template in self.templates)
 
     def worded_for(self, checkpoints: str) -> Task:
-        """The task with the class names that checkpoints from `checkpoints` were fine-tuned with."""
+        """The task with the class names that the publisher `checkpoints` fine-tuned with."""
         return self
 
 
 def shipped_yaml(file: Path) -> Any:
     """The content of a YAML file of the package."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is fast, and not in every build
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is faster, but not in every build
     return yaml.load(file.read_text(encoding="utf-8"), loader)
 
 
 def published_part(split: str) -> str:
-    """Which of a dataset's own splits a split is made from: validation examples are taken from "train"."""
+    """The published split, "train" or "test", that a split is taken from; validation comes from "train"."""
     return "test" if split == "test" else "train"

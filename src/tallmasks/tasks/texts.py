@@ -1,7 +1,4 @@
-"""Text examples as a file: an input, its answers, and the number of the right one.
-
-Text catalogues write such files, and text families read and tokenize them.
-"""
+"""The file format of text examples, which text catalogues write and language models read."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ from numpy.typing import NDArray
 from tallmasks.io.tensor_files import open_tensors, write_tensors
 
 FREE = -1
-"""The answer of an example without choices: the model writes it, and every one of ``answers`` counts as right."""
+"""`answer` of an example without choices: the model generates text, and every entry of ``answers`` is right."""
 
 
 class Text(NamedTuple):
     """One example.
 
     Attributes:
-        answers: the choices; or, where the model writes its answer, every accepted one, the one to learn first.
-        answer: the number of the right choice, or `FREE`.
+        answers: the choices, or all accepted free answers, with the training target first.
+        answer: the index of the right choice, or `FREE`.
     """
 
     input: str
@@ -33,21 +30,20 @@ class Text(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The answer to learn."""
         return self.answers[max(self.answer, 0)]
 
 
 @dataclass(frozen=True)
 class Texts(Sequence[Text]):
-    """Examples of one task; satisfies `tallmasks.models.families.Examples`.
+    """Examples of one task; implements `tallmasks.models.families.Examples`.
 
     Attributes:
-        letters: UTF-8 of every distinct string, one after the other, uint8; may be mapped into memory.
-        ends: the end of each string in ``letters``, int64 [strings].
-        inputs: the string of each example's input, int64 [N].
-        answers: the strings of all examples' answers, int64.
-        spans: begin and end of each example's answers in ``answers``, int64 [N, 2].
-        right: the number of the right answer, or `FREE`, int64 [N].
+        letters: uint8, all distinct strings in UTF-8, concatenated; can be memory-mapped.
+        ends: int64 [strings], the end of each string in ``letters``.
+        inputs: int64 [N], the index of each example's input string.
+        answers: int64, the string indices of all answers of all examples.
+        spans: int64 [N, 2], start and end of each example's answers in ``answers``.
+        right: int64 [N], the index of the right answer, or `FREE`.
     """
 
     letters: NDArray[np.uint8]
@@ -59,7 +55,7 @@ class Texts(Sequence[Text]):
 
     @classmethod
     def of(cls, examples: Iterable[Text]) -> Texts:
-        """The examples in memory.  Equal strings are stored once."""
+        """Pack examples; equal strings are stored once."""
         strings: dict[str, int] = {}
         inputs: list[int] = []
         answers: list[int] = []
@@ -85,7 +81,7 @@ class Texts(Sequence[Text]):
         return len(self.right)
 
     def __getitem__(self, some: Any) -> Any:
-        """One example by its number; several by a slice or by indices int64 [n]."""
+        """A `Text` for an integer, `Texts` for a slice or indices int64 [n]."""
         if not isinstance(some, int | np.integer):
             return Texts(self.letters, self.ends, self.inputs[some], self.answers, self.spans[some], self.right[some])
         start, end = self.spans[some]
@@ -98,7 +94,7 @@ class Texts(Sequence[Text]):
 
 
 def write_texts(path: Path, examples: Iterable[Text], metadata: Mapping[str, str]) -> int:
-    """Write examples, whole or not at all, and return their number."""
+    """Write the examples atomically and return their number."""
     texts = Texts.of(examples)
     write_tensors(path, vars(texts), metadata)
     return len(texts)

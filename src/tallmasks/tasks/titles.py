@@ -1,4 +1,4 @@
-"""The paper's spelling of its tasks' names, for labels and for its orders by name."""
+"""Task and benchmark names as the paper spells them."""
 
 TITLES = {
     name.lower(): name
@@ -11,27 +11,19 @@ TITLES = {
 """The vision tasks in the paper's order."""
 
 _NLP_TITLES = {
-    "qasc": "QASC",
-    "quartz": "QuaRTz",
-    "paws": "PAWS",
-    "story_cloze": "Story Cloze",
-    "wiki_qa": "WikiQA",
-    "winogrande": "Winogrande",
-    "wsc": "WSC",
-    "cosmos_qa": "CosmosQA",
-    "quail": "QuAIL",
-    "ropes": "ROPES",
+    "qasc": "QASC", "quartz": "QuaRTz", "paws": "PAWS", "story_cloze": "Story Cloze", "wiki_qa": "WikiQA",
+    "winogrande": "Winogrande", "wsc": "WSC", "cosmos_qa": "CosmosQA", "quail": "QuAIL", "ropes": "ROPES",
     "social_iqa": "SocialIQA",
-}
+}  # fmt: skip
 
 
 def title(task: str) -> str:
-    """The paper's spelling of a task's name; a task that the paper does not have keeps its own."""
+    """The paper's spelling of a task's name; other names are returned unchanged."""
     return {**TITLES, **_NLP_TITLES}.get(task, task)
 
 
 def benchmark_title(name: str, tasks: int) -> str:
-    """A benchmark's name for people, with its number of tasks."""
+    """A benchmark's display name, such as "8 tasks", "11 NLP tasks" or "animals (3 tasks)"."""
     count = "1 task" if tasks == 1 else f"{tasks} tasks"
     for kind in ("NLP", "QA"):
         if name == f"{tasks}{kind.lower()}":

@@ -1,1 +1,1 @@
-"""Fine-tuning, and the pretraining of the tiny model."""
+"""Fine-tuning."""

@@ -1,4 +1,4 @@
-"""The order in which a training sees its examples."""
+"""The order of training examples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import torch
 
 
 class ShuffledBatches(Iterator[torch.Tensor]):
-    """Indices of full batches, int64 [batch size], without end: every example once before any comes again.
+    """An endless iterator over batches of indices, int64 [batch size]; every epoch is a new permutation.
 
-    Attributes:
-        waiting: The indices that come next, int64.
+    ``waiting``: int64, the rest of the current permutation.
     """
 
     def __init__(self, count: int, batch_size: int, generator: torch.Generator) -> None:

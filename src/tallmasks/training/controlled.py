@@ -1,7 +1,6 @@
-"""The controlled experiment: each task may change only its own random, equal, disjoint part of the weights.
+"""The controlled experiment (table 1 of Wang et al. 2024): each task trains its own random part of the weights.
 
-Table 1 of Wang et al. 2024.  Task vectors then cannot interfere weight by weight, and the multi-task vector holds
-each of them whole.
+The parts are disjoint and of equal size, so task vectors cannot interfere.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from tallmasks.errors import TallmasksError
 
 @dataclass(frozen=True)
 class Controlled:
-    """A controlled fine-tuning: the seed of the training and of the partition, and the tasks by part."""
+    """A controlled fine-tuning; ``seed`` is that of the training and of the partition, task i has part i."""
 
     seed: int
     tasks: tuple[str, ...]
 
     def __str__(self) -> str:
-        """In file names, behind an "s"."""
+        """As in file names, after an "s"."""
         return f"{self.seed}-controlled{len(self.tasks)}"
 
     def partition(self, task: str) -> dict[str, Any]:
-        """The task's part in a checkpoint's recipe."""
+        """The `partition` in the recipe of a task's checkpoint."""
         return {"seed": self.seed, "parts": len(self.tasks), "part": self.tasks.index(task)}
 
 
 def owners(size: int, parts: int, seed: int) -> NDArray[np.uint8]:
-    """The part of each weight: uint8 [size], parts 0..parts-1 at random, their sizes equal up to one weight.
+    """The part of each weight, uint8 [size], random in 0 to parts - 1; part sizes differ by at most one.
 
-    NumPy has promised never to change this stream (NEP 19), which belongs to recipes.
+    RandomState's stream never changes (NEP 19), so a recipe always gives the same parts.
 
-    Raises TallmasksError where there are not 1 to 255 parts, or more parts than weights.
+    Raises TallmasksError if there are not 1 to 255 parts, or more parts than weights.
     """
     if not 1 <= parts <= min(255, size):
         raise TallmasksError(f"{size} weights cannot be dealt out to {parts} tasks; give 1 to 255 tasks")
@@ -46,5 +45,5 @@ def owners(size: int, parts: int, seed: int) -> NDArray[np.uint8]:
 
 
 def part_mask(size: int, partition: dict[str, Any]) -> NDArray[np.bool_]:
-    """bool [size]: the weights that one task may change, from the `partition` of its recipe."""
+    """The weights that a task can change, bool [size]; `partition` as in its recipe."""
     return owners(size, partition["parts"], partition["seed"]) == partition["part"]

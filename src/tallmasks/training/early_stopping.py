@@ -1,4 +1,4 @@
-"""Early stopping: the weights that score best on validation data, and the end of a training that gets no better."""
+"""Early stopping: keeps the weights with the best validation score, and ends a training that stops improving."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tallmasks.models.families import Examples, Model
 
 @dataclass
 class BestSoFar:
-    """The looks of a training at its validation examples.
+    """Validation scores of a training, and its best weights.
 
     Attributes:
-        every: steps between two looks.
-        patience: looks in a row without a better score that end the training; None for no end.
+        every: steps between two validations.
+        patience: the training ends after this many validations without improvement; None for never.
         curve: rows (step, score); scores are in 0 to 1.
-        weights: float32 [P'], on the CPU, of the best look; of equal ones, the first.
+        weights: float32 [P'], on the CPU; of equal scores, the first.
     """
 
     examples: Examples
@@ -34,14 +34,14 @@ class BestSoFar:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last `patience` looks were no better than one before them."""
+        """True if the last `patience` validations brought no improvement."""
         later = sum(step > self.step for step, _ in self.curve)
         return self.patience is not None and later >= self.patience
 
     def look(self, model: Model, step: int) -> float:
-        """The model's score after a step; its weights are kept if it is the best.  Draws no random number.
+        """Validate after a step and return the score; keeps the weights if it is the best.  Draws no random numbers.
 
-        Where the GPU's memory is too small, this look and later ones take half as many examples at once.
+        If the GPU's memory is too small, the batch size is halved from now on.
         """
         model.train(False)
         with cuda.room_for("one validation example"):
@@ -55,7 +55,7 @@ class BestSoFar:
         return self.curve[-1][1]
 
     def _right(self, model: Model) -> float | None:
-        """The sum of the examples' scores; None if the memory is too small for several at once."""
+        """The sum of scores; None if the GPU's memory is too small for this batch size."""
         right = torch.zeros((), dtype=torch.int64, device=model.device)
         try:
             with torch.inference_mode():

@@ -25,24 +25,22 @@ PROGRESS_EVERY = 10  # steps
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
-    """How a fine-tuning goes, one setting for all tasks: `finetuning` in params.yaml, with the seed and the resources.
+    """`finetuning` in params.yaml, with the seed and the resources.
 
     Attributes:
-        iterations: Optimizer steps, at most.
+        iterations: Largest number of optimizer steps.
         learning_rate: Peak of the schedule.
-        epsilon: Of AdamW.  A weight with a gradient far below it hardly moves.
-        seed: Of the order of the examples, their augmentation and dropout, together with the task's name.
-        schedule: After the warm-up, half a cosine down to 0, or the peak to the end.
-        warmup_iterations: Steps of linear growth up to the peak.
-        clip_norm: Largest norm of the whole gradient; None for any.
-        augmentation: Random changes of the training examples, as the family's `Model.prepare` takes them.
-        precision: Of the network's products; weights and optimizer are float32.
-        micro_batch_size: The largest examples that a forward and backward pass may take; gradients are summed over the
-            batch, so it changes results by rounding alone, and is in no recipe.  None for the whole batch.  See
-            `Batch.split`.  Where a GPU's memory is too small, it is halved.
-        validate_every: Steps between two looks at the validation examples.  The best look gives the checkpoint.  None:
-            the last step gives it.
-        patience: Looks in a row without a better score that end the training; None for no end.
+        epsilon: Of AdamW; weights with much smaller gradients hardly move.
+        seed: With the task's name it seeds the order of the examples, augmentation and dropout.
+        schedule: After the warm-up, a cosine decay to 0 or a constant rate.
+        warmup_iterations: Steps of linear warm-up.
+        clip_norm: Largest norm of the gradient; None for no clipping.
+        augmentation: ``changes`` of `Model.prepare`.
+        precision: Of matrix products; weights and optimizer are float32.
+        micro_batch_size: Examples per forward and backward pass (see `Batch.split`); None for the whole batch.  It
+            affects only rounding, so it is in no recipe.  It is halved if the GPU's memory is too small.
+        validate_every: Steps between two validations; the best one gives the checkpoint.  None takes the last step.
+        patience: The training ends after this many validations without improvement; None for never.
     """
 
     iterations: int
@@ -63,8 +61,6 @@ class FinetuneConfig:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training stands after some step."""
-
     step: int
     steps: int
     loss: float
@@ -88,8 +84,8 @@ class FinetuneResult:
     Attributes:
         checkpoint: The trainable tensors by name, float32.
         curve: Rows (step, learning rate, loss), one per step.
-        validation: Rows (step, score), one per look at the validation examples; scores are in 0 to 1.
-        step: The step that the weights are from.
+        validation: Rows (step, score), one per validation; scores are in 0 to 1.
+        step: The step at which the checkpoint was taken.
     """
 
     checkpoint: dict[str, NDArray[np.float32]]
@@ -98,7 +94,7 @@ class FinetuneResult:
     step: int = 0
 
     def curve_csv(self) -> str:
-        """The training as a CSV, one line per step; with the validation scores where there were any."""
+        """The training as a CSV with one line per step, and a column of validation scores if there are any."""
         scores = dict(self.validation)
         lines = ["step,learning_rate,loss" + (",validation" if scores else "")]
         for step, rate, loss in self.curve:
@@ -118,23 +114,20 @@ def finetune(
     unit: str = "examples",
     validation: Examples | None = None,
 ) -> FinetuneResult:
-    """Fine-tune a model on one task.
+    """Fine-tune a model on one task, in place.
 
-    The model is changed in place.  The result depends on the arguments alone, for one number of threads.  A training
-    that continues from a saved state ends with the same bits as one that was never interrupted.
+    The result is deterministic for a fixed number of threads, also if the training was interrupted and continued.
 
     Args:
         model: The pretrained model.
-        task: With the seed it decides the order of the examples.
+        task: Its name; part of the random seed.
         report: Called every few steps.
-        state: The file of an unfinished training; without it, an interrupted one begins anew.
-        allowed: bool [P'], the weights that may change; None for all.
-        unit: What people call the examples.
-        validation: The validation examples, where `validate_every` is set.
+        state: Saves and restores an unfinished training.
+        allowed: bool [P'], the weights that can change; None for all.
+        unit: The plural noun for the examples, for progress lines.
+        validation: Used if `validate_every` is set.
 
-    Raises:
-        TallmasksError: The loss is no finite number.  Or the GPU's memory is too small for one example at once, or for
-            the optimizer's moments.
+    Raises TallmasksError if the loss is not finite, or the GPU's memory is too small for one example or the optimizer.
     """
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
     optimizer = adamw(model, config.learning_rate, config.weight_decay, config.epsilon)
@@ -149,7 +142,7 @@ def finetune(
     curve, losses = training.curve, list[torch.Tensor]()
 
     def prepare() -> tuple[Batch, dict[str, torch.Tensor]]:
-        """A batch, and what the one after it depends on: a save belongs to the batch that was used last."""
+        """A batch, and the state of the random numbers after it, since later batches can be prepared before a save."""
         batch = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
         return batch, training.draws()
 
@@ -177,7 +170,7 @@ def finetune(
             curve.append((step, rate, math.nan))
             look = best is not None and (step % best.every == 0 or step == config.iterations)
             if step % PROGRESS_EVERY and step != config.iterations and not look:
-                continue  # reading a loss waits for the GPU
+                continue  # reading the losses would wait for the GPU
             for row, loss in zip(range(step - len(losses), step), torch.stack(losses).tolist(), strict=True):
                 curve[row] = (*curve[row][:2], loss)
                 if not math.isfinite(loss):
@@ -201,7 +194,7 @@ def finetune(
 
 @contextmanager
 def _dropout(model: Model, seed: str) -> Iterator[None]:
-    """Dropout is on.  torch's own generators, from which it draws, are seeded, and restored afterwards."""
+    """A context with dropout on.  Seeds torch's global generators and restores them afterwards."""
     with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(zlib.crc32(seed.encode()))
         model.train(True)
@@ -212,17 +205,16 @@ def _dropout(model: Model, seed: str) -> Iterator[None]:
 
 
 def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: float) -> torch.optim.AdamW:
-    """The optimizer of a model's parameters; on a GPU the fused one, which makes no temporary copy of the weights."""
+    """AdamW; fused on a GPU, where it then needs no temporary copy of the weights."""
     fused = True if model.device.type == "cuda" else None
     return torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay, eps=epsilon, fused=fused)
 
 
 def _backward(training: TrainingRun, batch: Batch) -> torch.Tensor:
-    """Set the gradients of the mean loss over a batch; returns the loss.
+    """Set the gradients of the mean loss over a batch and return the loss.
 
-    Where the GPU's memory is too small, the batch begins anew with half as many examples at once.  So does every later
-    one.  Dropout draws from the same state of the generator again.  An operation without a deterministic algorithm is
-    reported once, and allowed from then on.
+    If the GPU's memory is too small, the batch is repeated with half the micro-batch size and the same dropout.
+    Operations without a deterministic algorithm are reported once and then allowed.
     """
     drawn, step = training.dropout.get_state(), len(training.curve) + 1
     while True:
@@ -250,7 +242,7 @@ def _backward(training: TrainingRun, batch: Batch) -> torch.Tensor:
 
 @contextmanager
 def _deterministic(on: bool) -> Iterator[None]:
-    """Refuse operations without a deterministic algorithm; torch's attention has one only if they are refused."""
+    """Forbid nondeterministic operations; torch's attention is deterministic only if they are forbidden."""
     if on:
         torch.use_deterministic_algorithms(True)
     try:
@@ -261,9 +253,9 @@ def _deterministic(on: bool) -> Iterator[None]:
 
 
 def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:
-    """Set the gradients of the mean loss, ``size`` of the largest examples at a time; the loss.
+    """Set the gradients of the mean loss, in pieces of ``size`` examples, and return the loss.
 
-    None if the memory is too small, unless ``size`` is 1.
+    Returns None if the GPU's memory is too small, unless ``size`` is 1.
     """
     for parameter in model.parameters():
         parameter.grad = None
@@ -276,12 +268,12 @@ def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:
     except torch.OutOfMemoryError:
         if size == 1:
             raise
-        return None  # what it holds on the GPU is free now
+        return None
     return total
 
 
 class _Part:
-    """The weights that may change, bool [P'], and all others, which stay as they were pretrained."""
+    """Keeps all weights that are not in ``allowed``, bool [P'], at their pretrained values."""
 
     def __init__(self, model: Model, allowed: NDArray[np.bool_]) -> None:
         self._model, self._others = model, torch.from_numpy(~allowed).to(model.device)
@@ -295,19 +287,19 @@ class _Part:
             parameter.grad.masked_fill_(others.view_as(parameter), 0)
 
     def restore_others(self) -> None:
-        """Undo weight decay, which moves weights without a gradient too."""
+        """Undo weight decay, which also changes weights without a gradient."""
         self._model.flat.copy_(torch.where(self._others, self._pretrained, self._model.flat))
 
 
 def cosine_schedule(step: int, steps: int, warmup: int) -> float:
-    """Share of the peak learning rate at a step (the first is 1): linear warm-up, then half a cosine down to 0."""
+    """Learning rate as a fraction of the peak at a step (from 1): linear warm-up, then cosine decay to 0."""
     if step <= warmup:
         return step / warmup
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps + 1 - warmup)))
 
 
 def plateau_schedule(step: int, steps: int, warmup: int, decay_share: float) -> float:
-    """Share of the peak learning rate at a step: linear warm-up, plateau, linear decay to 0 over the last steps."""
+    """Learning rate as a fraction of the peak at a step (from 1): linear warm-up, plateau, linear decay to 0."""
     left = (steps + 1 - step) / (decay_share * steps)
     return min(1.0, step / warmup, left)
 
@@ -322,6 +314,6 @@ def progress_at(
     unit: str = "examples",
     score: float | None = None,
 ) -> Progress:
-    """Progress after a step of a training that began, or continued after step ``first``, at ``start`` (monotonic)."""
+    """Progress of a training that started (or continued after step ``first``) at ``start``, a monotonic time."""
     rate = (step - first) / max(time.monotonic() - start, 1e-9)
     return Progress(step, steps, loss, rate * batch_size, (steps - step) / rate, unit, score)

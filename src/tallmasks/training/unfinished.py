@@ -1,7 +1,4 @@
-"""An unfinished training on disk: after a kill it continues as if it had never stopped.
-
-Its file has the recipe of the checkpoint.  A damaged state, or one of another training, is refused.
-"""
+"""Saves an unfinished training to disk, so that it can continue after it was killed, with bit-identical results."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from tallmasks.training.batches import ShuffledBatches
     from tallmasks.training.early_stopping import BestSoFar
 
-PAUSE = 20  # times what a save takes, at least, until the next one
+PAUSE = 20  # shortest time between two saves, in multiples of the time that a save takes
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -32,12 +29,12 @@ class TrainingRun:
     """A training between two steps.
 
     Attributes:
-        generator: of the order of the examples and of their changes.
-        at_once: the largest examples per forward and backward pass; see `Batch.split`.
-        drawn: `draws` when the last batch was prepared; later ones may be prepared already.
-        best: the looks at validation data; None without them.
+        generator: for the order of the examples and their augmentation.
+        at_once: examples per forward and backward pass; see `Batch.split`.
+        drawn: `draws` after the last batch used; later ones can be prepared already.
+        best: None without validation.
         curve: rows (step, learning rate, loss), one per step.
-        is_deterministic: whether operations without a deterministic algorithm are refused.
+        is_deterministic: True while nondeterministic operations are forbidden.
     """
 
     model: Model
@@ -51,16 +48,16 @@ class TrainingRun:
     is_deterministic: bool = False
 
     def draws(self) -> dict[str, torch.Tensor]:
-        """What the next batch depends on."""
+        """The state of the random numbers that the next batch depends on."""
         return {"generator": self.generator.get_state(), "waiting": self.batches.waiting}
 
     @property
     def dropout(self) -> torch.Generator:
-        """torch's own generator of the model's device, from which dropout draws."""
+        """torch's global generator of the model's device, which dropout draws from."""
         return _global_generator(self.model.device)
 
     def snapshot(self) -> dict[str, torch.Tensor]:
-        """Everything that decides how the training continues, on the CPU; the next steps do not change it."""
+        """Copies, on the CPU, of everything that the rest of the training depends on."""
         states = [self.optimizer.state[parameter] for parameter in self.model.parameters()]
         everything = {
             **{name: torch.cat([state[name].reshape(-1).cpu() for state in states]) for name in _MOMENTS},
@@ -75,7 +72,7 @@ class TrainingRun:
         return everything
 
     def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Continue from the `snapshot` of another training."""
+        """Restore a `snapshot`."""
         device, fused = self.model.device, self.optimizer.param_groups[0]["fused"]
         sizes = [parameter.numel() for parameter in self.model.parameters()]
         self.curve[:] = [(int(step), rate, loss) for step, rate, loss in tensors["curve"].tolist()]
@@ -103,14 +100,13 @@ def _global_generator(device: torch.device) -> torch.Generator:
 
 @dataclass
 class TrainingState:
-    """The safetensors file of an unfinished training, which a thread writes beside the training.
+    """The safetensors file of an unfinished training, written in a thread.
 
-    As a context manager it waits, at the end, for the save that is being written.
+    A context manager that waits for the last save.
 
     Attributes:
         making: The checkpoint's recipe as metadata (see `tallmasks.artifacts.labels.as_metadata`).
-        seconds: Between two saves, at least.
-        clock: Seconds since any moment.
+        seconds: Shortest time between two saves.
     """
 
     path: Path
@@ -130,10 +126,7 @@ class TrainingState:
         self.wait()
 
     def save_if_due(self, training: TrainingRun) -> None:
-        """Copy the state after the last step of the curve, and have it written, if enough time has passed.
-
-        Raises what the save before it raised.
-        """
+        """Start writing the current state if enough time has passed.  Raises the error of the previous save."""
         if self._save and not self._save.done():
             return
         self.wait()
@@ -142,18 +135,17 @@ class TrainingState:
             self._save = self._thread.submit(self._write, training.snapshot(), start)
 
     def wait(self) -> None:
-        """Wait for the save that is being written, if there is one.  Raises what it raised."""
+        """Wait for the current save, if any, and raise its error."""
         if self._save:
             save, self._save = self._save, None
             self._due = max(self.seconds, PAUSE * save.result()) + self.clock()
 
     def _write(self, state: Mapping[str, torch.Tensor], start: float) -> float:
-        """Write a state; returns the seconds since ``start``."""
         write_tensors(self.path, {name: tensor.numpy() for name, tensor in state.items()}, self.making)
         return self.clock() - start
 
     def unfit(self) -> Damaged | None:
-        """Why the training cannot continue from the file; None if it can, or there is none."""
+        """The reason why the file cannot be used; None if it can, or if there is none."""
         try:
             label = check(self.path)
         except FileNotFoundError:
@@ -165,7 +157,7 @@ class TrainingState:
         return None
 
     def restore(self, training: TrainingRun) -> None:
-        """Continue from the saved state, if there is one.  Raises what `unfit` returns."""
+        """Continue from the saved state, if there is one.  Raises Damaged if it cannot be used."""
         if unfit := self.unfit():
             raise unfit
         if self.path.exists():
@@ -173,5 +165,4 @@ class TrainingState:
             training.take({name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()})
 
     def remove(self) -> None:
-        """Delete the state, once the checkpoint is on disk."""
         self.path.unlink(missing_ok=True)

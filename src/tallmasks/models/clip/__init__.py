@@ -1,4 +1,4 @@
-"""CLIP, by open_clip."""
+"""CLIP models, built by open_clip."""
 
 from tallmasks.models.clip.clip_family import Clip
 

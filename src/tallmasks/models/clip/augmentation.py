@@ -1,7 +1,7 @@
-"""Random changes of many training images at once: moved and relit, or cropped as in open_clip's training transform.
+"""Batched augmentation of training images: affine and brightness changes, or open_clip's random crops.
 
-Resizing along one axis is a matrix product, so two batched products resize a batch of different crops.  It is bicubic
-with antialiasing, as in Pillow and torchvision: Catmull and Rom's kernel (a = -0.5), widened where an image shrinks.
+Resizing along one axis is a matrix product, so two batched products resize a batch of different crops.  The filter is
+bicubic (Catmull-Rom, a = -0.5) with antialiasing, as in Pillow and torchvision.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def augment(
     brightness: float,
     noise: float,
 ) -> torch.Tensor:
-    """Every image [N, 3, H, W] rotated, scaled, shifted, relit and made noisy by its own random amounts.
+    """Rotate, scale, shift, relight and add noise to each image of [N, 3, H, W] by random amounts up to these limits.
 
     Args:
-        rotation: Degrees to either side at most; all others are limits too.
-        scale: Share of the size, larger or smaller.
-        shift: Share of half the image side, in both directions.
-        brightness: Change of contrast (share) and of brightness (in units where an image spans -1 to 1).
-        noise: Largest standard deviation of the pixel noise, same units.
+        rotation: Degrees, in both directions.
+        scale: Fraction of the size, larger or smaller.
+        shift: Fraction of half the image side, in both directions.
+        brightness: Change of contrast (as a fraction) and of brightness (for images in -1 to 1).
+        noise: Standard deviation of the pixel noise, for images in -1 to 1.
     """
     count = len(images)
 
@@ -51,32 +51,27 @@ def augment(
 
 
 def crop_and_resize(images: torch.Tensor, boxes: torch.Tensor, side: int) -> torch.Tensor:
-    """Crop images and make the crops squares of one size.
+    """Crop images uint8 [N, H, W, 3] and resize the crops to uint8 [N, side, side, 3], on the images' device.
 
-    Args:
-        images: uint8 [N, H, W, 3].
-        boxes: float32 [N, 4], every image's crop as shares of its height and width: top, left, height, width.
-        side: Pixels of the result's side.
-
-    Returns:
-        uint8 [N, side, side, 3], on the images' device.
+    ``boxes``: float32 [N, 4], top, left, height and width of each crop, as fractions of the image.
     """
     pixels = images.permute(0, 3, 1, 2).float()
     top, left, height, width = boxes.to(images.device).T
     rows = _weights(top, height, images.shape[1], side)
     columns = _weights(left, width, images.shape[2], side)
-    narrowed = (pixels @ columns[:, None].transpose(2, 3)).round_().clamp_(0, 255)  # as Pillow does in between
+    # Pillow rounds between its two passes
+    narrowed = (pixels @ columns[:, None].transpose(2, 3)).round_().clamp_(0, 255)
     return (rows[:, None] @ narrowed).round_().clamp_(0, 255).byte().permute(0, 2, 3, 1)
 
 
 def _weights(start: torch.Tensor, extent: torch.Tensor, source: int, target: int) -> torch.Tensor:
-    """The weight of each source pixel in each target pixel, float32 [N, target, source]; rows sum to 1.
+    """Interpolation matrices, float32 [N, target, source]; each row sums to 1.
 
-    Start and extent of each crop [N] are shares of the source; source and target are numbers of pixels.
+    Start and extent of each crop [N] are fractions of the source; source and target are numbers of pixels.
     """
     first, length = start.double() * source, extent.double() * source
     scale = length / target
-    width = scale.clamp(min=1)[:, None, None]  # of the kernel, in source pixels; no wider where the image grows
+    width = scale.clamp(min=1)[:, None, None]  # of the kernel in source pixels; wider only to shrink
     device = start.device
     middles = first[:, None] + (torch.arange(target, device=device) + 0.5) * scale[:, None]
     pixels = torch.arange(source, device=device) + 0.5
@@ -84,7 +79,7 @@ def _weights(start: torch.Tensor, extent: torch.Tensor, source: int, target: int
     near = (1.5 * distance - 2.5) * distance * distance + 1
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
     weights = torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
-    first_used = (first + 1e-3).floor()[:, None]  # whole pixels, as Pillow crops before it resizes
+    first_used = (first + 1e-3).floor()[:, None]  # whole pixels: Pillow crops before it resizes
     last_used = (first + length - 1e-3).ceil()[:, None]
     inside = (pixels > first_used) & (pixels < last_used)
     weights = weights * inside[:, None]
@@ -92,13 +87,11 @@ def _weights(start: torch.Tensor, extent: torch.Tensor, source: int, target: int
 
 
 def random_crops(sizes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Crops as torchvision's RandomResizedCrop draws them for open_clip's training transform.
+    """Boxes float32 [N, 4] for `crop_and_resize`, drawn like torchvision's RandomResizedCrop in open_clip's transform.
 
-    ``sizes``: int [N, 2], the original height and width of every image; ``generator``: on the CPU.
+    A box is the first of ten tries that fits, else the largest allowed crop of the centre.
 
-    Returns:
-        float32 [N, 4] for `crop_and_resize`: the first of ten tries that fits; else the middle of the image, as large
-        as the ratio allows.
+    ``sizes``: int [N, 2], the original height and width of each image; ``generator``: on the CPU.
     """
     count = len(sizes)
     height, width = sizes[:, :1].double(), sizes[:, 1:].double()

@@ -1,4 +1,4 @@
-"""Images with labels and their zero-shot head."""
+"""Image examples of CLIP: images, labels and the task's zero-shot head."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tallmasks.io.tensor_files import load_state, open_tensors
 
 @dataclass(frozen=True)
 class ClipExamples:
-    """Examples of one task; satisfies `tallmasks.models.families.Examples`.
+    """Examples of one task; implements `tallmasks.models.families.Examples`.
 
     Attributes:
-        images: uint8 [M, H, W, 3]; may be mapped into memory.
+        images: uint8 [M, H, W, 3]; can be memory-mapped.
         labels: int64 [N].
-        head: the task's zero-shot head, float32 [C, D].
-        sizes: int32 [N, 2], the height and width of each image before it was made square; None if it was square.
-        rows: int64 [N], the images of the examples among all; None for all of them.
+        head: float32 [C, D], the zero-shot head.
+        sizes: int32 [N, 2], height and width of each image before it was squashed to a square; None if it was not.
+        rows: int64 [N], the indices of the examples in ``images``; None for all images.
     """
 
     images: NDArray[np.uint8]
@@ -39,9 +39,9 @@ class ClipExamples:
         return replace(self, labels=self.labels[some], sizes=sizes, rows=rows[some])
 
     def read_into(self, pixels: NDArray[np.uint8]) -> None:
-        """Copy the examples' images to `pixels`, uint8 [N, H, W, 3], once."""
+        """Copy the examples' images to `pixels`, uint8 [N, H, W, 3]."""
         rows = np.arange(len(self.images)) if self.rows is None else self.rows
-        np.take(self.images, rows, axis=0, out=pixels, mode="clip")  # another mode copies twice
+        np.take(self.images, rows, axis=0, out=pixels, mode="clip")  # other modes copy twice
 
 
 def open_examples(path: Path, head: Path) -> ClipExamples:

@@ -1,4 +1,4 @@
-"""The model family CLIP; the network is imported when one is needed."""
+"""The model family CLIP; torch and open_clip are imported only when needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Clip:
-    """open_clip's networks: the image encoder is trained, the zero-shot head from prompts is frozen."""
+    """open_clip's networks, with a trained image encoder and a frozen zero-shot head made from prompts."""
 
     unit = "images"
     imports = ("torch", "torch._dynamo", "open_clip")
@@ -117,7 +117,7 @@ class Clip:
 
 @functools.cache
 def architectures() -> tuple[str, ...]:
-    """open_clip's models, from its files: importing it would import torch, for seconds."""
+    """The names of open_clip's models, read from its files because importing it takes seconds."""
     return tuple(sorted(file.stem for file in (_open_clip() / "model_configs").glob("*.json")))
 
 
@@ -129,7 +129,7 @@ def _open_clip() -> Path:
 
 @functools.cache
 def configuration_keys() -> dict[str, frozenset[str]]:
-    """The keys of open_clip's configuration of a plain CLIP by section, "" for the whole, from its source."""
+    """The keys of open_clip's CLIP configuration by section ("" for the top level), read from its source."""
     source = ast.parse((_open_clip() / "model.py").read_text(encoding="utf-8"))
     classes = {node.name: node for node in source.body if isinstance(node, ast.ClassDef)}
 

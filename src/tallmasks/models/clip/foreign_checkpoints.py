@@ -1,8 +1,7 @@
-"""Fine-tuned CLIP image encoders of others, their tensors under this project's names.
+"""Imports CLIP image encoders that others fine-tuned.
 
-A checkpoint is a state dict of open_clip, also without its text transformer or with a prefix such as ``model.``.  It
-may also be one of transformers' CLIPVisionModel.  It must hold every tensor of the image encoder, in its shape and as
-finite floats, and nothing unknown.  Frozen tensors in it must be the pretrained ones.
+A checkpoint is a state dict of open_clip or of transformers' CLIPVisionModel.  The text transformer can be missing, and
+names can have a prefix such as ``model.``.  Frozen tensors in it must equal the pretrained ones.
 """
 
 from __future__ import annotations
@@ -26,17 +25,16 @@ def _without_activation(architecture: str) -> str:
 
 PUBLISHERS = {
     "published": Publisher(  # by the paper's authors
-        models={"ViT-B-32": "ViT-B-32", "ViT-B-16": "VIT-B-16", "ViT-L-14": "ViT-L-14"},  # as they spell them
+        models={"ViT-B-32": "ViT-B-32", "ViT-B-16": "VIT-B-16", "ViT-L-14": "ViT-L-14"},
         tasks=TITLES,
         repository=lambda model, task: "nik-dim/tall_masks",
         architecture=_without_activation,
         file=lambda model, task: f"single_task/{model}/{task}Val/nonlinear_finetuned.pt",
-        # main as it was half a year after its last change ("updated zeroshot"), by the hub's own page of its files,
-        # which gives this much of the hash
+        # main half a year after its last change ("updated zeroshot"); the hub's page of files shows only this prefix
         revision="c8d352f",
         generation="the second, which the authors put in the paper's place by December 2024 (DTD fine-tuned anew)",
     ),
-    "fusionbench": Publisher(  # of Tang et al. 2024; their EMNIST is the letters split, another task than the paper's
+    "fusionbench": Publisher(  # Tang et al. 2024; their EMNIST is the letters split, not the paper's digits
         models={
             "ViT-B-32": "clip-vit-base-patch32",
             "ViT-B-16": "clip-vit-base-patch16",
@@ -58,14 +56,14 @@ PUBLISHERS = {
 
 
 Sources = dict[str, tuple[str, ...]]
-"""The tensors of a checkpoint that make one of open_clip's, joined along the first axis, by open_clip's name."""
+"""By open_clip's tensor name, the checkpoint's tensors that are concatenated along the first axis to make it."""
 
 
 def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, NDArray[np.float32]]:
-    """The trainable tensors of a checkpoint, those with the prefix ``trainable``, under open_clip's names, float32.
+    """The checkpoint's tensors with the prefix ``trainable``, in float32, under open_clip's names.
 
-    Raises TallmasksError where a tensor is missing, not expected, there twice, of another shape, of no floats, or not
-    finite in float32; or a frozen one differs from the pretrained one.
+    Raises TallmasksError if a tensor is missing, unexpected, duplicated, of another shape, or not of finite floats, or
+    if a frozen tensor differs from the pretrained one.
     """
     converted = {}
     for name, source in sorted(matched(checkpoint, pretrained, trainable).items()):
@@ -84,21 +82,21 @@ def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
                 f"{checkpoint.title}: the frozen tensor {name!r} is not the pretrained one, so this was fine-tuned "
                 "from other weights; a task vector would mean nothing. Set `pretrained` to what it was fine-tuned from"
             )
-    projection = f"{trainable}proj"  # CLIPVisionModel ends before it
+    projection = f"{trainable}proj"  # CLIPVisionModel does not have it
     return dict(sorted(({projection: pretrained.float32(projection)} | converted).items()))
 
 
 def joined(checkpoint: Checkpoint, source: tuple[str, ...]) -> NDArray[np.float32]:
-    """One of open_clip's tensors, float32.  Raises TallmasksError where a value is not finite."""
+    """One of open_clip's tensors, float32.  Raises TallmasksError if a value is not finite."""
     parts = [finite_values(checkpoint, name) for name in source]
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return np.ascontiguousarray(whole.T) if source[0].endswith(_TRANSPOSED) else whole
 
 
 def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> Sources:
-    """The checkpoint's source of each trainable tensor, and of the frozen ones that it holds, by open_clip's name.
+    """The sources of all trainable tensors, and of the frozen ones in the checkpoint.
 
-    Raises as `convert`, but looks at no value.
+    Checks names, shapes and dtypes like `convert`, but reads no values.
     """
     wanted = {name for name in pretrained.tensors if name.startswith(trainable)}
     if any(_OF_TRANSFORMERS in name for name in checkpoint.names):
@@ -122,7 +120,7 @@ def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> S
 
 
 _OF_TRANSFORMERS = "embeddings.class_embedding"
-_TRANSFORMERS = (  # a pattern of transformers' CLIPVisionModel, open_clip's name
+_TRANSFORMERS = (  # pattern of a name in transformers' CLIPVisionModel, open_clip's name
     (r"embeddings\.class_embedding", r"class_embedding"),
     (r"embeddings\.patch_embedding\.weight", r"conv1.weight"),
     (r"embeddings\.position_embedding\.weight", r"positional_embedding"),
@@ -141,8 +139,11 @@ _TRANSPOSED = "visual_projection.weight"
 def from_transformers(names: Mapping[str, str], prefix: str) -> Sources:
     """The sources of open_clip's tensors in transformers' CLIPVisionModel or CLIPVisionModelWithProjection.
 
-    Queries, keys and values are one matrix in open_clip.  Names that are not of such a model stay as they are.
-    ``names`` has the checkpoint's name of each tensor by transformers' name; open_clip's names get the prefix.
+    open_clip has queries, keys and values in one matrix.  Unknown names are kept.
+
+    Args:
+        names: The checkpoint's names by transformers' names.
+        prefix: Put before open_clip's names.
     """
     sources: Sources = {}
     for name in sorted(names, key=lambda name: name.replace(".q_proj.", ".a_proj.")):  # queries, keys, values

@@ -1,10 +1,9 @@
 """CLIP models, built by open_clip.
 
-A pretrained file holds open_clip's own tensor names in float32 or float16.  Buffers, such as the statistics of a
-ResNet's batch normalisation, have the prefix ``buffers.``.  The text tower of the tiny model has only the words of the
-prompts: ``tokenizer.vocabulary`` lists their numbers in open_clip's tokenizer, ascending, and row i of
-``token_embedding.weight`` belongs to entry i.  So the end-of-text token keeps the largest number, by which CLIP finds
-the end of a prompt.
+A pretrained file holds open_clip's tensors in float32 or float16.  Buffers, such as batch-norm statistics, have the
+prefix ``buffers.``.  The tiny model's text tower knows only the words of the prompts: ``tokenizer.vocabulary`` lists
+their ids in open_clip's tokenizer, ascending, and row i of ``token_embedding.weight`` belongs to entry i.  So the
+end-of-text token keeps the largest id, by which CLIP finds the end of a prompt.
 """
 
 from __future__ import annotations
@@ -46,8 +45,9 @@ Tokenize = Callable[[Sequence[str]], torch.Tensor]
 def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = None) -> CLIP | CustomTextCLIP:
     """open_clip's network with random weights, on the default device.
 
-    The architecture is the name of an open_clip model, or open_clip's configuration of a plain CLIP: ``embed_dim``,
-    ``vision_cfg``, ``text_cfg``.  ``vocabulary_size`` are the rows of the token embedding, else the configuration's.
+    Args:
+        architecture: The name of an open_clip model, or a configuration: ``embed_dim``, ``vision_cfg``, ``text_cfg``.
+        vocabulary_size: Rows of the token embedding (default: the configuration's).
     """
     config = open_clip.get_model_config(architecture) if isinstance(architecture, str) else dict(architecture)
     if vocabulary_size is not None:
@@ -63,14 +63,14 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Makes images the network's input: pixels to a side, and mean and deviation of the three channels in 0 to 1."""
+    """Converts images to the network's input; ``mean`` and ``std`` are per channel, for pixels in 0 to 1."""
 
     size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
-        """uint8 [N, H, W, 3] as float32 [N, 3, size, size]; resized as Pillow does it, to whole numbers."""
+        """uint8 [N, H, W, 3] to float32 [N, 3, size, size]; resizing rounds to integers, as Pillow does."""
         pixels = images.permute(0, 3, 1, 2).float()
         mean, std = (_row(tuple(values), pixels.device) for values in (self.mean, self.std))
         if pixels.shape[2:] != (self.size, self.size):
@@ -80,20 +80,19 @@ class Preprocess:
 
 
 @functools.lru_cache(maxsize=8)
-@torch.inference_mode(False)  # it outlives the mode of the first caller
+@torch.inference_mode(False)  # the cached tensor is used outside the first caller's inference mode
 def _row(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
-    """A value per channel on a device, float32 [1, 3, 1, 1]."""
     return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 
 def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-    """Images uint8 [N, H, W, 3] as float32 [N, 3, H, W] in -1 to 1, for drawn tasks."""
+    """uint8 [N, H, W, 3] to float32 [N, 3, H, W] in -1 to 1, for drawn tasks."""
     return torch.as_tensor(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Images as the network takes them, float32 [N, 3, H, W], their labels int64 [N], and the head [C, D]."""
+    """Preprocessed images float32 [N, 3, H, W], labels int64 [N], and the head float32 [C, D]."""
 
     pixels: torch.Tensor
     labels: torch.Tensor
@@ -112,13 +111,13 @@ class ImageBatch:
 
 
 class ClipModel(FlatWeights):
-    """A CLIP network with its visual tower in one flat buffer; satisfies `tallmasks.models.families.Model`.
+    """A CLIP network with its image encoder in one flat buffer; implements `tallmasks.models.families.WatchedModel`.
 
     Args:
         network: With its weights loaded, on its device.
-        tokenizer: Makes the tokenizer, at the first head: that takes longer than a small network.
-        preprocess: Turns images into the network's input.
-        precision: Of the image tower's products.
+        tokenizer: Returns the tokenizer; called at the first head, because it is slow.
+        preprocess: Converts images to the network's input.
+        precision: Of the image encoder's matrix products.
     """
 
     def __init__(
@@ -139,9 +138,9 @@ class ClipModel(FlatWeights):
 
     @torch.no_grad()
     def head(self, task: Task) -> torch.Tensor:
-        """The frozen zero-shot head, float32 [C, D].
+        """The frozen zero-shot head, float32 [C, D], on the CPU.
 
-        A class is the normalised mean over the templates of normalised text embeddings, times exp(logit scale).
+        A class vector is the normalised mean of its prompts' normalised embeddings, times exp(logit scale).
         """
         rows = []
         for label in range(len(task.classes)):
@@ -156,9 +155,9 @@ class ClipModel(FlatWeights):
         changes: Mapping[str, Any] | str | None = None,
         generator: torch.Generator | None = None,
     ) -> ImageBatch:
-        """See `Model.prepare`; the change "crop" is open_clip's training transform, a mapping has `augment`'s."""
+        """See `Model.prepare`; ``changes`` is "crop" (open_clip's training transform) or the arguments of `augment`."""
         shape, pinned = (len(examples), *examples.images.shape[1:]), self.device.type == "cuda"
-        images = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)  # which torch uses again
+        images = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)  # torch reuses pinned memory
         examples.read_into(images.numpy())
         if changes is None:
             pixels = self.pixels(images)
@@ -180,47 +179,42 @@ class ClipModel(FlatWeights):
         return self.pixels(crop_and_resize(cuda.upload(images, self.device), boxes, self.image_size))
 
     def _on_device(self, head: NDArray[np.float32]) -> torch.Tensor:
-        """A head on the device, uploaded once for all batches of a task."""
+        """Cached, so that a task's head is uploaded only once."""
         if self._head is None or self._head[0] is not head:
             self._head = head, torch.from_numpy(head).to(self.device)
         return self._head[1]
 
     def pixels(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-        """Images uint8 [N, H, W, 3] as the network takes them, float32 on ``device``."""
+        """Images uint8 [N, H, W, 3] as the network's input, float32 on ``device``."""
         return self._preprocess(cuda.upload(torch.as_tensor(images), self.device))
 
     def batches(self, examples: ClipExamples, batch_size: int) -> Iterator[ImageBatch]:
-        """Prepared batches in the order of the examples; the device computes while the next one is read."""
         for start in range(0, len(examples), batch_size):
             yield self.prepare(examples[start : start + batch_size])
 
     def train(self, on: bool) -> None:
-        """Nothing: these networks are fine-tuned as they are evaluated."""
+        """Does nothing: these networks have no dropout."""
 
     def loss(self, batch: ImageBatch) -> torch.Tensor:
-        """Cross-entropy against the frozen head, mean over a batch."""
         return functional.cross_entropy(self.logits(batch.pixels, batch.head), batch.labels)
 
     def count_right(self, batch: ImageBatch) -> torch.Tensor:
-        """How many images have their own class as the highest score, int64 scalar."""
         return (self.logits(batch.pixels, batch.head).argmax(dim=1) == batch.labels).sum()
 
     def log_probabilities(self, batch: ImageBatch) -> torch.Tensor:
-        """Of every class, float32 [N, C]."""
         return functional.log_softmax(self.logits(batch.pixels, batch.head), dim=1)
 
     def choice_log_probabilities(self, batch: ImageBatch) -> torch.Tensor:
-        """The same: the classes are the choices."""
         return self.log_probabilities(batch)
 
     def watched(self, receive: Receiver) -> AbstractContextManager[None]:
-        """See `WatchedModel.watched`; the patches' convolution and the last projection are no linear layers."""
-        use_onednn(self._network.visual)  # torch's own attention calls no module with hooks
+        """See `WatchedModel.watched`; the patch convolution and the final projection do not count as linear layers."""
+        use_onednn(self._network.visual)  # torch's own attention bypasses the hooks of its modules
         return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
-        """Scores float32 [N, C]: normalised image features times the head."""
-        # in nested contexts the cache keeps a weight's cast beyond a change of weight sets
+        """Normalised image features times the head, float32 [N, C]."""
+        # in nested autocast contexts the cache would keep casts of the previous weight set
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
             features = self._network.encode_image(prepared)
         with torch.autocast(self.device.type, enabled=False):
@@ -230,7 +224,7 @@ class ClipModel(FlatWeights):
 def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> ClipModel:
-    """See `Family.load`; the spec has ``architecture`` (see `build`), and ``preprocess`` unless the tasks are drawn."""
+    """See `Family.load`; ``spec`` has ``architecture`` and, except for drawn tasks, ``preprocess``."""
     torch_device = cuda.choose(device)
     tensors = read_pretrained(weights)
     architecture = spec["architecture"]
@@ -240,7 +234,7 @@ def load(
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
     expected = network.state_dict()
     check_tensors(weights, {name: tuple(tensor.shape) for name, tensor in expected.items()}, tensors)
-    # `FlatWeights` copies the trainable tensors out of the file, so the network takes them without a copy
+    # assigned without a copy, since `FlatWeights` copies them out of the file
     names = [name for name, _ in network.named_parameters() if name.startswith(tensor_names.TRAINABLE)]
     trainable = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
     network.load_state_dict(trainable, strict=False, assign=True)
@@ -255,7 +249,7 @@ def _assembled(
     torch_device: torch.device,
     vocabulary: list[int] | None = None,
 ) -> ClipModel:
-    """A model on its device.  Raises TallmasksError where images are prepared in another size than the network's."""
+    """A model on its device.  Raises TallmasksError if `preprocess.size` is not the network's image size."""
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
     settings, architecture = spec.get("preprocess"), spec["architecture"]
@@ -274,7 +268,7 @@ def _assembled(
 def trial(
     spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
 ) -> tuple[ClipModel, ClipExamples]:
-    """Random weights and random images of 100 classes; see `Family`."""
+    """A model with random weights and random images of 100 classes; see `Family`."""
     network = build(spec["architecture"])
     model = _assembled(spec, network, precision, cuda.choose(device))
     draw, side = np.random.default_rng(0), model.image_size
@@ -290,12 +284,12 @@ def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocab
         return SimpleTokenizer(context_length=context_length)
     try:
         return open_clip.get_tokenizer(architecture)
-    except OSError as error:  # a tokenizer from the hub, such as SigLIP's
+    except OSError as error:  # some tokenizers are on the hub, such as SigLIP's
         raise TallmasksError(f"{architecture}: its tokenizer could not be had from the hub: {error}") from None
 
 
 def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
-    """P' and F of the paper's storage formula from the architecture, without memory for its weights."""
+    """P' and F of the paper's storage formula; allocates no weights."""
     with torch.device("meta"):
         network = build(spec["architecture"])
     return tensor_names.parameter_counts({name: tuple(p.shape) for name, p in network.named_parameters()})

@@ -1,7 +1,6 @@
-"""Linear layers of a transformer as 1x1 convolutions, which torch computes on a CPU with oneDNN.
+"""Computes linear layers on a CPU as 1x1 convolutions, for which torch uses oneDNN instead of MKL.
 
-torch computes a float32 linear layer with MKL, which uses half of a processor of another maker than Intel.  oneDNN uses
-the widest instructions of any.
+On processors not made by Intel, MKL reaches about half of the peak speed; oneDNN uses the widest instructions of any.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from torch.nn import functional
 
 
 def use_onednn(module: nn.Module) -> None:
-    """Compute the linear layers and the self-attention in `module` as convolutions on a CPU.
+    """Replace the classes of linear and self-attention layers in `module`; results agree up to rounding.
 
-    Every layer is called as a module, so that hooks see its inputs.  Parameters stay the same objects; results agree up
-    to rounding.
+    Parameters stay the same objects.  Every layer is called as a module, so that hooks see its inputs.
     """
     for layer in module.modules():
         if type(layer) is nn.Linear:
@@ -28,10 +26,10 @@ def use_onednn(module: nn.Module) -> None:
 
 
 def linear(tokens: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """`functional.linear` of [N, T, C] with weight [D, C] and bias [D], [N, T, D]; torch's own for others or a GPU."""
+    """`functional.linear`; inputs [N, T, C] on a CPU are computed as a convolution."""
     if tokens.ndim != 3 or tokens.device.type != "cpu":
         return functional.linear(tokens, weight, bias)
-    # channels last, as oneDNN wants it, without a copy
+    # a view with channels last, the layout that oneDNN needs
     pixels = tokens.transpose(1, 2).unsqueeze(3)
     return functional.conv2d(pixels, weight[:, :, None, None], bias).squeeze(3).transpose(1, 2)
 

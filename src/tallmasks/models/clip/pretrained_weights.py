@@ -1,4 +1,4 @@
-"""Pretrained CLIP weights, from the hub, from open_clip's addresses or from a file."""
+"""Pretrained CLIP weights from the hub, from open_clip's URLs or from a file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 
 def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) -> tuple[Path, dict[str, str]]:
-    """The file of pretrained weights that params.yaml names, and its origin.
+    """Download the pretrained weights; returns the file and its origin.
 
     Args:
-        spec: ``architecture``.
-        pretrained: ``hub`` (a repository), ``file`` in it, ``revision`` and optionally the file's ``sha256``; or
-            ``tag``, one of open_clip's for this architecture, with a ``revision`` if it lies on the hub.
+        spec: Has ``architecture``.
+        pretrained: ``hub`` (a repository), ``file``, ``revision`` and optionally the file's ``sha256``; or a ``tag`` of
+            open_clip, with a ``revision`` if it is on the hub.
 
-    Raises TallmasksError where open_clip has no such tag, or the file cannot be had or is another.
+    Raises TallmasksError if open_clip has no such tag, or the file is unavailable or has another checksum.
     """
     repository, file = pretrained.get("hub"), pretrained.get("file")
     if repository is None:
@@ -41,7 +41,7 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
         if not tagged.get("hf_hub"):
             try:
                 path = Path(open_clip.pretrained.download_pretrained(tagged))
-            except (OSError, RuntimeError) as error:  # no network, or another sha256 than open_clip's
+            except (OSError, RuntimeError) as error:  # no network, or a wrong sha256
                 raise TallmasksError(f"{tagged['url']}: the download failed: {error}; try again where it is") from None
             return path, {"url": tagged["url"], "file": path.name}
         repository, _, file = tagged["hf_hub"].rpartition("/")
@@ -50,11 +50,11 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
 
 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a file of whole-model weights, of any format that open_clip reads, as `load` takes them.
+    """The tensors of whole-model weights in any format that open_clip reads, named as `load` expects.
 
-    Nothing in the file is executed: open_clip gets what torch saved as safetensors.
+    No code in the file is executed: torch files are passed to open_clip as safetensors.
 
-    Raises TallmasksError where the file is damaged, holds more than tensors, or is not of the architecture.
+    Raises TallmasksError if the file is damaged, holds more than tensors, or does not fit the architecture.
     """
     network = build(spec["architecture"])
     named = dict(network.named_parameters())
@@ -64,7 +64,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
             checkpoint = open_weight_files({weights.name: weights}, title=str(weights))
             for name in checkpoint.names:
                 info = checkpoint.info(name)
-                if name.removeprefix("module.") in named and not info.is_float:  # beside them lie counters
+                if name.removeprefix("module.") in named and not info.is_float:  # counters are integers
                     raise TallmasksError(
                         f"{weights}: tensor {name!r} is {info.dtype}; expected plain weights in floats"
                     )
@@ -73,7 +73,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
                 _write(checkpoint, readable)
         try:
             open_clip.load_checkpoint(network, str(readable), strict=True)
-        except Exception as error:  # the readers raise anything on a file that was cut or changed
+        except Exception as error:  # damaged files raise many types
             raise TallmasksError(
                 f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: "
                 f"{' '.join(str(error).split())}. Expected safetensors, or a state dict that torch.save wrote"

@@ -1,4 +1,4 @@
-"""open_clip's tensor names, for steps without torch."""
+"""open_clip's tensor names, for code that does not import torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 
 TRAINABLE = "visual."
-"""The prefix of the tensors that fine-tuning changes."""
+"""Prefix of the fine-tuned tensors."""
 UNCOUNTED = ("transformer.", "text.transformer.", "tokenizer.", "buffers.")
-"""Prefixes of the tensors that the paper's storage formula leaves out."""
+"""Prefixes of the tensors that do not count in the paper's storage formula."""
 BLOCK = re.compile(r"\.resblocks\.(\d+)\.")
 STAGE = re.compile(r"\bvisual\.layer(\d+)\.")
-"""A ResNet's, from 1."""
+"""The stages of a ResNet, counted from 1."""
 BEFORE_BLOCKS = ("visual.conv", "visual.bn", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre")
 KINDS = (
     (r"bias$", "biases"),
@@ -26,21 +26,18 @@ KINDS = (
     (r"c_proj", "MLP out"),
     (r"proj$", "projection"),
 )
-"""Pattern in a tensor's name, kind of tensor; the first that matches counts."""
+"""Pattern in a tensor's name, and its kind; the first match counts."""
 
 
 def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
-    """P' and F of the paper's storage formula, from the shapes in a pretrained file, without the text transformer."""
+    """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
     sizes = {name: math.prod(shape) for name, shape in shapes.items() if not name.startswith(UNCOUNTED)}
     trainable = sum(size for name, size in sizes.items() if name.startswith(TRAINABLE))
     return trainable, sum(sizes.values()) - trainable
 
 
 def layer_of(tensor: str) -> tuple[str, str]:
-    """The layer ("before", "0", "1", ..., "after") and the kind of a tensor, "other" for none of `KINDS`.
-
-    A ResNet's layers are its stages.
-    """
+    """A tensor's layer ("before", "0", "1", ..., "after"; of a ResNet the stage) and kind (of `KINDS`, or "other")."""
     kind = next((kind for pattern, kind in KINDS if re.search(pattern, tensor)), "other")
     if block := BLOCK.search(tensor):
         return block[1], kind

@@ -1,4 +1,4 @@
-"""open_clip's tokenizer for a small text tower."""
+"""open_clip's tokenizer with a small vocabulary."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from tallmasks.errors import TallmasksError
 
 
 class Tokenizer:
-    """open_clip's tokenizer, restricted to a vocabulary: ascending numbers, with padding (0) and end of text."""
+    """open_clip's tokenizer, restricted to a vocabulary: ascending ids, with padding (0) and end of text."""
 
     def __init__(self, vocabulary: Sequence[int], context_length: int) -> None:
         self._tokenizer = SimpleTokenizer(context_length=context_length)
         self._rank = {token: rank for rank, token in enumerate(vocabulary)}
 
     def __call__(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Token ranks, int64 [N, context length].
-
-        Raises TallmasksError where a prompt has a word that the vocabulary lacks.
-        """
+        """Indices into the vocabulary, int64 [N, context length].  Raises TallmasksError for an unknown word."""
         rows = []
         for prompt, tokens in zip(prompts, self._tokenizer(list(prompts)).tolist(), strict=True):
             unknown = [token for token in tokens if token not in self._rank]
@@ -35,6 +32,6 @@ class Tokenizer:
 
 
 def vocabulary_of(prompts: Iterable[str], context_length: int) -> tuple[int, ...]:
-    """The tokens of some prompts, padding and end of text included, ascending."""
+    """The token ids of the prompts, padding and end of text included, ascending."""
     tokens = SimpleTokenizer(context_length=context_length)(list(prompts))
     return tuple(torch.unique(tokens).tolist())

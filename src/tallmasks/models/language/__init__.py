@@ -1,1 +1,1 @@
-"""What families of language models share: tokens and batches of them, scoring of answers, keys of params.yaml."""
+"""Code that families of language models share: tokenizing, batches, scoring."""

@@ -1,4 +1,4 @@
-"""Examples as token numbers, and batches of them, padded to the longest."""
+"""Tokenized examples, and batches padded to the longest example."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tallmasks.models import cuda
 from tallmasks.tasks.texts import FREE
 
 IGNORED = -100
-"""The label of padding, cross_entropy's own."""
+"""The label of padding; cross_entropy's `ignore_index`."""
 INPUT_TOKENS = 1 << 14
-"""Most input tokens in a batch of an evaluation, padding included."""
+"""Largest number of input tokens in an evaluation batch, padding included."""
 ANSWER_TOKENS = 1 << 12
-"""Most answer tokens; each costs a row of logits as long as the vocabulary."""
+"""Largest number of answer tokens; each needs logits of the whole vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class TokenizedText:
     """One example.
 
     Attributes:
-        input: token numbers, end of sequence last.
-        answers: the token numbers of every choice; of a free answer, those of the one to learn.
-        answer: the number of the right choice, or `FREE`.
-        accepted: the choices in letters, or the accepted free answers.
+        input: token ids, with end of sequence.
+        answers: the token ids of all choices, or of the training target of a free answer.
+        answer: the index of the right choice, or `FREE`.
+        accepted: the choices, or the accepted free answers, as text.
     """
 
     input: list[int]
@@ -38,16 +38,14 @@ class TokenizedText:
 
     @property
     def target(self) -> list[int]:
-        """The answer to learn."""
         return self.answers[max(self.answer, 0)]
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Examples of one task.  Tensors are made at their first use, once for all weight sets.
+    """Examples of one task.  Tensors are created at first use and kept for all weight sets.
 
-    Attributes:
-        longest: The tokens at which inputs are cut.
+    ``longest``: the number of tokens at which inputs are cut.
     """
 
     examples: tuple[TokenizedText, ...]
@@ -60,7 +58,7 @@ class TextBatch:
 
     @property
     def weight(self) -> float:
-        """The number of target tokens, over which the loss is a mean."""
+        """The number of target tokens, which the loss is a mean of."""
         return float(sum(len(example.target) for example in self.examples))
 
     def split(self, size: int) -> list[TextBatch]:
@@ -78,37 +76,37 @@ class TextBatch:
 
     @cached_property
     def by_choice(self) -> tuple[TextBatch | None, TextBatch | None]:
-        """Examples with choices, and those with a free answer; None where there are none."""
+        """The examples with choices, and those with a free answer; None instead of an empty batch."""
         choices = tuple(example for example in self.examples if example.answer != FREE)
         free = tuple(example for example in self.examples if example.answer == FREE)
         return (replace(self, examples=choices) if choices else None, replace(self, examples=free) if free else None)
 
     @cached_property
     def inputs(self) -> torch.Tensor:
-        """Token numbers int64 [N, S]."""
+        """Token ids, int64 [N, S]."""
         return self._padded([example.input for example in self.examples], self.pad)
 
     @cached_property
     def mask(self) -> torch.Tensor:
-        """False for padding, bool [N, S]."""
+        """bool [N, S], False for padding."""
         lengths = torch.tensor([len(example.input) for example in self.examples])
         return cuda.upload(torch.arange(self.inputs.shape[1]) < lengths[:, None], self.device)
 
     @cached_property
     def targets(self) -> torch.Tensor:
-        """The answers to learn, int64 [N, L], `IGNORED` behind the end."""
+        """The answers to train on, int64 [N, L], padded with `IGNORED`."""
         return self._padded([example.target for example in self.examples], IGNORED)
 
     @cached_property
     def choices(self) -> torch.Tensor:
-        """The tokens of every choice, int64 [N, C, L], `IGNORED` behind the end and in missing choices."""
+        """The tokens of all choices, int64 [N, C, L]; padding and missing choices are `IGNORED`."""
         most = max(len(example.answers) for example in self.examples)
         rows = [row for e in self.examples for row in [*e.answers, *([[]] * (most - len(e.answers)))]]
         return self._padded(rows, IGNORED).view(len(self), most, -1)
 
     @cached_property
     def right(self) -> torch.Tensor:
-        """The number of the right choice, int64 [N]."""
+        """The indices of the right choices, int64 [N]."""
         return cuda.upload(torch.tensor([example.answer for example in self.examples]), self.device)
 
     def _padded(self, rows: Sequence[list[int]], filler: int) -> torch.Tensor:
@@ -117,7 +115,7 @@ class TextBatch:
 
 
 def cheapest(examples: Sequence[TokenizedText], batch_size: int) -> Iterator[list[int]]:
-    """The examples of each batch of an evaluation, the longest first, so that little is padding.
+    """The indices of each batch's examples, sorted by length (longest first) so that batches need little padding.
 
     A batch has at most `batch_size` examples, `INPUT_TOKENS` and `ANSWER_TOKENS`, but at least one example.
     """

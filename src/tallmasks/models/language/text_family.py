@@ -1,4 +1,4 @@
-"""What families of language models have in common."""
+"""The part of `tallmasks.models.families.Family` that is the same for all language models."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from tallmasks.tasks.texts import Texts, open_texts
 
 
 class TextFamily:
-    """The part of `tallmasks.models.families.Family` that is the same for every language model."""
-
     unit = "questions"
     task_inputs: Mapping[str, str] = {}
     publishers: Mapping[str, Publisher] = {}

@@ -1,4 +1,4 @@
-"""A language model on batches of texts: its loss, its scores of choices, its right answers."""
+"""`TextModel`, the base class of language models: loss, scores of choices, generated answers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from tallmasks.tasks.texts import FREE, Texts
 
 
 class TextModel(FlatWeights, ABC):
-    """A language model with its trainable tensors in one flat buffer; satisfies `tallmasks.models.families.Model`.
+    """Implements `tallmasks.models.families.WatchedModel`; subclasses add `answer_logits`.
 
-    A family's own class gives `answer_logits`.
-
-    ``network`` has its weights and is on its device; ``parameters`` are those of `FlatWeights`.
+    ``network`` has its weights and is on its device; for ``parameters`` see `FlatWeights`.
     """
 
     def __init__(
@@ -41,19 +39,19 @@ class TextModel(FlatWeights, ABC):
 
     @abstractmethod
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
-        """The logits at the place of each label, given the batch's inputs and the labels before; float32 [R, L, V].
+        """The logits at each label's position given the inputs and the previous labels, float32 [R, L, V].
 
         Args:
-            labels: token numbers int64 [R, L], `IGNORED` behind the end.  R is a multiple of sets * N: all rows of one
-                input follow each other, first for one weight set, then for the next.
-            sets: the weight sets in use, for a model with ``count_right_of``.
+            labels: token ids int64 [R, L], padded with `IGNORED`.  R is a multiple of sets * N; rows are ordered by
+                weight set, then by input.
+            sets: the number of weight sets in use, for models with ``count_right_of``.
         """
 
     @torch.no_grad()
     def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
-        """The network's answer to each input, the most probable token at a time, [sets * N].
+        """Greedily generated answers, [sets * N].
 
-        Each token takes a pass over all before it; a family whose network keeps keys and values has a faster one.
+        Every token takes a pass over all previous ones; override it for networks that cache keys and values.
         """
         answers = torch.zeros((sets * len(batch), 0), dtype=torch.int64, device=self.device)
         done = torch.zeros((len(answers), 1), dtype=torch.bool, device=self.device)
@@ -67,19 +65,19 @@ class TextModel(FlatWeights, ABC):
         return self._texts(answers)
 
     def _texts(self, answers: torch.Tensor) -> list[str]:
-        """Written tokens, int64 [R, L], as texts without padding and end."""
+        """Decode tokens int64 [R, L], without padding and end of sequence."""
         ends = {self._tokenizer.pad, self._tokenizer.end}
         return [self._tokenizer.text([n for n in row if n not in ends]) for row in answers.tolist()]
 
     def input_tokens(self, texts: list[str]) -> list[list[int]]:
-        """Token numbers of each input, at most ``max_input_tokens``; here they end with the end of sequence."""
+        """Token ids of each input, at most ``max_input_tokens`` including the end of sequence."""
         return self._tokenizer(texts, self.scoring.max_input_tokens)
 
     def train(self, on: bool) -> None:
         self._network.train(on)
 
     def prepare(self, examples: Texts, changes: Any = None, generator: torch.Generator | None = None) -> TextBatch:
-        """Examples as tokens, inputs cut at ``max_input_tokens``.  Raises TallmasksError for changes of texts."""
+        """Tokenize examples.  Raises TallmasksError for ``changes``: texts have no augmentation."""
         if changes is not None:
             raise TallmasksError(
                 f"params.yaml: finetuning.augmentation: found {changes!r}, and texts cannot be changed; leave it out"
@@ -87,7 +85,7 @@ class TextModel(FlatWeights, ABC):
         return self._batch(self._tokenized(examples))
 
     def batches(self, examples: Texts, batch_size: int) -> Iterator[TextBatch]:
-        """Batches for an evaluation, sorted by length, the longest first; see `text_batches.cheapest`."""
+        """Batches sorted by length, the longest first; see `text_batches.cheapest`."""
         tokenized = self._tokenized(examples)
         for indices in cheapest(tokenized, batch_size):
             yield self._batch([tokenized[index] for index in indices])
@@ -107,17 +105,16 @@ class TextModel(FlatWeights, ABC):
         ]
 
     def loss(self, batch: TextBatch) -> torch.Tensor:
-        """Cross-entropy, mean over all target tokens of the batch, ends of sequence included."""
+        """Cross-entropy, the mean over all target tokens including ends of sequence."""
         logits = self.answer_logits(batch, batch.targets)
         return functional.cross_entropy(logits.flatten(0, -2), batch.targets.flatten())
 
     def log_probabilities(self, batch: TextBatch) -> torch.Tensor:
-        """Of every token of the vocabulary at each place of a target token, given those before it, ends of sequence
-        included; float32 [R, V]."""
+        """Of the vocabulary at each target token, ends of sequence included; float32 [R, V]."""
         return functional.log_softmax(self.answer_logits(batch, batch.targets)[batch.targets != IGNORED], dim=-1)
 
     def choice_log_probabilities(self, batch: TextBatch) -> torch.Tensor:
-        """Of the answers to choose from, float32 [N, C]; of a free answer, every token that it may begin with."""
+        """Of the choices, float32 [N, C]; for a free answer, of its first token over the vocabulary."""
         choices, free = batch.by_choice
         scores = [self.choice_scores(choices)[0]] if choices else []
         if free:
@@ -128,18 +125,18 @@ class TextModel(FlatWeights, ABC):
         return torch.cat(logs).clamp(min=torch.finfo(torch.float32).min)
 
     def watched(self, receive: Receiver) -> AbstractContextManager[None]:
-        """See `WatchedModel.watched`; the output layer is among the linear layers, padding among the inputs."""
+        """See `WatchedModel.watched`; linear layers include the output layer, inputs include padding."""
         return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
 
     def count_right(self, batch: TextBatch) -> torch.Tensor:
-        """The number of right answers, int64 scalar; of equally good choices the first counts.
+        """The number of right answers, int64; a sum of scores, float64, if free answers can be partly right.
 
-        It is a sum of scores, float64, where a free answer can be partly right (``scoring.free_answers``).
+        Of equally probable choices the first is taken.
         """
         return self._counts(batch, 1)[0]
 
     def _counts(self, batch: TextBatch, sets: int) -> torch.Tensor:
-        """The same for each of the weight sets in use, [sets]."""
+        """`count_right` for each weight set in use, [sets]."""
         right = torch.zeros(sets, dtype=torch.int64, device=self.device)
         choices, free = batch.by_choice
         if choices:
@@ -155,7 +152,7 @@ class TextModel(FlatWeights, ABC):
         return right
 
     def further_scores(self, examples: Texts, batch_size: int) -> dict[str, float]:
-        """Sums of both of SQuAD's scores over the free answers; empty without such."""
+        """Sums of SQuAD's two scores over the free answers; empty if there are none."""
         marks: dict[str, float] = {}
         with torch.inference_mode():
             for batch in self.batches(examples[np.flatnonzero(examples.right == FREE)], batch_size):
@@ -165,7 +162,7 @@ class TextModel(FlatWeights, ABC):
         return marks
 
     def choice_scores(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
-        """The log-probability of every choice given the input, float32 [sets, N, C]; -infinity for a missing choice."""
+        """The log-probability of every choice, float32 [sets, N, C]; -infinity for missing choices."""
         count, choices, longest = batch.choices.shape
         labels = batch.choices.repeat(sets, 1, 1).view(-1, longest)
         logits = self.answer_logits(batch, labels, sets)

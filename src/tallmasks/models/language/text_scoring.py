@@ -1,7 +1,6 @@
-"""Scoring of answers: its settings in params.yaml, and the comparison of free answers.
+"""Scoring of answers: the settings in params.yaml, and SQuAD's scores of free answers (Rajpurkar et al. 2016).
 
-A free answer is compared as SQuAD does (Rajpurkar et al. 2016), in lower case, without punctuation and articles, with
-the nearest accepted answer.
+SQuAD compares in lower case, without punctuation and articles, and takes the best score over the accepted answers.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class Scoring:
-    """The settings under `scoring` in params.yaml, whose schema has their limits.
+    """The settings under `scoring` in params.yaml.
 
     Attributes:
-        length_normalized: whether a choice's score is the mean of its tokens' log-probabilities, and not their sum.
-        free_answers: "exact_match", "f1", or "mean", the mean of these two.
-        max_input_tokens: the length at which inputs are cut, end of sequence included.
-        max_new_tokens: the length at which a free answer is cut.
+        length_normalized: score choices by the mean of their tokens' log-probabilities instead of the sum.
+        free_answers: "exact_match", "f1", or "mean" of both.
+        max_input_tokens: largest length of inputs, end of sequence included; longer ones are cut.
+        max_new_tokens: largest length of free answers.
     """
 
     length_normalized: bool = False
@@ -34,16 +33,16 @@ class Scoring:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Scoring:
-        """From a model's entry in params.yaml, or a recipe."""
+        """The scoring in a model's entry in params.yaml or in a recipe."""
         return cls(**spec.get("scoring", {}))
 
     @property
     def counts(self) -> bool:
-        """Whether a free answer is right or wrong, and nothing in between."""
+        """True if a free answer is either right or wrong, never partly right."""
         return self.free_answers == "exact_match"
 
     def mark(self, answer: str, accepted: Sequence[str]) -> float:
-        """The score of a free answer, from 0 to 1."""
+        """The score of a free answer, 0 to 1."""
         wanted = MARKS if self.free_answers == "mean" else (self.free_answers,)
         return sum(MARKS[name](answer, accepted) for name in wanted) / len(wanted)
 
@@ -54,12 +53,11 @@ def normalize_answer(answer: str) -> str:
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """1 if an answer is an accepted one, else 0."""
     return float(any(normalize_answer(answer) == normalize_answer(other) for other in accepted))
 
 
 def f1(answer: str, accepted: Sequence[str]) -> float:
-    """The largest F1 of an answer's words and those of an accepted one; 0 where they share none."""
+    """The largest F1 between the words of the answer and of an accepted one."""
     words = normalize_answer(answer).split()
     return max((_f1(words, normalize_answer(other).split()) for other in accepted), default=0.0)
 
@@ -70,4 +68,4 @@ def _f1(words: list[str], accepted: list[str]) -> float:
 
 
 MARKS: Mapping[str, Callable[[str, Sequence[str]], float]] = {"exact_match": exact_match, "f1": f1}
-"""SQuAD's scores of a free answer, by their names in `free_answers`."""
+"""SQuAD's scores, by their names in `free_answers`."""

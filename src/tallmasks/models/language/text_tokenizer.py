@@ -1,4 +1,4 @@
-"""Text to token numbers, by a tokenizer of `tokenizers` from the pretrained file."""
+"""Tokenizes text with the `tokenizers` tokenizer stored in the pretrained file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any
 from tallmasks.errors import TallmasksError
 
 TENSOR = "tokenizer.json"
-"""The tensor in a pretrained file with the JSON as UTF-8, uint8."""
+"""The uint8 tensor in a pretrained file with the tokenizer's JSON in UTF-8."""
 PAD, END = "<pad>", "</s>"
 
 
 class TextTokenizer:
     """A tokenizer with padding and end of sequence.
 
-    ``text``: the JSON that `tokenizers` reads; ``where``: its file, for messages; ``vocabulary``: rows of the network's
-    tables.
+    Args:
+        text: The tokenizer's JSON.
+        where: Its file, for messages.
+        vocabulary: Rows of the network's embedding tables.
 
-    Raises TallmasksError where it is no tokenizer, lacks one of the two tokens, or has more tokens than the tables have
+    Raises TallmasksError if the JSON is invalid, lacks one of the two tokens, or has more tokens than the tables have
     rows.
     """
 
@@ -45,17 +47,17 @@ class TextTokenizer:
             )
 
     def __call__(self, texts: Sequence[str], longest: int | None = None) -> list[list[int]]:
-        """Token numbers of each text, end of sequence last; cut to `longest` with it."""
+        """Token ids of each text, end of sequence last, cut to `longest` including it."""
         rows = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
         return [[*(row if longest is None else row[: longest - 1]), self.end] for row in rows]
 
     def text(self, numbers: Sequence[int]) -> str:
-        """The text of token numbers, without special ones."""
+        """Decode token ids, without special tokens."""
         return self._tokenizer.decode(list(numbers), skip_special_tokens=True)
 
 
 def stored_tokenizer(tensors: dict[str, Any], weights: Path, vocabulary: int, **tokens: str) -> TextTokenizer:
-    """Take the tokenizer out of the tensors of a pretrained file; `tokens` are `pad` and `end` of `TextTokenizer`."""
+    """Remove and return the tokenizer among a pretrained file's tensors; `tokens`: `pad`, `end` of `TextTokenizer`."""
     if TENSOR not in tensors:
         raise TallmasksError(
             f"{weights}: no tensor {TENSOR!r}, which holds the tokenizer; a model as transformers saves it is "

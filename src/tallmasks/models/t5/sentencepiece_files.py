@@ -1,6 +1,6 @@
-"""SentencePiece's `spiece.model` as a tokenizer of `tokenizers`: what transformers builds for T5, and no library more.
+"""Converts SentencePiece's `spiece.model` to a `tokenizers` tokenizer, equal to the one that transformers builds.
 
-transformers' reader of the file needs `protobuf`; its tokenizer would need the library `sentencepiece` too.
+It needs `protobuf`; transformers' own conversion also needs `sentencepiece`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import read_bytes
 
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model")
-"""Names of a tokenizer beside weights; the first that exists counts."""
+"""File names of tokenizers; the first that exists is used."""
 _SENTINELS = 100
-"""T5's `<extra_id_0>` to `<extra_id_99>`, which stand behind the pieces, the last first."""
+"""T5's `<extra_id_99>` to `<extra_id_0>` follow the pieces, in this order."""
 _WORD = "▁"
 
 
 def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
-    """The tokenizer in a folder, or beside a file of weights, as `TENSOR`.  Raises TallmasksError if there is none."""
+    """The tokenizer in the folder of the weights, as uint8 JSON.  Raises TallmasksError if there is none."""
     folder = weights if weights.is_dir() else weights.parent
     for name in TOKENIZER_FILES:
         if (path := folder / name).exists():
@@ -34,10 +34,7 @@ def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
 
 
 def json_of_spiece(path: Path) -> str:
-    """The JSON that `tokenizers` reads, of a T5's spiece.model.
-
-    Raises TallmasksError where the file is no SentencePiece model, or none of the kind that T5 has.
-    """
+    """The `tokenizers` JSON of a T5's spiece.model.  Raises TallmasksError for any other file or kind of model."""
     from transformers.convert_slow_tokenizer import import_protobuf
 
     try:

@@ -1,13 +1,11 @@
-"""T5's architectures and their tensors, for steps without torch.
+"""T5's architectures and tensors, for code that does not import torch.
 
-Names are those of the hub's files, once for each tensor: the encoder's and the decoder's `embed_tokens.weight` are
-other names of `shared.weight`.
+Tensor names are those of the hub's files; `shared.weight` stands for the aliases `embed_tokens.weight` too.
 
-The input table `shared` and the output table `lm_head` are two tensors of one shape.  The paper's storage figures show
-that one of them is frozen (P' = 750,251,008 of 783,150,080 values), but not which.  Here it is `shared`.  Its rows get
-a gradient only for tokens of a batch.  So most of its task vector would be exactly 0, and every task's mask would keep
-it.  `lm_head` gets a gradient in every row at every step, and answers are scored with it.  `frozen_table: lm_head` is
-the other choice, `none` trains both.
+The paper's storage figures show that one of the two tables, `shared` (input) or `lm_head` (output), is frozen
+(P' = 750,251,008 of 783,150,080 values), but not which.  Here it is `shared`: only rows of tokens in a batch get a
+gradient, so most of its task vector would be exactly 0, and every mask would keep those zeros.  Every row of `lm_head`
+gets a gradient at every step.  `frozen_table: lm_head` freezes the other one, `none` trains both.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ _SIZES = {
     "large": (1024, 2816, 16, 24),
     "xl": (2048, 5120, 32, 24),
 }
-"""d_model, d_ff, heads and layers of T5 v1.1, whose heads have 64 features each."""
+"""d_model, d_ff, heads and layers of T5 v1.1; a head has 64 features."""
 NAMES = {f"t5-{kind.format(size)}": size for size in _SIZES for kind in ("{}-lm-adapt", "v1_1-{}")}
-"""The hub's names of the models; a prefix `google/` is allowed."""
+"""The models' names on the hub, without the optional prefix `google/`, and their sizes."""
 _KINDS = (
     (r"EncDecAttention\.k\.ia3_l$", "cross keys"),
     (r"EncDecAttention\.v\.ia3_l$", "cross values"),
@@ -54,13 +52,13 @@ _KINDS = (
     (r"\.wi(_\d)?\.", "MLP in"),
     (r"\.wo\.", "MLP out"),
 )
-"""Pattern in a tensor's name, kind of tensor; the first that matches counts."""
+"""Pattern in a tensor's name, and its kind; the first match counts."""
 
 Shapes = dict[str, tuple[int, ...]]
 
 
 class Architecture(BaseModel):
-    """Settings of a T5, with the names of transformers' T5Config, and `frozen_table`."""
+    """The settings of a T5, named as in transformers' T5Config, and `frozen_table`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -76,14 +74,14 @@ class Architecture(BaseModel):
     relative_attention_max_distance: PositiveInt = 128
     dropout_rate: float = Field(0.1, ge=0, le=0.999)
     layer_norm_epsilon: float = Field(1e-6, ge=1e-12, le=1)
-    tie_word_embeddings: Literal[False] = False  # T5 v1.1 alone is here, whose two tables are two tensors
+    tie_word_embeddings: Literal[False] = False  # T5 v1.1 has two separate tables
     frozen_table: Literal["shared", "lm_head", "none"] = "shared"
 
     @classmethod
     def of(cls, written: str | Mapping[str, Any]) -> Architecture:
-        """An `architecture` of params.yaml: a name, T5Config's keys, or a `name` and keys that differ.
+        """Parse `architecture` of params.yaml: a name, T5Config's keys, or a `name` and overriding keys.
 
-        Raises TallmasksError where there is no such name or key, a key is missing, or a value is wrong.
+        Raises TallmasksError for an unknown name or key, a missing key or a wrong value.
         """
         settings = {"name": written} if isinstance(written, str) else dict(written)
         if "name" in settings:
@@ -93,7 +91,8 @@ class Architecture(BaseModel):
         try:
             return cls.model_validate(settings)
         except ValidationError as error:
-            first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")  # a misspelt key is two
+            # a misspelt key gives two errors; report the unknown key, not the missing one
+            first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
             key, problem = str(first["loc"][0]), f"found {json.dumps(first['input'])}: {first['msg']}"
             if first["type"] == "extra_forbidden":
                 problem = f"there is no such key{nearest(key, cls.model_fields)}; known: {', '.join(cls.model_fields)}"
@@ -104,12 +103,11 @@ class Architecture(BaseModel):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The arguments of transformers' T5Config."""
         return self.model_dump(exclude={"frozen_table"})
 
     @property
     def shapes(self) -> Shapes:
-        """Every tensor of a pretrained file, sorted by name."""
+        """All tensors of a pretrained file, sorted by name."""
         inner, model = self.num_heads * self.d_kv, self.d_model
         shapes: Shapes = dict.fromkeys(TABLES, (self.vocab_size, model))
         for side, blocks in (("encoder", self.num_layers), ("decoder", self.num_decoder_layers)):
@@ -130,10 +128,7 @@ class Architecture(BaseModel):
         return dict(sorted(shapes.items()))
 
     def trainable(self, adapter: str | None = None) -> Shapes:
-        """A checkpoint's tensors, sorted by name: all but the frozen table; or (IA)^3's vectors in PEFT's layout.
-
-        These rescale keys, values and the input of the feed-forward's second matrix (Liu et al. 2022).
-        """
+        """A checkpoint's tensors, sorted by name: all but the frozen table, or (IA)^3's vectors in PEFT's layout."""
         if adapter is None:
             return {name: shape for name, shape in self.shapes.items() if name not in FROZEN[self.frozen_table]}
         vectors: Shapes = {}
@@ -163,8 +158,8 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def layer_of(tensor: str) -> tuple[str, str]:
-    """The layer of a tensor ("before", "0", "1", ... of the encoder, "d0", "d1", ... of the decoder, "after") and its
-    kind, "other" for none of `_KINDS`."""
+    """A tensor's layer ("before", "0", "1", ... in the encoder, "d0", "d1", ... in the decoder, "after") and its kind
+    (of `_KINDS`, or "other")."""
     name = tensor.removeprefix(PEFT_PREFIX)
     kind = next((kind for pattern, kind in _KINDS if re.search(pattern, name)), "other")
     if block := re.match(r"(en|de)coder\.block\.(\d+)\.", name):

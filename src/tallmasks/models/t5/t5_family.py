@@ -1,4 +1,4 @@
-"""The model family T5; the network is imported when one is needed."""
+"""The model family T5; torch and transformers are imported only when needed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 class T5(TextFamily):
-    """transformers' T5 v1.1: all of it but one table is trained, or (IA)^3's vectors (`adapter: ia3`).
-
-    An answer's score is its probability.
-    """
+    """transformers' T5 v1.1; trains all tensors except one table, or (IA)^3's vectors (`adapter: ia3`)."""
 
     imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
 
@@ -39,15 +36,14 @@ class T5(TextFamily):
         Architecture.of(spec["architecture"])
 
     def statistics(self, spec: Spec) -> tuple[str, ...]:
-        """An adapter's vectors are no linear layer's weights."""
+        """No "grams" with an adapter, since its vectors are not weights of linear layers."""
         return tuple(name for name in STATISTICS if name != "grams" or not spec.get("adapter"))
 
     def counts_frozen(self, spec: Spec) -> bool:
-        """An adapter's checkpoint holds no frozen value."""
         return not spec.get("adapter")
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
-        """The trainable tensors of the file; for (IA)^3 ones, which are in no file."""
+        """(IA)^3's vectors are not in the file; they start as ones."""
         adapter = spec.get("adapter")
         trainable = Architecture.of(spec["architecture"]).trainable(adapter)
         if adapter:
@@ -90,7 +86,7 @@ class T5(TextFamily):
         repository, revision = pretrained["hub"], pretrained.get("revision", "main")
         weights, tokenizer = self.pretrained_files(pretrained)
         path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
-        hub.download_first(repository, tokenizer, origin["commit"])  # into the folder of the weights
+        hub.download_first(repository, tokenizer, origin["commit"])  # goes to the weights' folder
         return path, origin
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:

@@ -1,7 +1,6 @@
-"""T5 networks from pretrained files.
+"""Loads T5 networks from pretrained files.
 
-A pretrained file holds the hub's tensors in float32 or half precision, each once.  ``tokenizer.json``, uint8, is the
-tokenizer's JSON.
+Such a file holds the hub's tensors, each once, in float32 or half precision, and ``tokenizer.json`` as uint8.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from tallmasks.tasks.texts import Text, Texts
 
 
 def t5_network(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
-    """transformers' network with the tensors of a pretrained file, float32.
+    """transformers' network with the tensors of a pretrained file, in float32.
 
-    transformers ties the two tables whatever its configuration.  Copying would leave the second one's values in both,
-    so each tensor becomes a parameter of its own.
+    transformers always ties the two tables, so copying values would overwrite one of them.  Assigning the tensors makes
+    them separate parameters.
     """
     with torch.device("meta"):
         network = T5ForConditionalGeneration(T5Config(**architecture.config))
@@ -45,7 +44,7 @@ def t5_network(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) 
 def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> T5Model:
-    """See `Family.load`; the spec has ``architecture``, ``adapter`` and ``scoring``."""
+    """See `Family.load`; ``spec`` has ``architecture``, ``adapter`` and ``scoring``."""
     torch_device = cuda.choose(device)
     architecture = Architecture.of(spec["architecture"])
     tensors = read_pretrained(weights)
@@ -62,7 +61,6 @@ def _assembled(
     precision: Precision,
     torch_device: torch.device,
 ) -> T5Model:
-    """A model on its device."""
     torch.nn.Module.to(network, torch_device)
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
@@ -77,7 +75,7 @@ def _assembled(
 def trial(
     spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
 ) -> tuple[T5Model, Texts]:
-    """Random weights, and questions of 128 tokens with three answers of 1 to 8 tokens; see `Family`."""
+    """A model with random weights, and questions of 128 tokens with three answers of 2 to 8 tokens; see `Family`."""
     torch_device, architecture = cuda.choose(device), Architecture.of(spec["architecture"])
     with torch.device(torch_device):
         tensors = {

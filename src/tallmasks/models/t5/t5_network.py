@@ -1,4 +1,4 @@
-"""T5 networks of transformers, with a cross-attention that reads an input once for all of its answers."""
+"""T5 networks of transformers; their cross-attention processes an input once for all of its answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ except ImportError:
 
 
 class T5Model(TextModel):
-    """A T5.  ``precision`` is that of the network's products; scores are float32."""
+    """A T5; ``precision`` is that of matrix products, logits are float32."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class T5Model(TextModel):
         super().__init__(network, parameters, tokenizer, scoring)
 
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
-        """See `TextModel.answer_logits`; an input is encoded once for all of its rows."""
+        """See `TextModel.answer_logits`; every input is encoded once for all of its rows."""
         start = labels.new_full((len(labels), 1), self._tokenizer.pad)
         before = torch.cat([start, labels[:, :-1]], dim=1)
         tokens = before.masked_fill(before == IGNORED, self._tokenizer.pad)
@@ -66,7 +66,7 @@ class T5Model(TextModel):
         return self._texts(torch.cat(tokens, dim=1))
 
     def _encoded(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
-        """The encoder's output, [sets * N, S, D]: all inputs for one weight set, then for the next."""
+        """The encoder's output [sets * N, S, D], ordered by weight set, then by input."""
         with self._products():
             inputs, mask = batch.inputs.repeat(sets, 1), batch.mask.repeat(sets, 1)
             return self._network.encoder(input_ids=inputs, attention_mask=mask).last_hidden_state
@@ -78,21 +78,21 @@ class T5Model(TextModel):
             )
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Logits of the vocabulary, in float32 for any precision: scores in bfloat16 would have ties."""
+        """Always in float32, because bfloat16 scores would have ties."""
         return self._network.lm_head(hidden.float())
 
     def _products(self) -> torch.autocast:
-        # in nested contexts the cache keeps a weight's cast beyond a change of weight sets
+        # in nested autocast contexts the cache would keep casts of the previous weight set
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False)
 
 
 class _SharedInputs(T5Attention):
-    """Cross-attention of several rows of the decoder to one input, whose keys and values are computed once.
+    """Cross-attention of several decoder rows to one input; its keys and values are computed once.
 
-    The queries of the rows are put one behind the other: they need no position and do not see each other.
+    The rows' queries are concatenated.  They have no positions and do not attend to each other, so results are equal.
     """
 
-    def forward(  # type: ignore[override]  # all else by name
+    def forward(  # type: ignore[override]
         self, hidden_states: torch.Tensor, mask: Any = None, key_value_states: Any = None, **more: Any
     ) -> Any:
         folded = hidden_states.reshape(len(key_value_states), -1, hidden_states.shape[-1])
@@ -101,7 +101,7 @@ class _SharedInputs(T5Attention):
 
 
 def _share_inputs(network: T5ForConditionalGeneration) -> None:
-    """Replace the cross-attention of a network.  Raises TallmasksError if it is of another class than expected."""
+    """Replace the classes of the cross-attention layers.  Raises TallmasksError if they are not T5Attention."""
     layers = [module for module in network.modules() if isinstance(module, T5LayerCrossAttention)]
     attention = [getattr(layer, "EncDecAttention", None) for layer in layers]
     if not attention or {type(one) for one in attention} - {T5Attention, _SharedInputs}:

@@ -1,8 +1,7 @@
-"""T5 weights of others under the names of the hub's files: pretrained, fine-tuned, and (IA)^3's vectors.
+"""Imports T5 weights: pretrained, fine-tuned, and (IA)^3's vectors.
 
-Sources are a file of safetensors or of torch.save (only its tensors), or a folder of transformers.  For (IA)^3 it may
-be a folder of PEFT.  A prefix of all names (``transformer.``, ``model.``) is removed.  `embed_tokens` of encoder and
-decoder must equal the table `shared`.
+They come from a file of safetensors or torch.save, a folder of transformers or, for (IA)^3, a folder of PEFT.  A common
+prefix of all names is removed.  `embed_tokens` of encoder and decoder must equal the table `shared`.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ State = dict[str, NDArray[np.float32]]
 
 _REPEATED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-"""In old files; no T5 uses it."""
+"""Present in old files; T5 does not use it."""
 _OLD_IA3 = re.compile(r"(?P<module>.+)\.ia3_layer\.ia3_vector")
 _CONFIGURED = ("num_heads", "feed_forward_proj", "layer_norm_epsilon", "relative_attention_max_distance")
-"""Settings that no tensor's shape shows."""
+"""Settings that do not change the shape of any tensor."""
 
 
 def pretrained_state(architecture: Architecture, weights: Path) -> dict[str, NDArray[Any]]:
-    """The content of a pretrained file: every tensor, float32, and the tokenizer beside the weights.
+    """The content of a pretrained file: all tensors in float32, and the tokenizer.
 
-    Raises TallmasksError where a file is damaged or missing, or its tensors are not the architecture's.
+    Raises TallmasksError if a file is damaged or missing, or its tensors do not fit the architecture.
     """
     if weights.is_dir():
         _check_config(architecture, weights / "config.json")
@@ -47,11 +46,10 @@ def pretrained_state(architecture: Architecture, weights: Path) -> dict[str, NDA
 
 
 def fine_tuned_state(architecture: Architecture, path: Path, pretrained: Path) -> State:
-    """The trainable tensors of a whole model that somebody else fine-tuned.
+    """The trainable tensors of a fully fine-tuned model.
 
-    Raises:
-        TallmasksError: a file is damaged or missing, or its tensors are not the architecture's.  Or the table that is
-        frozen here differs from the pretrained one.
+    Raises TallmasksError if a file is damaged or missing, its tensors do not fit the architecture, or the frozen table
+    differs from the pretrained one.
     """
     trainable, initial = architecture.trainable(), open_checkpoint(pretrained)
     tensors = _whole(open_checkpoint(path), trainable, architecture.shapes)
@@ -67,7 +65,7 @@ def fine_tuned_state(architecture: Architecture, path: Path, pretrained: Path) -
 
 
 def _whole(checkpoint: Checkpoint, wanted: Shapes, allowed: Shapes) -> State:
-    """Tensors of a whole model, float32: all that are wanted, and others that are allowed."""
+    """All wanted tensors of a model, and the allowed ones that it has, in float32."""
     names = without_prefix(checkpoint, "encoder.final_layer_norm.weight")
     for name in _REPEATED:
         if name in names and TABLES[0] in names and not checkpoint.same(checkpoint, names.pop(name), names[TABLES[0]]):
@@ -86,7 +84,7 @@ def _whole(checkpoint: Checkpoint, wanted: Shapes, allowed: Shapes) -> State:
 
 
 def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """One tensor of finite values, float32; a vector may have another number of axes of length 1."""
+    """One tensor in float32; axes of length 1 are ignored for vectors."""
     info = checkpoint.info(name)
     loose = len([length for length in info.shape if length > 1]) == len([length for length in shape if length > 1]) == 1
     if not info.is_float or (info.shape != shape and not (loose and max(info.shape) == max(shape))):
@@ -98,7 +96,7 @@ def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray
 
 
 def _check_config(architecture: Architecture, path: Path) -> None:
-    """Refuse a folder whose configuration differs from the architecture where the tensors do not show it."""
+    """Raise TallmasksError if config.json contradicts the architecture in a setting of `_CONFIGURED`."""
     config = _json(path) if path.is_file() else {}
     for key in _CONFIGURED:
         expected = getattr(architecture, key)
@@ -110,12 +108,12 @@ def _check_config(architecture: Architecture, path: Path) -> None:
 
 
 def ia3_state(architecture: Architecture, path: Path) -> State:
-    """(IA)^3's vectors that somebody else fine-tuned, under PEFT's names.
+    """Imported (IA)^3 vectors, under PEFT's names.
 
-    In files older than PEFT the feed-forward's vector rescales the output of `wi_1`.  That is the input of `wo` but for
-    a factor, so the vector is the same.
+    In files older than PEFT the feed-forward's vector rescales the output of `wi_1` instead of the input of `wo`.  The
+    two are the same vector, because the gate is an elementwise product.
 
-    Raises TallmasksError where a file is damaged or missing, or its vectors are not the architecture's.
+    Raises TallmasksError if a file is damaged or missing, or its vectors do not fit the architecture.
     """
     wanted = architecture.trainable("ia3")
     checkpoint = _adapter(path)
@@ -143,7 +141,7 @@ def _adapter(path: Path) -> Checkpoint:
 
 
 def _peft_name(name: str) -> str:
-    """PEFT's name of a vector; other names stay as they are."""
+    """PEFT's name of a vector; other names are returned unchanged."""
     if old := _OLD_IA3.fullmatch(name):
         module = re.sub(r"\.wi_1$", ".wo", old["module"].removeprefix("transformer."))
     elif name.endswith(IA3_SUFFIX):

@@ -1,4 +1,4 @@
-"""The paper's 11 language tasks: rows of datasets from the Hugging Face hub or from local folders, put into prompts."""
+"""The paper's 11 language tasks: dataset rows from the Hugging Face hub or a local folder, rendered into prompts."""
 
 from tallmasks.tasks.text.text_catalogue import CATALOGUE
 from tallmasks.tasks.text.text_tasks import TASKS, TextTask

@@ -1,4 +1,4 @@
-"""The prompts of a text task as data: `templates/<task>.yaml`, beside a NOTICE of where they are from."""
+"""Reads the prompts of a text task from `templates/<task>.yaml`; the NOTICE there names their source."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ FOLDER = Path(__file__).with_name("templates")
 
 
 class Prompt(NamedTuple):
-    """One way to put a row of a dataset to a model, in Jinja.
+    """Jinja templates that turn a dataset row into a question.
 
     Attributes:
-        name: What its authors call it.
-        answer_choices: Renders to the choices with ||| between them; None where the model writes its answer.
+        answer_choices: Renders to the choices, separated by |||; None if the model generates its answer.
         jinja: Renders to the input, |||, and the right answer.
     """
 
@@ -29,7 +28,7 @@ class Prompt(NamedTuple):
 
 
 class PromptFile(NamedTuple):
-    """The prompts of one task that were kept, of so many ``published``, in the published order."""
+    """The prompts kept for a task, in the published order; ``published`` is the number before selection."""
 
     origin: str
     licence: str
@@ -44,5 +43,5 @@ def prompts_of(task: str) -> PromptFile:
 
 
 def digest(prompts: Sequence[Prompt]) -> str:
-    """sha256 of the content of some prompts, for recipes: the layout of their file does not count."""
+    """sha256 of the prompts' content, for recipes; the layout of the YAML file does not matter."""
     return hashlib.sha256(json.dumps([list(prompt) for prompt in prompts]).encode()).hexdigest()

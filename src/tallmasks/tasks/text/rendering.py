@@ -1,8 +1,8 @@
-"""From a row of a dataset and a prompt to an example, as promptsource 0.2.3 renders its templates.
+"""Renders a dataset row with a prompt, as promptsource 0.2.3 does.
 
-Every value between {{ and }} is cut to 2,048 characters.  The result is split at ||| and stripped.  The choices are
-rendered and split on their own, and not cut.  There are two differences: the filter `choice` takes the first of several
-accepted answers (ROPES), not a random one; and templates run in Jinja's sandbox.
+Every {{ value }} is cut to 2,048 characters; choices are not cut.  The result is split at ||| and stripped.  Two
+differences from promptsource: the filter `choice` takes the first accepted answer (ROPES) instead of a random one, and
+templates run in Jinja's sandbox.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 RENDERING = 1
-"""In the recipes of examples; raise it when the same rows and prompts give other examples."""
+"""Part of the recipes; raise it when the same rows and prompts give different examples."""
 LONGEST = 2048
 SEPARATOR = "|||"
-_PROTECTED = "\ue000" * len(SEPARATOR)  # for a separator inside a row; from Unicode's private use area
+_PROTECTED = "\ue000" * len(SEPARATOR)  # replaces a separator inside a row; from Unicode's private use area
 Row = Mapping[str, Any]
 
 
 class Rendered(NamedTuple):
-    """A row in a prompt: the input, the choices (None where the model writes its answer) and the right answer."""
+    """A rendered example; ``choices`` is None if the model generates its answer."""
 
     input: str
     choices: tuple[str, ...] | None
@@ -35,7 +35,7 @@ class Rendered(NamedTuple):
 
 
 def render(prompt: Prompt, row: Row) -> Rendered:
-    """Fill a prompt with a row.  Raises TallmasksError where the row does not give an input and an answer."""
+    """Render a row.  Raises TallmasksError if the result is not one input and one answer."""
     from jinja2 import TemplateError
 
     values = {name: _protect(value) for name, value in row.items()}
@@ -71,7 +71,6 @@ def _split(text: str) -> list[str]:
 
 
 def _protect(value: Any) -> Any:
-    """A value of a row, with its own separators replaced."""
     if isinstance(value, str):
         return value.replace(SEPARATOR, _PROTECTED)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The text tasks as a catalogue."""
+"""The catalogue of text tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallmasks.tasks.texts import FREE, Text, write_texts
 
 
 class TextDatasets:
-    """Rows of datasets put into prompts; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
+    """Renders dataset rows into prompts; implements `tallmasks.tasks.catalogues.Catalogue`."""
 
     versioned = False
 
@@ -35,7 +35,7 @@ class TextDatasets:
                 )
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        """From the hub, or from the local folder that `data` names; of every prompt, or of the model's `templates`."""
+        """Takes the data from the hub or from `data.<task>.path`, and all prompts or the model's `templates`."""
         entry, source = params.get("data", {}).get(task, {}), TASKS[task].source
         data: dict[str, Any] = {"held_out": TASKS[task].held_out}
         chosen = _templates(task, model)
@@ -61,7 +61,7 @@ class TextDatasets:
             out.say(f"warning: {task.name}: {note}")
         prompts = [prompts_of(task.name).prompts[index] for index in recipe["templates"]]
         facts = {
-            "source": files.origin if folder is None else "a local folder",  # its path does not matter
+            "source": files.origin if folder is None else "a local folder",  # without its path
             "revision": files.revision,
             "rows": len(rows),
             "prompts": [prompt.name for prompt in prompts],
@@ -79,7 +79,7 @@ class TextDatasets:
 
 
 def _templates(task: str, model: Params) -> list[int]:
-    """The numbers of the prompts that a model gets.  Raises TallmasksError if params.yaml names one too many."""
+    """The indices of the prompts that a model uses.  Raises TallmasksError for an index out of range."""
     count, chosen = len(prompts_of(task).prompts), model.get("templates", "all")
     if chosen == "all":
         return list(range(count))
@@ -92,9 +92,9 @@ def _templates(task: str, model: Params) -> list[int]:
 
 
 def prompted_examples(task: TextTask, split: Split, rows: Rows, prompts: Sequence[Prompt]) -> Iterator[Text]:
-    """The examples of a split: for training every row under every prompt, else row i under prompt i mod their number.
+    """The examples of a split.  Training renders every row with every prompt, other splits row i with prompt i mod n.
 
-    Raises TallmasksError where a row gives no example.
+    Raises TallmasksError for a row that cannot be rendered.
     """
     for index, row in enumerate(rows):
         for prompt in prompts if split == "train" else [prompts[index % len(prompts)]]:
@@ -106,7 +106,7 @@ def prompted_examples(task: TextTask, split: Split, rows: Rows, prompts: Sequenc
 
 
 def example(task: TextTask, prompt: Prompt, row: Row) -> Text:
-    """One row under one prompt.  Raises TallmasksError where the row has no label, or the prompt another answer."""
+    """Render one row.  Raises TallmasksError if the row has no label, or the prompt's answer is not the label's."""
     question, choices, target = render(prompt, row)
     if task.right is None or choices is None:
         accepted = tuple(dict.fromkeys(map(str.strip, row["answers"]["text"])))
@@ -119,7 +119,7 @@ def example(task: TextTask, prompt: Prompt, row: Row) -> Text:
         raise TallmasksError(
             f"its label is none of {len(choices)} choices; these are not labelled data of {task.title}"
         )
-    if choices[right] != target and len(choices[right]) <= LONGEST:  # a longer one is cut
+    if choices[right] != target and len(choices[right]) <= LONGEST:  # longer answers are cut
         raise TallmasksError(f"the prompt {prompt.name!r} answers {target[:60]!r}, the label {choices[right][:60]!r}")
     return Text(question, choices, right)
 

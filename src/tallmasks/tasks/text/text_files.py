@@ -1,4 +1,4 @@
-"""From a text dataset's files to the rows of a split: Parquet as on the hub, Story Cloze's CSV as it is given out."""
+"""Reads the rows of a split from Parquet files, or from Story Cloze's CSV files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallmasks.tasks.text.text_tasks import TextTask
 if TYPE_CHECKING:
     import pyarrow as pa
 
-AT_ONCE = 1000  # rows made into Python's objects
+AT_ONCE = 1000  # rows converted to Python objects
 _CSV_NAMES = {
     **{f"InputSentence{n}": f"input_sentence_{n}" for n in (1, 2, 3, 4)},
     "RandomFifthSentenceQuiz1": "sentence_quiz1",
@@ -27,7 +27,7 @@ _CSV_NAMES = {
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one split: their columns, the place of the first in the published split, and notes for the user."""
+    """The rows of one split; ``start`` is the index of the first one in the published split."""
 
     table: pa.Table
     start: int
@@ -42,9 +42,9 @@ class Rows:
 
 
 def locate_texts(task: TextTask, split: Split, folder: Path | None = None) -> Files:
-    """The files that a split is made from: in a local folder, in this machine's hub cache, or downloaded.
+    """The files of a split, from a local folder, the hub cache or the hub.
 
-    Raises TallmasksError where they cannot be had, or not all of them.
+    Raises TallmasksError if files are unavailable or incomplete.
     """
     part = published_part(split)
     if folder is None:
@@ -58,12 +58,12 @@ def locate_texts(task: TextTask, split: Split, folder: Path | None = None) -> Fi
 
 
 def missing_texts(task: TextTask) -> str | None:
-    """The message if a task's files need a local folder; None if all is well."""
+    """An error message if a task's files are unavailable here, else None."""
     return on_request(task) if task.ask else missing_from_hub(task.name, task.source, "Parquet files")
 
 
 def on_request(task: TextTask) -> str:
-    """The message about data that nobody may pass on."""
+    """The error message for data that may not be redistributed."""
     return (
         f"{task.name}: the data of {task.title} are given out by their authors: ask for them at {task.ask}, put "
         f"{' and '.join(task.source.files.values())} into a folder, and name it as data.{task.name}.path in params.yaml"
@@ -73,7 +73,7 @@ def on_request(task: TextTask) -> str:
 def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = None) -> Rows:
     """The rows of a split, or the first `limit` of them.
 
-    Raises TallmasksError where a column or a value is missing, a file is damaged, or there are not enough rows.
+    Raises TallmasksError if a column, a value or rows are missing, or a file is damaged.
     """
     import pyarrow as pa
 
@@ -95,7 +95,7 @@ def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = No
 
 
 def _read(task: TextTask, path: Path) -> pa.Table:
-    """The columns of one file that the task needs, as their kinds have them."""
+    """The task's columns of one file, cast to their declared types."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -122,7 +122,7 @@ def _read(task: TextTask, path: Path) -> pa.Table:
 
 
 def _read_csv(path: Path) -> pa.Table:
-    """A file of Story Cloze as its authors give it out, with the hub's names for its columns."""
+    """A CSV file of Story Cloze, with its columns renamed as on the hub."""
     import pyarrow as pa
     from pyarrow import csv
 

@@ -1,15 +1,13 @@
-"""The paper's 11 language tasks, declared in `text_tasks.yaml`: their data, the splits, and a row's right answer.
+"""The paper's 11 language tasks, declared in `text_tasks.yaml`.
 
-The splits are those of `r-three/mats`, whose set-up the paper uses: training and validation data come from the
-published training split, of which validation takes the last rows; test data are the published validation split, whose
-labels are public.  Three surprises:
+The splits follow `r-three/mats`, as in the paper: validation is the last rows of the published training split, and test
+is the published validation split, because its labels are public.  Three exceptions:
 
-- QASC: there the same rows are validation and test data.  Here the test data are the published validation split, as for
-  the other tasks.
-- Story Cloze: nothing was published for training.  The published validation split takes its place, and the published
-  test split is the test data.  The data are given out on request, so no repository is named.
-- Cosmos QA and Social IQa: their own repositories hold scripts, which no library runs any more.  The named ones are
-  copies by others; whether their rows come in the published order was not checked.
+- QASC: `r-three/mats` uses the same rows for validation and test.  Here it is split like the other tasks.
+- Story Cloze has no published training split.  Training and validation use the published validation split, test the
+  published test split.  The authors send the data on request, so no repository is named.
+- Cosmos QA and Social IQa: the original repositories contain loading scripts, which the libraries no longer run.  The
+  repositories named here are copies by others; their row order was not compared with the original.
 """
 
 from __future__ import annotations
@@ -24,24 +22,23 @@ from tallmasks.tasks.task import Split, Task, shipped_yaml
 from tallmasks.tasks.text.rendering import Row
 
 Kind = Literal["text", "number", "texts", "choices", "answers"]
-"""What a column holds: a text (or a number, read as one), a whole number, a list of texts, a struct of two lists of
-texts (`text` and `label`), a struct of one (`text`)."""
+"""The type of a column: a string, an integer, a list of strings, a struct of two such lists (`text` and `label`), or a
+struct of one (`text`).  Numbers in a "text" column are read as strings."""
 
 
 @dataclass(frozen=True)
 class TextTask(Task):
-    """A task with a dataset of texts.  It has prompts instead of classes: see `prompt_files`.
+    """A task on a text dataset.  It has prompts instead of classes: see `prompt_files`.
 
     Attributes:
-        title: What the dataset's authors call it.
-        source: Its files on the hub; without a repository where they are given out on request.
-        published: The dataset's own names of the splits that "train" and "test" are made from.
+        source: Its files on the hub; the repository is "" for data sent on request.
+        published: The dataset's own names of the splits used as "train" and "test".
         counts: Rows in these two.
-        held_out: How many of the last rows of "train" are validation data.
-        columns: The columns that prompts or answers need, and what each holds.
-        right: The place of a row's right answer among the choices; None where the model writes its answer.
-        row: A row in the dataset's schema, made up here.
-        ask: Where to ask for data that are given out on request.
+        held_out: Number of rows at the end of "train" used for validation.
+        columns: The columns that prompts and answers need.
+        right: Returns the index of the right choice for a row; None if the model generates its answer.
+        row: An invented row in the dataset's schema.
+        ask: Where to request the data, if they are sent on request.
     """
 
     title: str
@@ -59,26 +56,26 @@ class TextTask(Task):
         return self.right is None
 
     def rows(self, split: Split) -> int:
-        """How many rows a split has, of those published."""
+        """The published number of rows in a split."""
         if split == "test":
             return self.counts["test"]
         return self.held_out if split == "validation" else self.counts["train"] - self.held_out
 
 
 def text_task_of(params: Mapping[str, Any]) -> TextTask:
-    """The task of a recipe with these parameters."""
+    """The task of a recipe, with the recipe's revision and number of validation rows."""
     task, data = TASKS[params["task"]], params["data"]
     source = replace(task.source, revision=data.get("revision", task.source.revision))
     return replace(task, source=source, held_out=data["held_out"])
 
 
 def _number(column: str, first: int = 0) -> Callable[[Row], int]:
-    """The right answer's number is in a column, counted from `first`."""
+    """For datasets with the index of the right choice in a column, counted from `first`."""
     return lambda row: int(row[column]) - first
 
 
 def _letter(row: Row) -> int:
-    """The right answer's letter is in `answerKey`, those of the choices beside them."""
+    """For datasets with the letter of the right choice in `answerKey`."""
     return int(row["choices"]["label"].index(row["answerKey"]))
 
 

@@ -1,4 +1,4 @@
-"""The paper's 20 vision tasks, with their data from the Hugging Face hub or from local folders."""
+"""The paper's 20 vision tasks; their data come from the Hugging Face hub or a local folder."""
 
 from tallmasks.tasks.vision.vision_catalogue import CATALOGUE
 from tallmasks.tasks.vision.vision_tasks import TASKS, DatasetSource, VisionTask

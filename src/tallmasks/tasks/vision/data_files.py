@@ -1,8 +1,6 @@
-"""The images and labels of a dataset's files in one of four layouts.
+"""Reads images and labels from Parquet files, WebDataset tars, gzipped IDX files, or one folder per class.
 
-These are Parquet as on the hub, WebDataset tars, gzipped IDX files, and one folder per class.  An image in Parquet is a
-struct of bytes and path, or one of them.  Images are as stored, in the order of the files.  Labels are integers in the
-order of the task's classes.
+Images stay encoded and in file order.  Labels index the task's classes.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ _LAYOUTS = "Parquet files, WebDataset tars, gzipped IDX files or a folder per cl
 
 @dataclass(frozen=True)
 class Dataset:
-    """One split as it lies on disk: its labels int64 [N], and notes for the user.
+    """One split: labels int64 [N], and warnings for the user.
 
-    ``images()`` goes through the images from the first: the name of each for messages, and its content.
+    ``images()`` iterates over all images, as a name for messages and the encoded content.
     """
 
     labels: NDArray[np.int64]
@@ -40,12 +38,10 @@ class Dataset:
 
 
 def files_of(task: VisionTask, split: str, folder: Path | None = None) -> Files:
-    """The files of the dataset's own split "train" or "test": in this machine's hub cache, or downloaded.
+    """The files of the published split "train" or "test", from the hub cache, the hub or a local `folder`.
 
-    With a `folder`, from there: a copy of the hub's repository, Parquet files named after the splits, or
-    <split>/<class>/<image>.
-
-    Raises TallmasksError where they cannot be had, or not all of them.
+    The folder is a copy of the hub's repository, or holds Parquet files named after the splits, or
+    <split>/<class>/<image>.  Raises TallmasksError if files are unavailable or incomplete.
     """
     if folder is None:
         return from_hub(task.name, task.source, split, _LOCAL)
@@ -57,15 +53,12 @@ def files_of(task: VisionTask, split: str, folder: Path | None = None) -> Files:
 
 
 def missing(task: VisionTask) -> str | None:
-    """The message if a task's files are not cached and the hub does not answer; None if all is well."""
+    """An error message if a task's files are not cached and the hub does not answer, else None."""
     return missing_from_hub(task.name, task.source, _LOCAL)
 
 
 def open_dataset(task: VisionTask, files: Files) -> Dataset:
-    """The labels and images of a split.
-
-    Raises TallmasksError where a column is missing, a label is none of the task's, or a file is damaged.
-    """
+    """Open a split.  Raises TallmasksError if a column is missing, a label is out of range, or a file is damaged."""
     first = files.paths[0]
     opened: Dataset
     with reading(task.name, first, _LAYOUTS):
@@ -89,7 +82,7 @@ def _plain(name: str) -> str:
 
 
 def label_named(task: VisionTask, name: str) -> int | None:
-    """The label of a class by its name, an alias or its number, spelling aside; None if it is none of them."""
+    """The label for a class name, alias or number, or None.  Case, spaces and punctuation are ignored."""
     for label, spelling in [*enumerate(task.classes), *task.aliases.items()]:
         if _plain(spelling) == _plain(name):
             return label
@@ -97,11 +90,10 @@ def label_named(task: VisionTask, name: str) -> int | None:
 
 
 def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The task's label for every label of the files [C], and notes for the user.
+    """Map the files' labels to the task's labels, int64 [C]; also returns warnings for the user.
 
-    Names that are not recognised ("0", "1", other spellings) keep their place, unless the others show another order.
-
-    Raises TallmasksError where there are more or fewer names than classes, none is known, or the order cannot be told.
+    Unrecognised names keep their index if all recognised ones do.  Otherwise, or if the number of names is wrong or
+    none is recognised, raises TallmasksError.
     """
     recognised = [label_named(task, name) for name in names]
     if len(names) != len(task.classes) or set(recognised) == {None}:
@@ -125,13 +117,13 @@ def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64]
 
 
 def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Dataset:
-    """Parquet or WebDataset tars, through the datasets library; nothing is copied into its cache."""
+    """Open Parquet files or WebDataset tars in streaming mode, so that nothing is copied into the datasets cache."""
     from datasets import ClassLabel, Image, IterableDataset, config, load_dataset
 
-    config.HF_UPDATE_DOWNLOAD_COUNTS = False  # it would tell the hub of every call, and wait where there is none
+    config.HF_UPDATE_DOWNLOAD_COUNTS = False  # otherwise every call contacts the hub, and waits when offline
 
     def rows(path: Path, **options: Any) -> IterableDataset:
-        file = glob.escape(str(path))  # load_dataset takes patterns
+        file = glob.escape(str(path))  # load_dataset expands patterns
         return load_dataset(layout, data_files=file, split="train", streaming=True, **options)
 
     columns = rows(paths[0]).features
@@ -148,7 +140,6 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     columns[image] = Image(decode=False)
 
     def values(name: str) -> Iterator[Any]:
-        """One column of all files."""
         only = {"columns": [name]} if layout == "parquet" else {}
         for path in paths:
             with reading(task.name, path, _LAYOUTS):
@@ -174,7 +165,7 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
         for index, value in enumerate(values(image)):
             stored = value or {"bytes": None, "path": None}
             name = f"example {index}" + (f" ({stored['path']})" if stored["path"] else "")
-            where = paths[0].parent / stored["path"] if stored["path"] else b""  # nothing: it cannot be decoded
+            where = paths[0].parent / stored["path"] if stored["path"] else b""  # b"" is reported as undecodable
             yield name, stored["bytes"] or where
 
     return Dataset(labels, images, notes)
@@ -191,7 +182,7 @@ def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64
 
 
 def _open_folder(task: VisionTask, folder: Path) -> Dataset:
-    """One folder per class, as torchvision reads it, without hidden files: classes by name, then images by name."""
+    """Open one folder per class, in torchvision's order (class, then file name), without hidden files."""
     from torchvision.datasets import ImageFolder
 
     images = ImageFolder(str(folder), allow_empty=True)
@@ -215,7 +206,7 @@ def _open_idx(task: VisionTask, paths: Sequence[Path]) -> Dataset:
 
 
 def _read_idx(task: VisionTask, path: Path) -> NDArray[np.uint8]:
-    """A gzipped IDX file of unsigned bytes: two zeros, the type 8, the dimensions and their sizes, the values."""
+    """A gzipped IDX file of unsigned bytes: 0, 0, type 8, number of dimensions, their sizes, the values."""
     with reading(task.name, path, _LAYOUTS), gzip.open(path) as file:
         content = file.read()
         if content[:3] != b"\0\0\x08":

@@ -1,12 +1,10 @@
-"""Decode one split of a vision task once, into arrays that are mapped into memory ever after.
+"""Decodes the images of one split into arrays that are memory-mapped later.
 
-The stored pixels depend on the images and on the side of the models' input:
-
-- Small squares of one size (28 x 28 to 96 x 96 in the paper) are kept, and resized on the device.
-- Larger images for validation and test are as after open_clip's evaluation transform: shorter side resized, centre
-  cropped.
-- Larger images for training are made square, a seventh larger than the models' input.  Their own height and width stand
-  beside them (`sizes`), for open_clip's random crops on the device.  Images longer than any such crop lose their ends.
+- Small square images of equal size (28 to 96 pixels in the paper) are stored unchanged and resized on the device.
+- Larger validation and test images are stored as open_clip's evaluation transform makes them: shorter side resized,
+  centre cropped.
+- Larger training images are squashed to a square of 8/7 of the model's input size.  Their original sizes are stored
+  too (`sizes`), for open_clip's random crops on the device.  Images longer than any such crop are trimmed at both ends.
 """
 
 from __future__ import annotations
@@ -31,31 +29,31 @@ from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
 from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE, VisionTask
 
-LARGEST_UNDECODABLE = 0.001  # share of a split; such images are left out and named, more are an error
-KEPT_SIDE = 112  # squares no larger than this are kept as they are
+LARGEST_UNDECODABLE = 0.001  # fraction of a split that may be skipped (with a warning) before it is an error
+KEPT_SIDE = 112  # largest side of small squares that are stored unchanged
 KEPT = {
     "eurosat": 64, "mnist": 28, "svhn": 32, "cifar100": 32, "stl10": 96, "pcam": 96, "fer2013": 48, "emnist": 28,
     "cifar10": 32, "fashionmnist": 28, "kmnist": 28,
 }  # fmt: skip
-"""The side of the paper's tasks with small squares."""
-TRAINING_MARGIN = 8 / 7  # side of stored training images by the side that the models take
-LONGEST_RATIO = (4 / 3) / 0.9  # of an image that fits one of open_clip's training crops
+"""Image side of the paper's tasks with small square images."""
+TRAINING_MARGIN = 8 / 7  # side of stored training images / side of the model's input
+LONGEST_RATIO = (4 / 3) / 0.9  # longest aspect ratio that a training crop of open_clip can cover
 CHUNK = 512
 
-Decoded = tuple[NDArray[np.uint8], tuple[int, int]]  # pixels, and the height and width that they stand for
+Decoded = tuple[NDArray[np.uint8], tuple[int, int]]  # pixels; original height and width
 Say = Callable[[str], None]
 
 
 def split_indices(count: int, split: Split) -> NDArray[np.int64]:
-    """The examples of "train" or "validation" among `count` published training examples, in the paper's order.
+    """Indices of the "train" or "validation" examples among `count` published training examples, in the paper's order.
 
-    Validation has a tenth, at most 5,000, drawn with seed 0.
+    Validation is a tenth, at most 5,000, drawn with seed 0.
     """
     import torch
     from torch.utils.data import random_split
 
     validation = _held_out(count)
-    everything: Any = range(count)  # all that it needs of a dataset
+    everything: Any = range(count)  # random_split only needs its length
     train, held_out = random_split(everything, [count - validation, validation], torch.Generator().manual_seed(0))
     return np.array((train if split == "train" else held_out).indices, np.int64)
 
@@ -65,7 +63,7 @@ def _held_out(count: int) -> int:
 
 
 def image_count(recipe: Mapping[str, Any]) -> int:
-    """How many images a recipe of examples has; 0 for a task of one's own, which nobody has counted."""
+    """The published number of images of a recipe; 0 (unknown) for tasks declared in params.yaml."""
     if recipe["task"] not in TASKS:
         return 0
     train, test = (TASKS[recipe["task"]].counts[part] for part in ("train", "test"))
@@ -73,7 +71,7 @@ def image_count(recipe: Mapping[str, Any]) -> int:
 
 
 def example_bytes(recipe: Mapping[str, Any]) -> int:
-    """Bytes of the decoded images of a recipe of examples."""
+    """The size of a recipe's decoded images in bytes."""
     task, split, side = recipe["task"], recipe["split"], recipe["side"]
     return 3 * image_count(recipe) * KEPT.get(task, round(side * TRAINING_MARGIN) if split == "train" else side) ** 2
 
@@ -88,13 +86,15 @@ def write_examples(
     threads: int = 1,
     say: Say = print,
 ) -> None:
-    """Decode a split into a file: `images` uint8 [N, S, S, 3], `labels` int64 [N], perhaps `sizes` int32 [N, 2].
+    """Decode a split into a file: `images` uint8 [N, S, S, 3], `labels` int64 [N], sometimes `sizes` int32 [N, 2].
 
-    The metadata get "origin" as JSON: where the images are from, their number, and everything unexpected.
+    Source, number of images and warnings are added to the metadata, as JSON under "origin".
 
-    ``side``: pixels to a side of the models' input; ``folder``: a local folder with the data, instead of the hub.
+    Args:
+        side: Side of the model's input in pixels.
+        folder: A local folder with the data, instead of the hub.
 
-    Raises TallmasksError where the data cannot be had or are not this task's, or too many images cannot be decoded.
+    Raises TallmasksError if the data are unavailable or are not this task's, or too many images cannot be decoded.
     """
     part = published_part(split)
     files = files_of(task, part, folder)
@@ -119,10 +119,10 @@ def write_examples(
         say(f"warning: {task.name}: {note}")
     decode, stored_side, has_sizes = _way_of_decoding(dataset, split, side)
     undecodable: dict[int, str] = {}
-    while True:  # a second time if some images cannot be decoded: the file's size must be known before
+    while True:  # repeated without undecodable images, since the file's size is fixed in advance
         count = int(wanted.sum())
         facts = {
-            "source": files.origin if folder is None else "a local folder",  # its path does not matter
+            "source": files.origin if folder is None else "a local folder",  # without its path
             "revision": files.revision,
             "images": count,
             "warnings": notes,
@@ -163,7 +163,7 @@ def write_examples(
 
 
 def _odd_counts(task: VisionTask, part: str, labels: NDArray[np.int64]) -> list[str]:
-    """What is unexpected about the number of images, in all and, of a balanced task, by class."""
+    """Warnings about an unexpected number of images: in total or, for balanced tasks, per class."""
     expected = task.counts.get(part, len(labels))
     if len(labels) != expected:
         return [f"{len(labels)} {part} images, expected {expected}"]
@@ -178,13 +178,13 @@ def _odd_counts(task: VisionTask, part: str, labels: NDArray[np.int64]) -> list[
 
 
 class _Undecodable(Exception):
-    """Some images could not be decoded, so the file has too many rows and is dropped."""
+    """Discards a file with too many rows because some images could not be decoded."""
 
 
 def _decoded(
     dataset: Dataset, wanted: NDArray[np.bool_], decode: Callable[[Image.Image], Decoded], threads: int
 ) -> Iterator[tuple[int, str, Decoded | str]]:
-    """The wanted images in their order: index in the dataset, name, and the decoded image or an error message."""
+    """Index, name, and decoded image or error message of every wanted image, in order."""
 
     def attempt(example: tuple[int, tuple[str, Encoded]]) -> tuple[int, str, Decoded | str]:
         index, (name, encoded) = example
@@ -194,29 +194,29 @@ def _decoded(
             return index, name, str(error) or type(error).__name__
 
     examples = ((index, example) for index, example in enumerate(dataset.images()) if wanted[index])
-    while chunk := list(islice(examples, CHUNK)):  # Pillow decodes without the interpreter's lock
+    while chunk := list(islice(examples, CHUNK)):  # Pillow releases the GIL
         yield from parallel(attempt, chunk, threads)
 
 
 def _opened(encoded: Encoded) -> Image.Image:
-    """An image whose header alone is read."""
+    """Open an image; only its header is read."""
     if isinstance(encoded, np.ndarray):
         return Image.fromarray(encoded)
     return Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded)
 
 
 def open_image(encoded: Encoded) -> Image.Image:
-    """An image as RGB, as by torchvision's loader: without transparency or a palette.  16-bit greys are scaled."""
+    """An image as RGB, like torchvision's loader.  16-bit greyscale is scaled to 8 bits."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about TIFFs in SUN397 that can be read, and about palettes
+        warnings.simplefilter("ignore")  # harmless ones about palettes and SUN397's TIFFs
         with _opened(encoded) as image:
-            if image.mode.startswith("I;16"):  # which Pillow would cut off at 255
+            if image.mode.startswith("I;16"):  # Pillow would clip at 255
                 return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8)).convert("RGB")
             return image.convert("RGB")
 
 
 def _size_of(encoded: Encoded) -> tuple[int, int] | None:
-    """Width and height from the header; None for a damaged one."""
+    """Width and height from the header; None if it is damaged."""
     try:
         with _opened(encoded) as image:
             return image.size
@@ -225,10 +225,7 @@ def _size_of(encoded: Encoded) -> tuple[int, int] | None:
 
 
 def _way_of_decoding(dataset: Dataset, split: Split, side: int) -> tuple[Callable[[Image.Image], Decoded], int, bool]:
-    """The decoding function, the side of the stored images, and whether their own sizes are stored too.
-
-    It reads all headers if the images are small squares of one size.
-    """
+    """The decoding function, the side of the stored images, and whether the original sizes are stored too."""
     sizes = (size for _, encoded in dataset.images() if (size := _size_of(encoded)))
     first = next(sizes, (0, 0))
     if first[0] == first[1] <= min(KEPT_SIDE, side) and first[0] and all(size == first for size in sizes):
@@ -240,7 +237,7 @@ def _way_of_decoding(dataset: Dataset, split: Split, side: int) -> tuple[Callabl
 
 
 def centre_cropped(image: Image.Image, side: int) -> Decoded:
-    """open_clip's evaluation transform: shorter side resized, bicubic, centre cropped."""
+    """open_clip's evaluation transform: resize the shorter side (bicubic), then centre crop."""
     from torchvision.transforms import InterpolationMode, functional
 
     resized = functional.resize(image, side, InterpolationMode.BICUBIC)
@@ -248,7 +245,7 @@ def centre_cropped(image: Image.Image, side: int) -> Decoded:
 
 
 def squashed(image: Image.Image, side: int) -> Decoded:
-    """An image as a square, without the ends of one too long for a training crop, and its own size."""
+    """Resize an image to a square, after trimming the ends of one too long for a training crop."""
     width = min(image.width, round(image.height * LONGEST_RATIO))
     height = min(image.height, round(image.width * LONGEST_RATIO))
     left, top = (image.width - width) // 2, (image.height - height) // 2

@@ -1,4 +1,4 @@
-"""The vision tasks as a catalogue, params.yaml's own ones among them."""
+"""The catalogue of vision tasks, including those declared in params.yaml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tallmasks.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, vis
 
 
 class Vision:
-    """Examples are decoded from the hub or from a local folder; satisfies `tallmasks.tasks.catalogues.Catalogue`."""
+    """Decodes images from the hub or a local folder; implements `tallmasks.tasks.catalogues.Catalogue`."""
 
     versioned = False
 
@@ -35,7 +35,7 @@ class Vision:
                 )
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        """From the hub, or from the local folder that `data` or `vision_tasks` names; images fit the model."""
+        """Takes images from the hub, or from the task's `path` in `data` or `vision_tasks`."""
         if "preprocess" not in model:
             raise TallmasksError("params.yaml: a model of vision tasks needs `preprocess`: how large its images are")
         entry = params.get("vision_tasks", {}).get(task) or params.get("data", {}).get(task, {})

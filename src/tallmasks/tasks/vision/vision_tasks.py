@@ -1,16 +1,16 @@
-"""The paper's 20 vision tasks, declared in `vision_tasks.yaml`: where their data are, and how CLIP is asked for them.
+"""The paper's 20 vision tasks, declared in `vision_tasks.yaml`.
 
-Class names and templates are those of the paper's code (`nik-dim/tall_masks`), letter for letter, since a head is made
-from them: Food101 and CIFAR100 keep their underscores, FER2013 the brackets that its lists of synonyms were printed
-with.  Class i of `classes` is label i of the dataset on the hub.  Three surprises:
+Class names and templates are copied exactly from the paper's code (`nik-dim/tall_masks`), because zero-shot heads are
+made from them: the underscores in Food101 and CIFAR100 and the brackets in FER2013 are intended.  Class i is label i of
+the dataset on the hub.  Three exceptions:
 
-- FER2013: the paper's code lists the classes as Kaggle's file numbers them, but the dataset it reads
-  (`Jeneral/fer-2013`) numbers them alphabetically.  So there "neutral", "sad" and "surprise" met the prompts of "sad",
-  "surprised" and "neutral".  Here every class has its own prompt; the wording "published" keeps the paper's pairing.
-- EMNIST is the split `digits`, as NIST stores it: transposed, like torchvision's.  No commit of its repository is
-  known, so its files are compared with NIST's description: the number of images, and as many of every digit.
-- DTD: the paper's training folder holds 5,640 images, all there are, test images included.  Its accuracies are
-  multiples of 1/564 on validation data.  Here train has 3,760 images and test the other 1,880.
+- FER2013: the paper's code lists the classes in Kaggle's order, but the dataset it reads (`Jeneral/fer-2013`) numbers
+  them alphabetically.  So "neutral", "sad" and "surprise" get the prompts of "sad", "surprised" and "neutral" there.
+  Here every class has its own prompt; the wording "published" keeps the paper's pairing.
+- EMNIST is the split `digits`, transposed as NIST and torchvision store it.  No commit of its repository is known, so
+  the number of images in total and per digit is checked against NIST's description.
+- DTD: the paper's training folder contains all 5,640 images, including the test images (its validation accuracies are
+  multiples of 1/564).  Here train has 3,760 images and test the other 1,880.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from tallmasks.tasks.dataset_files import HubFiles
 from tallmasks.tasks.task import Task, shipped_yaml
 
-VALIDATION_SHARE, LARGEST_VALIDATION = 0.1, 5000  # of the training set; the paper's
+VALIDATION_SHARE, LARGEST_VALIDATION = 0.1, 5000  # of the training set, as in the paper
 _FOLDER = Path(__file__).parent
 _FILES = {"train": "data/train-*.parquet", "test": "data/test-*.parquet"}
 _SOURCE = ("hub", "files", "revision", "image", "label")
@@ -31,14 +31,9 @@ _SOURCE = ("hub", "files", "revision", "image", "label")
 
 @dataclass(frozen=True)
 class DatasetSource(HubFiles):
-    """Where a dataset of images lies on the Hugging Face hub.
+    """The location of an image dataset on the Hugging Face hub, and the names of its columns.
 
-    The files are Parquet, WebDataset tars (`<key>.<image format>` and `<key>.cls`) or IDX files (gzipped, images before
-    labels).
-
-    Attributes:
-        image: The column of the images.
-        label: The column of the labels.
+    The files are Parquet, WebDataset tars (`<key>.<image format>` and `<key>.cls`) or gzipped IDX files.
     """
 
     image: str = "image"
@@ -47,14 +42,14 @@ class DatasetSource(HubFiles):
 
 @dataclass(frozen=True)
 class VisionTask(Task):
-    """A task with a dataset.
+    """A task on an image dataset.
 
     Attributes:
-        counts: Images in the dataset's own train and test split.
-        aliases: Other names of classes, by label: in the files' metadata or as folder names.
-        wordings: Other class names that published checkpoints were fine-tuned with, by publisher.  Their files stand
-            beside that of `classes`: `class_names/<task>.<publisher>.txt`.
-        balanced: Whether every class has as many images as any other.
+        counts: Images in the published train and test split.
+        aliases: Other class names by label, used in the files or as folder names.
+        wordings: Other class names that published checkpoints were fine-tuned with, by publisher, from
+            `class_names/<task>.<publisher>.txt`.
+        balanced: True if all classes have equally many images.
     """
 
     source: DatasetSource
@@ -68,13 +63,13 @@ class VisionTask(Task):
 
 
 def own_task(name: str, classes: Sequence[str], templates: Sequence[str] = ()) -> VisionTask:
-    """A task that params.yaml describes, whose data lie in a local folder."""
+    """A task declared in params.yaml, with its data in a local folder."""
     files = {"train": "train-*.parquet", "test": "test-*.parquet"}
     return VisionTask(name, tuple(classes), tuple(templates), "a task of one's own", DatasetSource("", files, None), {})
 
 
 def vision_task_of(params: Mapping[str, Any]) -> VisionTask:
-    """The task of a recipe with these parameters."""
+    """The task of a recipe, with the recipe's revision."""
     name, data = params["task"], params["data"]
     if name not in TASKS:
         return own_task(name, data["classes"])
