@@ -108,6 +108,17 @@ def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> N
     assert any("dots" in path for path in Index(plan).declared())
 
 
+def test_other_prompts_of_a_task_concern_that_task_alone(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed wording of one task would fine-tune all tasks again, or leave the old head in use."""
+    params["benchmarks"] = {"three": ["mnist", "svhn", "dtd"], "two": ["mnist", "svhn"]}
+    before = paths(params)
+    monkeypatch.setitem(TASKS, "dtd", dataclasses.replace(TASKS["dtd"], templates=("a picture of {}",)))
+    after = paths(params)
+    renamed = {name for name in before if before[name] != after[name]}
+    assert {"head/dtd", "finetune/dtd-s0", "task_vector/dtd-s0", "merge/sum-3tasks-s0"} <= renamed
+    assert not any("mnist" in name or "svhn" in name or "-2tasks" in name for name in renamed)
+
+
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`~/weights` would be looked for in a folder of the name ~, in the project."""
     monkeypatch.setenv("HOME", str(tmp_path))
