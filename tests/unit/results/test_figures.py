@@ -172,8 +172,7 @@ def test_clusters_stand_together() -> None:
 
 
 def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:
-    """A later method would be missing from the figures that are there to show it, or get into the paper's; or a worse
-    method be shown in the place of a better one."""
+    """A later method would be missing in the figures of all methods, or appear in the paper's."""
     later = {name for name in methods.names() if methods.get(name).group == "later"}
     assert set(drawn(results, "field_pareto")[0]["method"]) == set(methods.names())
     assert later and not later & set(drawn(results, "pareto")[0]["method"])
