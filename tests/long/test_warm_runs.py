@@ -39,5 +39,5 @@ def test_without_it_the_same_bytes_come_out(project: Project) -> None:
         path.unlink()
     cold = Project(project.root, {"TALLMASKS_WARM": "0"})
     jobs = cold.snakemake(*(str(path.relative_to(project.root)) for path in targets)).jobs
-    assert jobs == {"finetune": 1, "evaluate": 1, "head": 1}
+    assert jobs.keys() == {"finetune", "evaluate", "head"}
     assert project.sha256("store", "results") == before

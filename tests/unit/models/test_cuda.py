@@ -43,14 +43,6 @@ def test_the_gpu_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n" not in str(no.value)
 
 
-def test_memory_that_torch_keeps_unused_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evaluation would hold one weight set at a time, and read the images eleven times."""
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 200)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 4000))
-    assert cuda.free_bytes(torch.device("cuda")) == 1300
-
-
 def test_jobs_on_one_gpu_take_no_memory_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluation would fill a GPU with weight sets, and the training beside it would end."""
     limit = Mock()

@@ -122,3 +122,14 @@ def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
     assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
     with pytest.raises(TallmasksError, match="'cars'"):
         Plan({**params, "vision_tasks": {"cars": own}}, ROOT)
+
+
+def test_models_of_one_resolution_share_their_data(params: Params) -> None:
+    """Three models would decode and store 20 data sets three times."""
+    for name, size in (("b32", 224), ("b16", 224), ("l14", 336)):
+        preprocess = {"size": size, "mean": [0.5] * 3, "std": [0.5] * 3}
+        params["models"][name] = {**params["models"]["vit_b32"], "preprocess": preprocess}
+    one, same, other = (
+        chain.examples(Plan(params, ROOT), name, "mnist", "train").path for name in ("b32", "b16", "l14")
+    )
+    assert one == same != other and one.startswith("store/data/vision/examples/mnist-train-")
