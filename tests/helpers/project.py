@@ -54,6 +54,26 @@ def small(params: dict[str, Any]) -> None:
     tiny["finetuning"].update(iterations=3, batch_size=16, warmup_iterations=1)
 
 
+HELD = """
+import os, time
+from pathlib import Path
+from tallmasks.errors import TallmasksError
+from tallmasks.methods import Scaled, merge, merged_row
+
+@merge("held")
+def held(rows, place, facts):
+    if Path("wait").exists():
+        print("begun", os.getpid(), os.getppid(), flush=True)
+        time.sleep(600)
+    if Path("fail").exists():
+        raise TallmasksError("no room; make some")
+    return sum(rows)
+
+merged_row("held", row=45, title="Held", paper="none", merge="held", protocol=Scaled())
+"""
+"""A method file whose merge waits, or fails, while the project's folder has a file `wait` or `fail`."""
+
+
 ORDERS = ["zeroshot_ascending", "name_ascending", "name_wave"]
 
 
@@ -182,10 +202,15 @@ class Project:
         self.change(lambda params: params["benchmarks"].update({name: list(tasks)}))
 
     def replace(self, file: str, old: str, new: str) -> None:
-        """Edit a source file."""
+        """Edit a file of the user's own."""
         text = self.path(file).read_text()
         assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
         self.path(file).write_text(text.replace(old, new))
+
+    def add_held(self) -> None:
+        """Add the method `held` to the project and to its tables."""
+        self.path("src/tallmasks/methods/rows/held.py").write_text(HELD)
+        self.change(lambda params: params["methods"].append("held"))
 
     def raise_version(self, file: str, name: str) -> None:
         """Raise the version of a stage or a view, as whoever changes its step does."""

@@ -40,28 +40,19 @@ def test_after_a_pull_nothing_is_to_be_done(clone: Project) -> None:
     assert not clone.git("status", "--porcelain").output
     # a parameter edited before anything ran here: no metadata of Snakemake, only the recipes
     clone.change(lambda params: params["grids"].update(scaling_coefficient=[0.0, 1.0]))
-    assert clone.snakemake("all").jobs == {"evaluate": 4, "tables": 2}
+    assert clone.snakemake("all").jobs.keys() == {"evaluate", "tables"}
 
 
 def test_with_only_the_checkpoints_a_new_subset_fine_tunes_nothing(clone: Project) -> None:
     """Whoever wants one more table would have to fetch, or make, everything that was ever made."""
-    assert "`dvc pull` brings it back" in clone.tallmasks("verify", fails=True).output
+    assert "`dvc pull`" in clone.tallmasks("verify", fails=True).output
     clone.dvc("pull", "-q", "store/tiny/checkpoints")
     scatter_times(clone, seed=2)
     assert "Nothing to be done" in clone.dry_run().output, "the tables in git are what params.yaml asks for"
     clone.benchmark("new", ["mnist", "dtd"])
     jobs = clone.snakemake("results/tiny/new/table.csv").jobs
-    assert jobs == {
-        "examples": 4,  # to validate and test on
-        "head": 2,
-        "task_vector": 2,
-        "evaluate_task": 4,
-        "merge": 1,
-        "mask": 1,
-        "consensus": 1,
-        "evaluate": 3,
-        "tables": 1,
-    }
+    of_two_tasks = {"examples", "head", "task_vector", "evaluate_task", "merge", "mask", "consensus", "evaluate"}
+    assert jobs.keys() == of_two_tasks | {"tables"}, "nothing is fine-tuned"
 
 
 def test_two_machines_get_the_same_bytes(built: tuple[Project, Run], clone: Project) -> None:

@@ -17,8 +17,7 @@ HOSTILE = [
 
 
 def test_a_configuration_builds_no_more_than_the_file_has(tmp_path):
-    """A model from anywhere could keep a command busy for ever, fill the memory, end in a traceback, or have a
-    repository downloaded that nobody named, by a value in config.json."""
+    """A stranger's config.json could fill the memory, never end, or download a repository that nobody named."""
     folder = tmp_path / "base"
     made("Dinov2Model").save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text()) | {"use_pretrained_backbone": True}

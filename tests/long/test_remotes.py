@@ -71,8 +71,7 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Remote]:
 
 
 def test_another_machine_goes_on_from_a_remote(remote: Remote, project: Project, tmp_path: Path) -> None:
-    """A group's checkpoints would stay on one machine, or all be sent again where some have arrived; or who mistypes a
-    key would read the traceback of a library."""
+    """A group's checkpoints would stay on one machine, or be sent again where they have arrived."""
     here = remote.user(project.root)
     push, commit = commands_of_the_page(SECTION, 3)[::-1]
     for words in [*remote.commands, commit]:

@@ -15,23 +15,9 @@ from tallmasks.errors import EXTRAS
 PACKAGE = Path(tallmasks.__file__).parent
 WORKFLOW, WORLDS = (PACKAGE.parents[1] / folder for folder in ("workflow", "tiny_worlds"))
 ROOMS = (
-    "errors",
-    "parallel",
-    "io",
-    "artifacts",
-    "plugins",
-    "vectors",
-    "masks",
-    "bundles",
-    "methods",
-    "tasks",
-    "models",
-    "training",
-    "evaluation",
-    "results",
-    "plan",
-    "commands",
-)
+    "errors", "parallel", "io", "artifacts", "plugins", "vectors", "masks", "bundles", "methods", "tasks", "models",
+    "training", "evaluation", "results", "plan", "commands",
+)  # fmt: skip
 """Packages and single modules.  Each may import only those above it in this list."""
 DATA = {WORLDS / "drawn" / name for name in ("objects.py", "scenes.py", "canvas.py")}
 """Tables of data, and pictures that are drawn."""
@@ -88,15 +74,8 @@ def test_a_room_imports_only_from_rooms_above_it(room: str) -> None:
     assert not wrong
 
 
-def test_the_package_knows_no_world() -> None:
-    """An installation would carry tasks and examples that only a clone of the project has a use for."""
-    sources = "\n".join(path.read_text() for folder in (PACKAGE, WORKFLOW) for path in folder.rglob("*.py"))
-    assert WORLDS.is_dir() and WORLDS.name not in sources
-
-
 def test_what_is_imported_is_declared() -> None:
-    """An installation would work by luck: as long as some other library brings along what the package needs.  Or the
-    command line would name the wrong extra for what is missing."""
+    """An installation would lack a library that the package imports, or name the wrong extra for it."""
     project = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text())["project"]
     groups = {None: project["dependencies"], **project["optional-dependencies"]}
     declared = {group: {re.split(r"[<>=\[]", line)[0].lower() for line in lines} for group, lines in groups.items()}

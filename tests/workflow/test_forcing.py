@@ -11,10 +11,8 @@ from processes import wait_for
 from project import Project, Run
 
 TABLE = "results/tiny/two/table.csv"
-CHAIN = {
-    "examples": 6, "head": 2, "finetune": 2, "task_vector": 2, "evaluate_task": 4, "merge": 1, "mask": 1,
-    "consensus": 1, "evaluate": 3, "tables": 1,
-}  # fmt: skip
+FROM_VECTORS = {"task_vector", "merge", "mask", "consensus", "evaluate", "tables"}
+CHAIN = FROM_VECTORS | {"examples", "head", "finetune", "evaluate_task"}
 AS_A_USER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 """Without the right to write into read-only files, which root has."""
 
@@ -28,24 +26,23 @@ def as_a_user(project: Project, *arguments: str) -> Run:
     ("forced", "planned"),
     [
         (("-F",), CHAIN),
-        (("-f",), {"tables": 1}),
-        (("-R", "task_vector"), {name: CHAIN[name] for name in list(CHAIN)[3:] if name != "evaluate_task"}),
+        (("-f",), {"tables"}),
+        (("-R", "task_vector"), FROM_VECTORS),
     ],
 )
 def test_what_is_forced_runs_with_what_follows_from_it(
-    built: tuple[Project, Run], forced: tuple[str, ...], planned: dict[str, int]
+    built: tuple[Project, Run], forced: tuple[str, ...], planned: set[str]
 ) -> None:
     """Nothing would be done; or all would, where one step was meant."""
     project, _ = built
-    assert project.run("snakemake", "-n", *forced, "--", TABLE).planned == planned
+    assert project.run("snakemake", "-n", *forced, "--", TABLE).planned.keys() == planned
 
 
 def test_forcing_makes_what_is_lacking_and_replaces_read_only_files(project: Project) -> None:
-    """The job would fail for an input that is gone, after its results were deleted; or every user but root would be
-    told that the store is write-protected."""
+    """A forced job would lose its results for a missing input, or stop at files that its own runs made read-only."""
     before = project.sha256("store", "results")
     project.one("store/tiny/derived/merge/sum-2tasks-s0-*").unlink()
-    assert as_a_user(project, "-f", "--", TABLE).jobs == {"merge": 1, "tables": 1}
+    assert as_a_user(project, "-f", "--", TABLE).jobs.keys() == {"merge", "tables"}
     assert project.sha256("store", "results") == before
 
 
@@ -54,7 +51,7 @@ def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
     before = project.sha256("results")
     merged = project.one("store/tiny/derived/merge/sum-2tasks-s0-*")
     project.damage(merged, merged.read_bytes()[:-4] + b"\0\0\0\0")
-    assert "moved to .tallmasks/damaged" in project.run("snakemake", "-j2", "-f", "--", TABLE, fails=True).output
+    assert ".tallmasks/damaged" in project.run("snakemake", "-j2", "-f", "--", TABLE, fails=True).output
     assert project.sha256("results") == before
     log = project.path("logs/tiny/tables/two.log")
     log.unlink()

@@ -79,8 +79,7 @@ def test_jobs_that_share_a_gpu_fill_idle_ones_first(machine: dict[str, str]) -> 
 
 @pytest.mark.parametrize(("assigned", "taken"), [("2", {"2"}), ("2,3", {LISTED["2"], LISTED["3"]})])
 def test_of_a_submitted_job_the_scheduler_decides(machine: dict[str, str], assigned: str, taken: set[str]) -> None:
-    """A job would move from the device that slurm gave it to one that slurm gave to another; or two steps of one
-    submission with two devices would share the first."""
+    """A job would use a device that slurm gave to another job, or two steps would share the first device."""
     given = machine | {"CUDA_VISIBLE_DEVICES": assigned}
     done = subprocess.run(
         [sys.executable, "-c", LEASE, "1", "1"], env=given, capture_output=True, text=True, check=True
@@ -106,9 +105,9 @@ def run(job):
 @pytest.mark.parametrize(
     ("gpus", "variables", "complaint"),
     [
-        (5, {}, f"5 GPUs wanted for one job, 4 listed ({LISTED['0']}"),
+        (5, {}, LISTED["0"]),
         (1, {"CUDA_VISIBLE_DEVICES": ""}, "torch has no GPU"),
-        (1, {"CUDA_VISIBLE_DEVICES": "7"}, "torch has no GPU to compute on (CUDA_VISIBLE_DEVICES is '7'): "),
+        (1, {"CUDA_VISIBLE_DEVICES": "7"}, "'7'"),
     ],
 )
 def test_a_job_without_its_gpu_says_so(

@@ -125,10 +125,10 @@ def test_a_job_believes_no_damaged_input_and_the_next_run_makes_it_again(tmp_pat
     damaged = Path(told["inputs"]["task_vectors"][1])
     zero(tmp_path / damaged)
     message = refused(run_merge(tmp_path, told))
-    assert str(damaged) in message and "moved to .tallmasks/damaged" in message and "again" in message
+    assert str(damaged) in message and ".tallmasks/damaged" in message
     assert not (tmp_path / damaged).exists() and (tmp_path / ".tallmasks/damaged" / damaged).exists()
     assert not (tmp_path / node.path).exists()
-    assert "is not there any more" in refused(run_merge(tmp_path, told))
+    assert str(damaged) in refused(run_merge(tmp_path, told))
     _, again = merge_job(tmp_path)  # which makes it again
     assert run_merge(tmp_path, again).returncode == 0
 
@@ -138,11 +138,11 @@ def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:
     _, told = merge_job(tmp_path)
     first, second = (tmp_path / path for path in told["inputs"]["task_vectors"])
     told["inputs"]["task_vectors"].reverse()
-    assert "its recipe asks for" in refused(run_merge(tmp_path, told))
+    assert first.name in refused(run_merge(tmp_path, told))
     told["inputs"]["task_vectors"].reverse()
     second.unlink()
     second.write_bytes(first.read_bytes())
-    assert "another recipe" in refused(run_merge(tmp_path, told))
+    assert second.name in refused(run_merge(tmp_path, told))
 
 
 @pytest.mark.parametrize("what", ["stage", "method", "family"])
@@ -154,7 +154,7 @@ def test_a_job_refuses_what_other_code_was_to_make(what: str, tmp_path: Path) ->
         "family": {"params": {"merge": "sum", "family": "json", "family_code": "0" * 12}},
     }
     _, told = merge_job(tmp_path, **changes[what])
-    assert "the code has changed since this run was planned" in refused(run_merge(tmp_path, told))
+    assert "the code has changed" in refused(run_merge(tmp_path, told))
 
 
 def test_a_source_file_that_changed_is_refused(tmp_path: Path) -> None:

@@ -39,15 +39,15 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     project.change(lambda params: params.update(methods="all"))
     run = project.snakemake("results/own/own/table.csv")
     assert "head" not in run.jobs, "a stage of CLIP's"
-    assert (run.jobs["finetune"], run.jobs["examples"]) == (3, 9)
+    assert {"examples", "finetune"} <= run.jobs.keys()
     for path in project.root.glob("logs/own/finetune/*.csv"):
         curve = pd.read_csv(path)
         assert curve["validation"].count() == len(curve) / 10 < 60, "it ends early, having looked every ten steps"
     table = pd.read_csv(project.path("results/own/own/table.csv")).set_index("method")["accuracy"]
     assert table["fine_tuned"] > 85 > 60 > table["zeroshot"]
     assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
-    project.replace("toys/numbers_toy.py", "# -- the family", "# -- the family, in which nothing changed")
-    assert project.dry_run("results/own/own/table.csv").planned == {}
-    project.replace("toys/numbers_toy.py", "draw.normal(size=", "2 * draw.normal(size=")
-    planned = project.dry_run("results/own/own/table.csv").planned
-    assert (planned["finetune"], planned["examples"]) == (3, 9), "of a changed generator"
+    for line, anew in (("# a comment\n", False), ("OTHER = 1\n", True)):
+        with project.path("toys/numbers_toy.py").open("a") as module:
+            module.write(line)
+        planned = project.dry_run("results/own/own/table.csv").planned
+        assert ({"examples", "finetune", "tables"} <= planned.keys()) == bool(planned) == anew

@@ -33,8 +33,7 @@ sys.exit("torch" in sys.modules)
 
 
 def test_without_tensors_of_torchs_nothing_imports_torch(tmp_path: Path, params: dict) -> None:
-    """A script on arrays, every command, every job and every parse of the Snakefile would wait for seconds; and a
-    store shared between machines would find nothing again, if digests differed from process to process."""
+    """Every command and job would wait for torch's import, or two processes name one artifact differently."""
     from tallmasks.plan.planner import Plan
 
     command = [sys.executable, "-c", WITHOUT_TORCH, str(file_of(tmp_path, state())), str(PARAMS), str(ROOT)]

@@ -43,6 +43,6 @@ def test_the_frozen_bundles_are_of_every_kind() -> None:
 
 def test_an_entropy_coded_bundle_is_refused_with_the_commit_that_reads_it() -> None:
     """Whoever has one would not learn how to get the models out of it."""
-    with pytest.raises(TallmasksError, match=r"entropy-coded\. Commit 92d6ff0 .* the last to read"):
+    with pytest.raises(TallmasksError, match="92d6ff0"):
         load_bundle(FROZEN / "coded_masks")
     assert "92d6ff0" in verify_bundle(FROZEN / "coded_masks")[0]

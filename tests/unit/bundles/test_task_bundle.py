@@ -68,8 +68,7 @@ def weights_of(module):
 
 
 def test_each_task_is_the_formula_from_any_value_on(of_dtype):
-    """A task's model would not be theta_0 + scale * (mask * tau_MTL), rounded once; or a piece of an update be of
-    other weights than those asked for."""
+    """A task's model would not be theta_0 + scale * (mask * tau_MTL), rounded once."""
     bundle = load_bundle(of_dtype.folder, of_dtype.base_file)
     assert bundle.tasks == TASKS
     for task in TASKS:
@@ -92,14 +91,13 @@ def test_arrays_are_the_same_weights(tmp_path):
     for name, tensor in expected(made, "mnist").items():
         assert same_bits(torch.from_numpy(found[name]), tensor)
     other = make(tmp_path / "bfloat16")
-    with pytest.raises(TallmasksError, match="is BF16, which NumPy lacks; use state_dict"):
+    with pytest.raises(TallmasksError, match=r"BF16.*state_dict"):
         load_bundle(other.folder, other.base_file).arrays("mnist")
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_a_module_goes_from_task_to_task_and_back(of_dtype, device, monkeypatch):
-    """After some switches a model would be another than the one asked for, on a GPU another than on a CPU, or trained
-    weights would be lost."""
+    """After some switches a model would be another one, or trained weights would be lost."""
     monkeypatch.setattr("tallmasks.bundles.device_weights.GROUP", 64)  # several groups of one dtype
     bundle = load_bundle(of_dtype.folder, of_dtype.base_file, device)
     module = Everything(of_dtype.base)
@@ -121,7 +119,7 @@ def test_without_a_base_the_module_itself_is_theta_0(made, device):
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
     try:
         bundle = load_bundle(made.folder, device=device)
-        with pytest.raises(TallmasksError, match=r"its base is not here .no .* beside the bundle.* Give --base"):
+        with pytest.raises(TallmasksError, match=r"--base"):
             bundle.state_dict("mnist")
         module = Everything(made.base)
         bundle.restore_(module)
@@ -139,15 +137,15 @@ def test_without_a_base_the_module_itself_is_theta_0(made, device):
 def test_the_recorded_base_is_found_and_checked(tmp_path):
     """A bundle would be added to whatever has come to lie where its base was."""
     made = make(tmp_path)
-    with pytest.raises(TallmasksError, match="torch has no device 'gpu'"):
+    with pytest.raises(TallmasksError, match="'gpu'"):
         load_bundle(made.folder, device="gpu")
     assert all_same(load_bundle(made.folder).state_dict("mnist"), expected(made, "mnist"))
     save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
     for base in (None, made.base_file):
-        with pytest.raises(TallmasksError, match=r"base.safetensors: .* have other values than in the base"):
+        with pytest.raises(TallmasksError, match=r"base\.safetensors: .*other values"):
             load_bundle(made.folder, base).state_dict("mnist")
     save_file({name: tensor for name, tensor in made.base.items() if name != "wide"}, made.base_file)
-    with pytest.raises(TallmasksError, match="tensor wide is missing"):
+    with pytest.raises(TallmasksError, match="wide"):
         load_bundle(made.folder, made.base_file)
 
 
@@ -166,13 +164,13 @@ def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
         before = {name: tensor.clone() for name, tensor in wrong.state_dict().items()}
         bundle = load_bundle("bundle")
         for work in (lambda b=bundle, w=wrong: b.apply_(w, "dtd"), lambda b=bundle, w=wrong: b.restore_(w)):
-            with pytest.raises(TallmasksError, match=r"The module is not the base of the bundle: .* other values"):
+            with pytest.raises(TallmasksError, match="not the base"):
                 work()
         assert all_same(wrong.state_dict(), before)
-    with pytest.raises(TallmasksError, match="have other values than in the base"):
+    with pytest.raises(TallmasksError, match="other values"):
         load_bundle("bundle", "base").apply_(copy.deepcopy(models["base"]), "dtd")
     half = copy.deepcopy(models["base"]).half()
-    with pytest.raises(TallmasksError, match=r"F16, and the base was F32.* module_is_base=True"):
+    with pytest.raises(TallmasksError, match=r"F16.*F32.* module_is_base=True"):
         load_bundle("bundle").apply_(half, "dtd")
     load_bundle("bundle").apply_(half, "dtd", module_is_base=True)
     assert all(torch.allclose(half.state_dict()[name], tensor.half(), atol=2e-3) for name, tensor in expected.items())
@@ -188,8 +186,7 @@ def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype, device):
-    """A live model would compute something else than the exported one, loaded in the same dtype; a transposed or
-    channels-last weight would keep the last task's values."""
+    """A live model would compute something else than the exported one in the same dtype."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base, dtype)
     module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)
@@ -211,11 +208,11 @@ def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: delattr(m, "wide"), "lacks wide of the bundle"),
-        (lambda m: setattr(m, "more", torch.nn.Parameter(torch.ones(2))), "has more, which the bundle lacks"),
-        (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide has the shape \[8, 9\]"),
-        (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "has twin.bias"),
-        (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "wide is torch.float32, .* on meta"),
+        (lambda m: delattr(m, "wide"), "wide"),
+        (lambda m: setattr(m, "more", torch.nn.Parameter(torch.ones(2))), "more"),
+        (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide .*\[8, 9\]"),
+        (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "twin.bias"),
+        (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "wide .*meta"),
     ],
 )
 def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
@@ -232,7 +229,7 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
         assert tensor.is_meta or same_bits(tensor, before[name])
     with pytest.raises(TallmasksError, match=r"no task 'mnits' .did you mean 'mnist'"):
         bundle.apply_(module, "mnits")
-    with pytest.raises(TallmasksError, match=r"found a dict; expected a torch.nn.Module. .*bundle.state_dict"):
+    with pytest.raises(TallmasksError, match=r"dict.*torch\.nn\.Module.*bundle\.state_dict"):
         bundle.apply_(dict(made.base), "mnist")
 
 

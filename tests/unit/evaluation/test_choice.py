@@ -22,7 +22,7 @@ def test_the_coefficient_is_chosen_on_normalised_accuracy() -> None:
 
 def test_a_useless_fine_tuned_model_is_named() -> None:
     """The table would hold infinities."""
-    with pytest.raises(TallmasksError, match="model of svhn answers nothing right"):
+    with pytest.raises(TallmasksError, match="svhn"):
         normalized([0.5, 0.5], [0.5, 0.0], ["mnist", "svhn"])
 
 

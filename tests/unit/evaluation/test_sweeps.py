@@ -14,7 +14,7 @@ from tallmasks import methods
 from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
 from tallmasks.evaluation.counting import Evaluator, TaskData
 from tallmasks.evaluation.protocols import Tuner
-from tallmasks.evaluation.sweeps import TaskSubset, sample, share
+from tallmasks.evaluation.sweeps import TaskSubset, sample
 from tallmasks.io.tensor_files import Layout
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import Model, load
@@ -136,17 +136,10 @@ def test_a_sample_is_not_the_beginning() -> None:
     assert sample(whole, None) is whole
 
 
-def test_shares() -> None:
-    """A choice over 20 tasks would cost 20 times as much as one over a single task."""
-    assert [share(1000, tasks) for tasks in (1, 3, 20)] == [1000, 333, 50]
-    assert share(5, 20) == 1 and share(None, 7) is None
-
-
 def test_a_tuned_option_is_chosen_on_validation_data(
     evaluator: Evaluator, vectors: dict[str, TaskVector], model: Model
 ) -> None:
-    """LiNeS would be at one slope for all models, or its slope be chosen on the test data; a slope that somebody sets
-    would be tuned all the same."""
+    """LiNeS would have one slope for all models, or a slope that was chosen on test data."""
     method, pretrained = methods.get("lines"), model.initial().cpu().numpy()
     assert (method.tuned, method.protocol.grid(GRIDS)) == ("beta", tuple(np.arange(1, 11) / 10))
     grid, finetuned = [0.1, 1.0], [0.5, 0.5]

@@ -30,5 +30,5 @@ def test_what_was_put_in_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_file_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     """Somebody's archive would write where it likes."""
     write_tensors(tmp_path / "archive", {name: np.zeros(3, np.uint8)}, {"format": FORMAT})
-    with pytest.raises(TallmasksError, match="expected a path within a folder"):
+    with pytest.raises(TallmasksError, match="path"):
         archived_files(tmp_path / "archive")

@@ -16,7 +16,7 @@ def test_what_is_no_plain_file_is_refused_by_name(tmp_path: Path, make: Callable
     """A command would wait for ever for somebody to write into a named pipe, or read a device that never ends."""
     make(tmp_path / "values.safetensors")
     for read in (read_plain_json, open_tensors):
-        with pytest.raises(TallmasksError, match=r"values\.safetensors is no plain file"):
+        with pytest.raises(TallmasksError, match=r"values\.safetensors"):
             read(tmp_path / "values.safetensors")
 
 

@@ -37,8 +37,7 @@ def merged(name: str, known: list[dict[str, np.ndarray]]) -> tuple[dict[str, tor
 
 
 def test_regmean_is_the_least_squares_solution() -> None:
-    """The row would be another method's: outputs nearest to each model's on its own data, the mean of what is no linear
-    layer."""
+    """The row would be another method's: least squares for linear layers, the mean for other tensors."""
     new, tuned = merged("regmean", for_merge("regmean", LAYOUT, range(TASKS)))
     rows = [{name: torch.from_numpy(x / len(x) ** 0.5) for name, x in inputs(LAYOUT, t).items()} for t in range(TASKS)]
     for name in ("a.weight", "deep.weight"):
@@ -80,8 +79,7 @@ def test_regmean_keeps_the_mean_where_no_data_says_anything() -> None:
 
 
 def test_fisher_is_the_weighted_mean_of_the_models() -> None:
-    """The row would be another method's: a weight counts by its own squared gradient, a model by the length of all of
-    its own."""
+    """The row would be another method's: each weight counts by its squared gradient."""
     known = for_merge("fisher", LAYOUT, range(TASKS))
     new, tuned = merged("fisher", known)
     lengths = [torch.cat([torch.from_numpy(f.ravel()).double() for f in one.values()]).norm() for one in known]
@@ -96,14 +94,14 @@ def test_fisher_is_the_weighted_mean_of_the_models() -> None:
 @pytest.mark.parametrize(
     ("name", "stage", "data"),
     [
-        ("regmean", "grams", r"data statistics \(stage grams\)"),
-        ("fisher", "fisher", r"data statistics \(stage fisher\)"),
-        ("adamerging", "learn", "validation data without labels"),
+        ("regmean", "grams", "grams"),
+        ("fisher", "fisher", "fisher"),
+        ("adamerging", "learn", "validation data"),
     ],
 )
 def test_checkpoints_alone_are_refused(name: str, stage: str, data: str) -> None:
     """`tallmasks merge` would end in a traceback, or merge without the data that the method is about."""
-    with pytest.raises(TallmasksError, match=f"{name} needs {data}"):
+    with pytest.raises(TallmasksError, match=f"{name} .*{data}"):
         in_stream(methods.get(name))
-    with pytest.raises(TallmasksError, match=f"stage {stage} computes"):
+    with pytest.raises(TallmasksError, match=f"stage {stage}"):
         methods.get_merge(name).bind([])

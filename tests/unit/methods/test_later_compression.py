@@ -41,8 +41,7 @@ def found(name: str, flat: Array, **more: object) -> dict[str, Array]:
 @pytest.mark.parametrize("tasks", [1, 2, 3, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_tsv_c_is_the_plain_statement(seed: int, tasks: int) -> None:
-    """The row would be another method's: the leading floor(r / T) singular triplets of matrices, the rest whole;
-    vectors [n, 1] and matrices of r < T would be lost."""
+    """The row would be another method's: the leading floor(r / T) singular triplets of each matrix, the rest whole."""
     flat = drawn(seed)
     for name, part in LAYOUT.split(flat).items():
         expected = part
@@ -55,8 +54,7 @@ def test_tsv_c_is_the_plain_statement(seed: int, tasks: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_bitdelta_is_the_plain_statement(seed: int) -> None:
-    """The row would be another method's: a sign per weight of a layer's matrix, at their mean magnitude; of
-    a table of embeddings the rows that did not move would move."""
+    """The row would be another method's: a sign per weight of a layer's matrix, at their mean magnitude."""
     flat = drawn(seed)
     for name, part in LAYOUT.split(flat).items():
         expected = part
@@ -88,8 +86,7 @@ def test_t_switch_is_the_plain_statement(seed: int, drop: float) -> None:
 @no_deadline
 @given(vectors=task_vectors(max_tasks=1))
 def test_what_is_compressed_is_no_longer_than_what_was(vectors: Array) -> None:
-    """Denormals, zeros of both signs, or magnitudes near the largest float would end in NaN, or in a model that moved
-    further than fine-tuning took it."""
+    """Extreme values would give NaN, or a model further from the base than fine-tuning took it."""
     flat = np.append(vectors[0], vectors[0][:1])
     layout = Layout(
         *((("0.a", "b"), ((flat.size // 2, 2), (1,))) if flat.size % 2 else (("0.a",), ((flat.size // 2, 2),)))

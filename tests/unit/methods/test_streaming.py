@@ -96,7 +96,7 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
     vectors = flats()
     LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
     stream = stream_of(vectors, vectors[0])
-    with pytest.raises(TallmasksError, match="task 1: tensor c holds NaN or infinity"):
+    with pytest.raises(TallmasksError, match="task 1: tensor c"):
         parallel(stream.task_vectors_at, pieces_of_layout(stream.layout))
 
 

@@ -31,7 +31,7 @@ def weights(tmp_path: Path) -> Path:
 
 
 def test_head_is_the_plain_statement(weights: Path) -> None:
-    """Without it zero-shot accuracy, and all that is trained against the head, would be of another head."""
+    """Zero-shot accuracy, and all that is trained against the head, would be of another head."""
     model, task = load(SPEC, weights), TASKS["cars"]
     tensors = load_file(weights)
     vocabulary = tensors.pop(clip.VOCABULARY).tolist()
@@ -47,7 +47,7 @@ def test_head_is_the_plain_statement(weights: Path) -> None:
 
 
 def test_another_family_and_a_word_of_no_prompt_are_named(weights: Path) -> None:
-    """Without it a wrong word in params.yaml, or of a task, would be found out by its results only."""
+    """A wrong word in params.yaml, or of a task, would be found out by its results only."""
     with pytest.raises(TallmasksError, match="'t6'"):
         load({"family": "t6"}, weights)
     with pytest.raises(TallmasksError, match="flower"):  # a word that pretraining never saw
@@ -58,7 +58,7 @@ PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0
 
 
 def test_a_file_of_open_clips_becomes_the_same_model(tmp_path: Path) -> None:
-    """Without it weights that open_clip loads would be another model here."""
+    """Weights that open_clip loads would be another model here."""
     torch.manual_seed(1)
     network = clip.build(SPEC["architecture"]).eval()
     torch.save(network.state_dict(), tmp_path / "weights.pt")
@@ -76,7 +76,7 @@ def test_a_file_of_open_clips_becomes_the_same_model(tmp_path: Path) -> None:
 
 
 def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
-    """Without it small images would reach the network otherwise than in the paper."""
+    """Small images would reach the network otherwise than in the paper."""
     preprocess = clip.Preprocess(224, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     transform = image_transform(224, is_train=False, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     for side in (28, 64, 96, 224):
@@ -86,7 +86,7 @@ def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
 
 
 def test_mixed_precision_stays_near(weights: Path) -> None:
-    """Without it bfloat16 would change the weights, or not be used at all."""
+    """Bfloat16 would change the weights, or not be used at all."""
     strict, mixed = load(SPEC, weights), load(SPEC, weights, "bfloat16")
     images, head = strict.pixels(examples("cars", "test", 8, seed=0)[0]), strict.head(TASKS["cars"])
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_each_weight_set_has_its_own_scores_in_bfloat16(weights: Path) -> None:
 
 
 def test_shipped_model_knows_every_task() -> None:
-    """Without it the first command would fail on a prompt, or the file would not say how it was made."""
+    """The first command would fail on a prompt, or the file would not say how it was made."""
     path = Path(__file__).parents[3] / "models" / "tiny.safetensors"
     with safe_open(path, "pt") as file:
         recipe = json.loads(file.metadata()["recipe"])
@@ -140,8 +140,7 @@ def test_convolutions_compute_what_linear_layers_do(count: int) -> None:
 
 
 def test_repeatable_is_strict_float32_and_fills_no_memory() -> None:
-    """Scores would differ between GPUs and CPUs in the fourth digit, without a word in the recipe; or every buffer on a
-    GPU be written twice."""
+    """Scores would differ between GPUs and CPUs in the fourth digit."""
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
     try:
         for tf32 in (True, False):

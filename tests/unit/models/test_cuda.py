@@ -38,17 +38,9 @@ def test_the_gpu_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [str(cuda.choose(wanted)) for wanted in ("cuda", None, "cpu")] == ["cuda", "cuda", "cpu"]  # type: ignore[arg-type]
     monkeypatch.setattr(torch, "zeros", Mock(side_effect=RuntimeError("no kernel image\nCUDA errors may come later")))
     assert [str(cuda.choose(wanted)) for wanted in (None, "cpu")] == ["cpu", "cpu"]  # type: ignore[arg-type]
-    with pytest.raises(TallmasksError, match=r"CUDA_VISIBLE_DEVICES is '7'.*: no kernel image; .*gpu: 0") as no:
+    with pytest.raises(TallmasksError, match=r"CUDA_VISIBLE_DEVICES .*'7'.*no kernel image.*gpu: 0") as no:
         cuda.choose("cuda")
     assert "\n" not in str(no.value)
-
-
-def test_memory_that_torch_keeps_unused_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evaluation would hold one weight set at a time, and read the images eleven times."""
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 200)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 4000))
-    assert cuda.free_bytes(torch.device("cuda")) == 1300
 
 
 def test_jobs_on_one_gpu_take_no_memory_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,7 @@ def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) ->
 
 
 def test_batches_order_and_numbers_of_choices_do_not_change_counts(model: T5Model, folder: Path) -> None:
-    """An accuracy would depend on the memory of the machine; an example with fewer choices be given the empty answer;
-    or the order of sums decide a tie, of which the first choice counts."""
+    """An accuracy would depend on the machine's memory, or on the order of the examples."""
     mixed = [text for pair in zip(sentences(8, 2), sentences(8, 5, seed=1), strict=True) for text in pair]
     write_texts(folder / "forward", mixed, {})
     write_texts(folder / "backward", mixed[::-1], {})
@@ -212,7 +211,7 @@ def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> N
 
 def test_texts_are_not_augmented(model: T5Model, folder: Path) -> None:
     """An `augmentation` that stands in params.yaml would be passed over in silence."""
-    with pytest.raises(TallmasksError, match="augmentation: found 'crop'"):
+    with pytest.raises(TallmasksError, match=r"augmentation: .*'crop'"):
         model.prepare(small_examples(folder, 2), "crop", torch.Generator())
 
 
@@ -307,10 +306,10 @@ def as_bytes(text: bytes) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda state: state.update(as_bytes(b"{")), "no tokenizer of"),
-        (lambda state: state.update(as_bytes(b"\xff")), "is no text"),
-        (lambda state: state.update(as_bytes(UNPADDED)), "no <pad> and"),
-        (lambda state: state.update(random_state(0, SMALL["architecture"])), "tokens and the tables .* 20 rows"),
+        (lambda state: state.update(as_bytes(b"{")), "tokenizer"),
+        (lambda state: state.update(as_bytes(b"\xff")), "tokenizer"),
+        (lambda state: state.update(as_bytes(UNPADDED)), "<pad>"),
+        (lambda state: state.update(random_state(0, SMALL["architecture"])), "20 rows"),
     ],
 )
 def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path: Path) -> None:
@@ -326,5 +325,5 @@ def test_another_cross_attention_than_the_one_that_is_replaced_is_refused() -> N
     """Under another transformers choices would share no inputs, or be scored by another attention, in silence."""
     network = T5ForConditionalGeneration(T5Config(**Architecture.of(ARCHITECTURE).config))
     network.decoder.block[0].layer[1].EncDecAttention = torch.nn.Linear(2, 2)
-    with pytest.raises(TallmasksError, match=r"^transformers 5.* has no T5LayerCrossAttention .* expected .* 5\.23"):
+    with pytest.raises(TallmasksError, match=r"transformers 5.*T5LayerCrossAttention"):
         t5_network._share_inputs(network)

@@ -84,10 +84,10 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda f, s: s.update({"encoder.embed_tokens.weight": torch.ones(96, 32)}), "is not 'shared.weight'"),
-        (lambda f, s: (f / "tokenizer.json").unlink(), "no tokenizer.json and no spiece.model beside the weights"),
-        (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: found 2, and .* has 4"),
-        (lambda f, s: (f / "config.json").write_text("["), "config.json: not a JSON object"),
+        (lambda f, s: s.update({"encoder.embed_tokens.weight": torch.ones(96, 32)}), "'shared.weight'"),
+        (lambda f, s: (f / "tokenizer.json").unlink(), "tokenizer.json"),
+        (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: .*2.* 4"),
+        (lambda f, s: (f / "config.json").write_text("["), "config.json"),
     ],
 )
 def test_odd_pretrained_folders_are_refused(change: Any, said: str, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
 def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Path) -> None:
     """A download that was cut would give a tokenizer with other words."""
     (tmp_path / "spiece.model").write_bytes(content)
-    with pytest.raises(TallmasksError, match=r"spiece.model: (not a SentencePiece model|a SentencePiece model of)"):
+    with pytest.raises(TallmasksError, match=r"spiece\.model"):
         json_of_spiece(tmp_path / "spiece.model")
 
 
@@ -167,7 +167,7 @@ def test_a_frozen_table_that_moved_is_refused(pretrained: tuple[Path, State], tm
     path, state = pretrained
     tuned = finetuned(state) | {"shared.weight": state["shared.weight"] + np.float32(0.5)}
     save_file(torch_state(tuned), tmp_path / "tuned.safetensors")
-    with pytest.raises(TallmasksError, match=r"'shared.weight' is up to 0.5 from the pretrained one.*lm_head or none"):
+    with pytest.raises(TallmasksError, match=r"'shared.weight' .*0.5 .*none"):
         FAMILY.convert_checkpoint(SPEC, tmp_path / "tuned.safetensors", path)
     every = {**SPEC, "architecture": {**ARCHITECTURE, "frozen_table": "none"}}
     found = FAMILY.convert_checkpoint(every, tmp_path / "tuned.safetensors", path)
@@ -235,9 +235,9 @@ def test_pefts_names_are_pefts() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda c, v: c.update(peft_type="LORA"), "found peft_type 'LORA'"),
-        (lambda c, v: c.update(modules_to_save=["lm_head"]), "nothing in modules_to_save"),
-        (lambda c, v: v.pop(min(v)), r"\(1 in all\) is missing; expected the \(IA\)\^3 vectors"),
+        (lambda c, v: c.update(peft_type="LORA"), "'LORA'"),
+        (lambda c, v: c.update(modules_to_save=["lm_head"]), "modules_to_save"),
+        (lambda c, v: v.pop(min(v)), "is missing"),
         (lambda c, v: v.update({min(v): np.ones((5, 1), np.float32)}), r"is \[5, 1\] of F32, expected \[32, 1\]"),
     ],
 )
@@ -259,5 +259,5 @@ def test_a_folder_of_checkpoints_may_hold_folders(tmp_path: Path) -> None:
     (tmp_path / "qasc").mkdir()
     found = locate(str(tmp_path), ARCHITECTURE, "qasc", FAMILY.publishers)
     assert found is not None and found.local == tmp_path / "qasc"
-    with pytest.raises(TallmasksError, match=r"neither .*paws.safetensors nor paws.pt"):
+    with pytest.raises(TallmasksError, match=r"paws\.safetensors"):
         locate(str(tmp_path), ARCHITECTURE, "paws", FAMILY.publishers)

@@ -39,7 +39,7 @@ def test_a_benchmark_belongs_to_a_catalogue(params: Params) -> None:
         ("tiny", "7nlp", "paws", readers),
         ("t5_large", "8tasks", "cars", {*params["models"]} - readers),
     ):
-        with pytest.raises(TallmasksError, match=f"results/{model}/{benchmark}: .* no task .*'{task}'") as refused:
+        with pytest.raises(TallmasksError, match=f"results/{model}/{benchmark}: .*'{task}'") as refused:
             VIEWS["tables"](plan, model, benchmark)
         assert able == set(str(refused.value).rpartition(": ")[2].split(", "))
 
@@ -132,5 +132,5 @@ def test_figures_and_tables_show_a_models_own_benchmarks(params: Params) -> None
     largest = figure(plan, "tiny_t5", "task_count").recipe
     assert [name for name, _ in largest["params"]["benchmarks"]] == ["11nlp"]
     params["paper"]["benchmarks"] = ["8tasks"]
-    with pytest.raises(TallmasksError, match=r"tiny_t5/figures/per_task: paper.benchmarks .* it has .* 7nlp, 8qa,"):
+    with pytest.raises(TallmasksError, match=r"tiny_t5/figures/per_task: paper.benchmarks .* 7nlp, 8qa,"):
         figure(Plan(params, ROOT), "tiny_t5", "per_task")

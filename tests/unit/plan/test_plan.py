@@ -73,9 +73,9 @@ def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("\nx = int('many')\n", r"kin.py, line 2: ValueError: invalid literal .*; put it right there$"),
+        ("\nx = int('many')\n", r"kin.py, line 2: ValueError: "),
         ("x = (\n", r"kin.py, line 1: SyntaxError: "),
-        ("x = 1\n", r"no model family 'broken_kin': .*kin.py has no object FAMILY"),
+        ("x = 1\n", r"'broken_kin': .*kin.py .*FAMILY"),
     ],
 )
 def test_an_error_in_a_family_of_ones_own_is_said_with_its_line(
@@ -106,6 +106,17 @@ def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> N
     assert not any("dots" in node.slug for node in closure(plan, "vit_b32"))
     assert "mine" in plan.paper_benchmarks("tiny") and "mine" not in plan.paper_benchmarks("vit_b32")
     assert any("dots" in path for path in Index(plan).declared())
+
+
+def test_other_prompts_of_a_task_concern_that_task_alone(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed wording of one task would fine-tune all tasks again, or leave the old head in use."""
+    params["benchmarks"] = {"three": ["mnist", "svhn", "dtd"], "two": ["mnist", "svhn"]}
+    before = paths(params)
+    monkeypatch.setitem(TASKS, "dtd", dataclasses.replace(TASKS["dtd"], templates=("a picture of {}",)))
+    after = paths(params)
+    renamed = {name for name in before if before[name] != after[name]}
+    assert {"head/dtd", "finetune/dtd-s0", "task_vector/dtd-s0", "merge/sum-3tasks-s0"} <= renamed
+    assert not any("mnist" in name or "svhn" in name or "-2tasks" in name for name in renamed)
 
 
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

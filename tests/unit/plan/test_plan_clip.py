@@ -68,8 +68,7 @@ def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
 
 
 def test_the_published_pairing_of_fer2013_for_checkpoints_of_ones_own(params: Params) -> None:
-    """The paper's zero-shot accuracy on FER2013 could not be had, since the published code paired its classes
-    differently, and only with its checkpoints at that."""
+    """The paper's zero-shot accuracy on FER2013 could only be had with the published checkpoints."""
     ours = chain.head(Plan(params, ROOT), "vit_b32", "fer2013").params["classes"]
     before = paths(params, "vit_b32")
     params["models"]["vit_b32"]["wording"] = {"fer2013": "published"}
@@ -121,5 +120,16 @@ def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
     examples = chain.examples(plan, "vit_b32", "leaves", "train")
     assert vision_task_of(examples.params).classes == ("oak", "maple") and "data" in examples.sources
     assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
-    with pytest.raises(TallmasksError, match="there is a task 'cars' already"):
+    with pytest.raises(TallmasksError, match="'cars'"):
         Plan({**params, "vision_tasks": {"cars": own}}, ROOT)
+
+
+def test_models_of_one_resolution_share_their_data(params: Params) -> None:
+    """Three models would decode and store 20 data sets three times."""
+    for name, size in (("b32", 224), ("b16", 224), ("l14", 336)):
+        preprocess = {"size": size, "mean": [0.5] * 3, "std": [0.5] * 3}
+        params["models"][name] = {**params["models"]["vit_b32"], "preprocess": preprocess}
+    one, same, other = (
+        chain.examples(Plan(params, ROOT), name, "mnist", "train").path for name in ("b32", "b16", "l14")
+    )
+    assert one == same != other and one.startswith("store/data/vision/examples/mnist-train-")

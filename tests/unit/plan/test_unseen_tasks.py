@@ -38,11 +38,11 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
 @pytest.mark.parametrize(
     ("change", "view", "message"),
     [
-        (lambda p: None, "masks", "results/tiny/unseen/masks: it shows models or masks of each task's own"),
-        (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "it needs 2 tasks, and .* has 1"),
-        (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "tables", r"\(tall_mask_ties, emr\); add"),
-        (lambda p: p["paper"].update(benchmarks=["unseen"]), "", "paper.benchmarks: unseen evaluates other tasks"),
-        (lambda p: p["benchmarks"]["unseen"].update(merge=["carz"]), "", "benchmarks.unseen: no model has .* 'cars'"),
+        (lambda p: None, "masks", "results/tiny/unseen/masks"),
+        (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "2 tasks"),
+        (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "tables", r"tall_mask_ties, emr"),
+        (lambda p: p["paper"].update(benchmarks=["unseen"]), "", "paper.benchmarks: unseen"),
+        (lambda p: p["benchmarks"]["unseen"].update(merge=["carz"]), "", "benchmarks.unseen: .*'cars'"),
         (lambda p: p["benchmarks"]["unseen"].update(merge=["dtd", "dtd"]), "", "unseen.merge: 'dtd' listed twice"),
     ],
 )

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import runpy
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 
 import matplotlib
@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from result_files import write_results
 from tallmasks import methods
 from tallmasks.results import figures
-from tallmasks.results.figures import FIGURES, ResultFiles, mask_overlap, pareto, style
+from tallmasks.results.figures import FIGURES, ResultFiles, pareto, style
 from tallmasks.tasks.titles import title
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -88,6 +88,7 @@ def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> 
 
 
 def test_mask_percentage(results: ResultFiles) -> None:
+    """A task would stand beside another task's mask or accuracy."""
     data, figure = drawn(results, "mask_percentage")
     groups = data.groupby("benchmark", sort=False)
     for left, right, (_, part) in zip(figure.axes[::2], figure.axes[1::2], groups, strict=True):
@@ -99,6 +100,7 @@ def test_mask_percentage(results: ResultFiles) -> None:
 
 
 def test_mask_agreement(results: ResultFiles) -> None:
+    """The shares of weights that n tasks agree on would be wrong, or leave out merged zeros."""
     data, figure = drawn(results, "mask_agreement")
     groups = data.groupby(["benchmark", "method"], sort=False)
     for panel, (_, part) in zip(figure.axes, groups, strict=True):
@@ -111,6 +113,7 @@ def test_mask_agreement(results: ResultFiles) -> None:
 
 
 def test_task_count(results: ResultFiles) -> None:
+    """A mean, spread or size would be that of another method or number of tasks."""
     data, figure = drawn(results, "task_count")
     accuracy, bits = figure.axes
     for method, rows in data.groupby("method"):
@@ -146,6 +149,7 @@ def test_validation_alpha(results: ResultFiles) -> None:
 
 
 def test_mask_density(results: ResultFiles) -> None:
+    """A layer's density would be another layer's, or a small bias count like a large matrix."""
     data, figure = drawn(results, "mask_density")
     wanted = [(method, by) for by in ("layer", "kind") for method in data["method"].unique()]
     for panel, (method, by) in zip(figure.axes, wanted, strict=True):
@@ -162,18 +166,8 @@ def test_mask_density(results: ResultFiles) -> None:
     assert row["percentage"].item() == pytest.approx(expected, abs=1e-4)
 
 
-def test_clusters_stand_together() -> None:
-    """A heat map in any order would hide which tasks share their weights."""
-    names = ["a1", "b1", "a2", "b2", "a3"]
-    alike = [[1.0 if x == y else 0.9 if x[0] == y[0] else 0.1 for x in names] for y in names]
-    order = mask_overlap.clustered(pd.DataFrame(alike, names, names))
-    assert sum(x[0] != y[0] for x, y in pairwise(order)) == 1
-    assert mask_overlap.clustered(pd.DataFrame(np.ones((2, 2)), ["a", "b"], ["a", "b"])) == ["a", "b"]
-
-
 def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:
-    """A later method would be missing from the figures that are there to show it, or get into the paper's; or a worse
-    method be shown in the place of a better one."""
+    """A later method would be missing in the figures of all methods, or appear in the paper's."""
     later = {name for name in methods.names() if methods.get(name).group == "later"}
     assert set(drawn(results, "field_pareto")[0]["method"]) == set(methods.names())
     assert later and not later & set(drawn(results, "pareto")[0]["method"])

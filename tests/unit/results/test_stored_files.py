@@ -38,8 +38,7 @@ def gigabits(*files: Path) -> float:
 
 
 def test_one_model_takes_a_file_like_the_pretrained_one(pretrained: Path) -> None:
-    """The text encoder, say, would be left out, which the paper's formula does and no disk; or a number stand for a
-    file that nobody can write."""
+    """A table would leave out frozen weights, such as the text encoder, that every stored file holds."""
     start = StartingPoint(open_checkpoint(pretrained), TRAINABLE)
     for method in ("zeroshot", "task_arithmetic", "consensus_ties", "iso_c"):
         assert stored_gigabits(evaluation(method), start) == gigabits(pretrained)

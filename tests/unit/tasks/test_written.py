@@ -23,13 +23,13 @@ CHOICES = {
 
 @pytest.mark.parametrize("task", TASKS)
 def test_an_example_does_not_depend_on_how_many_there_are(task: str) -> None:
-    """Without it more training examples would be other training examples."""
+    """More training examples would be other training examples."""
     assert list(examples(task, "test", 2 * SMALL, 0))[:SMALL] == list(examples(task, "test", SMALL, 0))
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_answer_is_one_of_the_choices_and_each_as_often(task: str) -> None:
-    """Without it a task could not be answered, or a model that always takes one choice would seem to have learned."""
+    """A task could not be answered, or a model that always takes one choice would seem to have learned."""
     texts = list(examples(task, "train", MANY, 0))
     if task == "ropes":
         assert all(
@@ -53,7 +53,7 @@ def shown() -> set[str]:
 
 
 def test_every_word_is_in_the_lexicon() -> None:
-    """Without it the model would read a task's own words as unknown ones, and could not tell its wordings apart."""
+    """The model would read a task's own words as unknown ones, and could not tell its wordings apart."""
     known = set(lexicon())
     assert len(known) == len(lexicon()) < 400
     for task in TASKS:
@@ -66,7 +66,7 @@ def test_every_word_is_in_the_lexicon() -> None:
 
 
 def test_pretraining_never_shows_a_wording(shown: set[str]) -> None:
-    """Without it zero-shot accuracy would be trained for."""
+    """Zero-shot accuracy would be trained for."""
     for task in TASKS.values():
         for wording in task.wordings:
             own = {word for word in wording.split() if not word.startswith("{")} - shown
@@ -74,7 +74,7 @@ def test_pretraining_never_shows_a_wording(shown: set[str]) -> None:
 
 
 def test_every_task_has_a_prefix_of_its_own(shown: set[str]) -> None:
-    """Without it two tasks would read alike, or a prefix would say what is asked, or nothing."""
+    """Two tasks would read alike, or a prefix would say what is asked, or nothing."""
     for task in TASKS.values():
         assert all(text.input.startswith(f"{task.prefix} ") for text in examples(task.name, "train", SMALL, 0))
         assert set(task.prefix.split()) <= shown - set(task.plain.split()) - set(DIALECTS)
@@ -84,6 +84,6 @@ def test_every_task_has_a_prefix_of_its_own(shown: set[str]) -> None:
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), task=st.sampled_from(sorted(TASKS)), split=st.sampled_from(SPLITS))
 def test_any_seed_gives_examples(seed: int, task: str, split: str) -> None:
-    """Without it a seed could hang a job, or give an example without an answer."""
+    """A seed could hang a job, or give an example without an answer."""
     for text in examples(task, split, 3, seed):
         assert isinstance(text, Text) and text.input and text.target

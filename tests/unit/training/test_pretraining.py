@@ -27,7 +27,7 @@ SPEC["pretraining"] |= {"steps": 30, "batch_size": 16, "learning_rate": 0.01, "w
 
 
 def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
-    """Without it the shipped weights could be no better than random ones, lack a tokenizer, or not be made again."""
+    """The shipped weights could be no better than random ones, lack a tokenizer, or not be made again."""
     paths = [tmp_path / "first", tmp_path / "again"]
     for path in paths:
         pretrain_tiny_t5(SPEC, path)

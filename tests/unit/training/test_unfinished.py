@@ -1,6 +1,5 @@
 """When an unfinished training is saved, and where its tensors are; the GPU is torch's fake one, without values."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,30 +27,6 @@ class Standing:
 
 
 STANDING: Any = Standing()
-
-
-def test_a_save_is_written_beside_training_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps would wait for the disk; or a training end, and remove its state, while it is being written."""
-    may_end, ended = threading.Event(), []
-
-    def write(*rest: Any) -> None:
-        may_end.wait(60)
-        ended.append(rest)
-
-    class Waiting(TrainingState):
-        def wait(self) -> None:
-            if self._save:
-                may_end.set()
-            super().wait()
-
-    monkeypatch.setattr(unfinished, "write_tensors", write)
-    with Waiting(tmp_path / "state", MAKING, seconds=0, clock=lambda: 0.0) as state:
-        for _ in range(3):
-            state.save_if_due(STANDING)
-        assert not ended, "one is being written: the others are not waited for, and not begun"
-    waited_for = list(ended)
-    may_end.set()
-    assert len(waited_for) == 1
 
 
 def test_an_error_of_a_save_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,12 +106,12 @@ def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     """A stranger's model would bring files from outside of its folder, or leave out weights that it names nowhere."""
     folder = pipeline(tmp_path / "model", 1.0)
     for content, said in (
-        ({"../secrets": ["a", "b"]}, "names the folder '../secrets'"),
-        ([], "not an index of a model's folders"),
-        ({"nothing": ["a", "b"]}, "no file of weights in it, nor in nothing"),
+        ({"../secrets": ["a", "b"]}, "'../secrets'"),
+        ([], "model_index.json"),
+        ({"nothing": ["a", "b"]}, "nothing"),
     ):
         (folder / "model_index.json").write_text(json.dumps(content))
         assert said in refusal(lambda: open_checkpoint(folder))
     pipeline(folder, 1.0)
     file_of(folder / "coder/inner", {"w": torch.ones(2)})
-    assert "weights in coder/inner" in refusal(lambda: open_checkpoint(folder))
+    assert "coder/inner" in refusal(lambda: open_checkpoint(folder))

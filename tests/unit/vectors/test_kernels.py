@@ -62,22 +62,6 @@ def test_ties_is_trim_elect_merge(vectors, fraction, mean, piece):
     same_bits(*merged_by_ties(vectors, fraction, mean, piece))
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_threads_share_one_majority(threads, monkeypatch):
-    """Cancelled weights would get the sign of one piece, or every thread would read all models."""
-    monkeypatch.setattr("tallmasks.parallel.cores", lambda: threads)
-    vectors = np.random.default_rng(0).integers(-2, 3, (4, 1000)).astype(np.float32)
-    vectors[:, 7:14] = [[1], [-1], [0], [0]]  # a piece of nothing but cancelled weights
-    limits, out = [np.float32(1)] * 4, np.empty(1000, np.float32)
-    majority = kernels.majority_sign(list(vectors), limits, 7)
-
-    def work(part):
-        kernels.merge_ties([vector[part] for vector in vectors], limits, majority, out[part], mean=True)
-
-    kernels.in_pieces(1000, work, 7)
-    same_bits(out, reference.ties(vectors, limits, True))
-
-
 @no_deadline
 @given(task_vectors(), GRIDS, PIECES)
 def test_levels_hold_every_mask_of_the_grid(vectors, grid, piece):

