@@ -30,6 +30,14 @@ BENCHMARKS = ("8tasks", "14tasks", "20tasks")
 SEEDS_FILES = ("seeds/table.csv", "seeds/table.md", "seeds/per_seed.csv")
 FILES = ("table.csv", "table.md", "per_task.csv", "selection.json", "agreement.csv", *SEEDS_FILES)
 
+PICTURE = {
+    "fine_tuned": "fine-tuned models",
+    "tall_mask_ties": "TALL-masks",
+    "consensus_task_arithmetic": "consensus merging",
+    "task_arithmetic": "task arithmetic",
+}
+"""The rows of docs/overview.png, the picture of the README and of the site's first page."""
+
 SHORT = ("Zeroshot", "Task arithmetic", "TIES", "Consensus TA", "TALL Mask + TIES", "Fine-tuned")
 """The rows of the README's table, by their titles."""
 
@@ -209,6 +217,43 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
         style.plt.close(figure)
 
 
+def draw_picture() -> None:
+    """docs/overview.png: accuracy and storage of four methods for the largest number of tasks, as bars.
+
+    It is 400 pixels wide at 96 dpi, with labels of 9 points, so a phone shows it at its own size.
+    """
+    table = pd.read_csv(ROOT / "docs" / "tiny" / "figures" / "overview.csv")
+    rows = table[table["tasks"] == table["tasks"].max()].set_index("method").loc[[*PICTURE]]
+    columns = {
+        "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
+        f"storage, {rows['tasks'].iloc[0]} tasks": (rows["storage_gb"].map(megabytes), "{:.0f} MB"),
+    }
+    with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
+        figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 1.7), sharey=True, layout="constrained")
+        for panel, (name, (values, text)) in zip(panels, columns.items(), strict=True):
+            bars = panel.barh([*PICTURE.values()], values, color=[style.look_of(method).color for method in PICTURE])
+            panel.bar_label(bars, [text.format(value) for value in values], fontsize=9, padding=2)
+            panel.set_title(name, fontsize=9, loc="left")
+            panel.set(xlim=(0, 1.55 * values.max()), xticks=[])
+            panel.tick_params("y", length=0, labelsize=9)
+            panel.grid(False)
+            panel.spines["bottom"].set_visible(False)
+        panels[0].invert_yaxis()
+        (ROOT / "docs" / "overview.png").write_bytes(style.rendered(figure, "png"))
+    style.plt.close(figure)
+
+
+def megabytes(gigabits: float) -> float:
+    """1e6 bytes, from the 1e9 bits of the paper's tables."""
+    return gigabits * 1000 / 8
+
+
+def in_megabytes(table: str) -> str:
+    """A table with sizes in MB instead of the paper's Gb."""
+    table = table.replace("| Bits (Gb) |", "| Size (MB) |")
+    return re.sub(r"(\d+\.\d+) \|$", lambda match: f"{megabytes(float(match[1])):.1f} |", table, flags=re.MULTILINE)
+
+
 def copy(source: Path, target: Path) -> None:
     """Put a new file in the place of an old one; what was not built stays as it is."""
     if source.exists():
@@ -237,12 +282,13 @@ def main() -> None:
     copy_paper()
     copy_language()
     copy_later()
+    draw_picture()
     fill_pages()
 
 
 def fill_pages() -> None:
     """The tables of the README, of the first run and of the tiny models' page."""
-    eight = body(ROOT / "docs" / "tiny" / "8tasks" / "table.md")
+    eight = in_megabytes(body(ROOT / "docs" / "tiny" / "8tasks" / "table.md"))
     fill_page(ROOT / "README.md", {"short:8tasks": short(eight)})
     fill_page(ROOT / "docs" / "first_run.md", {"table:8tasks": eight})
     language = {

@@ -19,6 +19,7 @@ from tallmasks import __version__
 from tallmasks.errors import TallmasksError, TallmasksWarning, needed_for, user_errors
 
 COMMANDS = {
+    "example": "write a small base and four fine-tuned models, to try the other commands on",
     "merge": "merge fine-tuned models of one base into one model",
     "compress": "compress fine-tuned models of one base into a bundle: one vector, and a bit mask per task",
     "export": "write one task's model from a bundle",
