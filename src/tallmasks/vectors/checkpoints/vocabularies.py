@@ -74,7 +74,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     names, model = _token_tensors(base)
     names = [name for name in names if all(name in one.tensors for one in tasks.values())]
     if not names:
-        raise TallmasksError("no tensor with a row for each token is in every model; expected one. Leave out `--tokens`")
+        raise TallmasksError("no tensor with a row for each token is in every model; leave out `--tokens`")
     sizes = {name: max(_shape_of_rows(base, name)[0], max(ids.values()) + 1) for name in names}
 
     def mean(name: str, numbers: Rows) -> Values:
