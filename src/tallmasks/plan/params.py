@@ -1,4 +1,4 @@
-"""Reads params.yaml and reports mistakes: `params_model` defines keys, types and bounds; `check_params` also checks names."""
+"""Reads and checks params.yaml.  `params_model` defines keys, types and bounds; `check_params` also checks names."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def refusal(key: str, why: str) -> TallmasksError:
 
 
 def check_params(params: Params) -> None:
-    """Raises TallmasksError, with the key, for a value that `params_model` refuses, and for unknown or repeated names."""
+    """Raises TallmasksError with the key for a value outside `params_model`, or an unknown or repeated name."""
     validated(params, params_model.Params, FILE)
     entries = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
     rows = [(entry if isinstance(entry, str) else next(iter(entry))).partition(":")[0] for entry in entries]
