@@ -88,7 +88,7 @@ class Bridge:
 
 @for_users
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
-    """The configuration and the bridge; ends Snakemake with one line if params.yaml is wrong or a folder not writable."""
+    """The configuration and the bridge; exits with one line if params.yaml is wrong or a folder is not writable."""
     for folder in (SCRATCH, Path(".snakemake"), RESULTS):
         run.check_room(folder)
     # jobs use the Python of this Snakemake, even if its environment is not active

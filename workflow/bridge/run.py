@@ -176,7 +176,7 @@ def _slurm_request(job: Any) -> tuple[str, ...]:
 
 
 def check_slurm(workflow: Any, longest: int) -> None:
-    """Raises WorkflowError if slurm is not available or would refuse a job, or jobs would never start or be seen to end."""
+    """Raises WorkflowError if slurm is unavailable, would refuse a job or never start it, or cannot report its end."""
     sinfo = "timeout 60 sinfo --Node --noheader --format=%c"
     nodes = subprocess.run(sinfo, shell=True, capture_output=True, text=True, check=False)
     if nodes.returncode:

@@ -123,7 +123,7 @@ class Steps:
     def missing(self, model: str, *kinds: str) -> InputFunction:
         """Input function of a DVC stage: missing artifacts of the given stages (default: all) for a model's benchmarks.
 
-        DVC removes missing files from dvc.lock, so all must exist; except downloaded examples, which it does not version.
+        All must exist, because DVC removes missing files from dvc.lock.  Downloaded examples are not versioned.
         """
 
         @for_users
@@ -204,8 +204,8 @@ def _inputs(node: Node) -> dict[str, list[Node]]:
 def newer_input(than: Iterable[str], digest: str) -> list[str]:
     """A new file, newer than those files of `than` that exist; an empty list if none exists.
 
-    The content is unique, because Snakemake ignores a newer input with a known checksum.  The folder is new, because
-    Snakemake lists each folder once, takes later files for missing, and then silently skips a job with existing outputs.
+    Snakemake ignores a newer input with a known checksum, so the content is unique.  It also lists each folder only
+    once, takes later files for missing and silently skips a job with existing outputs, so the folder is new.
     """
     files = [path for path in map(Path, than) if path.is_file()]
     if not files:
