@@ -32,7 +32,7 @@ from tallmasks.plan.project import Files, damaged_artifacts
 from tallmasks.tasks.catalogues import catalogue
 
 LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
-"""Libraries that all jobs import."""
+"""Libraries that the warm Python imports for every job."""
 
 
 class Steps:
@@ -79,7 +79,7 @@ class Steps:
     def _input(self, node: Node) -> str:
         """The path of a node, marked `ancient` unless forced, so that a forced job also reruns everything downstream.
 
-        Results are never `ancient`: Snakemake would not rerun an outdated `ancient` input.
+        Results are never `ancient`, which would hide from Snakemake that a view must be rewritten.
         """
         self.index.add(node)
         return node.path if node.stage.is_result or self.is_forced(node) else ancient(node.path)
