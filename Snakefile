@@ -5,9 +5,9 @@
 examples, head -> finetune -> task_vector -> merge -> evaluate (chooses alpha) -> tables
                                           -> mask -> evaluate (chooses the lambdas) -> consensus -> evaluate -> tables
 
-Each of these is a rule in workflow/rules/, a script in workflow/scripts/ and a folder below store/.  What is made of
-what, and under which name, says src/tallmasks/plan/chain.py; threads, GPUs, memory and time stand under `resources` in
-params.yaml.
+Each step has a rule in workflow/rules/, a script in workflow/scripts/ and a folder below store/.
+src/tallmasks/plan/chain.py declares its inputs and file names; `resources` in params.yaml its threads, GPUs, memory and
+time.
 """
 
 from snakemake.utils import min_version

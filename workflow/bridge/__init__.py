@@ -1,4 +1,4 @@
-"""Between Snakemake and the plan: what the rules of workflow/rules/ are written with."""
+"""Connects Snakemake to the plan: the functions that the rules call."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tallmasks.plan.planner import Plan
 
 
 def configuration(workflow: Any) -> dict[str, Any]:
-    """params.yaml with what `--configfile` and `--config` override, in the place of Snakemake's own `configfile:`.
+    """params.yaml, updated from `--configfile` and `--config`; replaces Snakemake's `configfile:`.
 
-    Snakemake's reader evaluates `__use_yte__`, takes the last of two values of one key, and follows references without
-    end.  What it read of `--configfile` is read again here.
+    Snakemake's YAML reader evaluates `__use_yte__`, accepts duplicate keys and follows recursive references, so this
+    also reads the files of `--configfile` again.
     """
     settings = workflow.config_settings
     files = [*([] if settings.replace_workflow_config else [FILE]), *settings.configfiles]
@@ -38,45 +38,43 @@ def configuration(workflow: Any) -> dict[str, Any]:
 
 
 class Bridge:
-    """What rules are written with."""
-
     def __init__(self, workflow: Any, plan: Plan) -> None:
         self.plan, self.steps = plan, Steps(Run(workflow), plan)
         self.artifact = RuleFunctions(
             self.steps, lambda wildcards: self.steps.index.find(wildcards.model, wildcards.name)
         )
-        """The functions of the rules that make artifacts of the store."""
+        """Functions of the rules for artifacts of the store."""
 
     def view(self, name: str, checkpoints: Any = None) -> RuleFunctions:
-        """The functions of the rule that writes a view of a benchmark."""
+        """Functions of the rule for a view of a benchmark."""
         find = lambda wildcards: STAGES[name](self.plan, wildcards.model, wildcards.benchmark)  # noqa: E731
         return RuleFunctions(self.steps, find, checkpoints)
 
     def drawing(self, kind: str, name: str) -> RuleFunctions:
-        """The functions of the rule that draws a figure ("figure") or writes a table of the paper ("paper_table")."""
+        """Functions of the rule for a figure (kind "figure") or a table of the paper (kind "paper_table")."""
         return RuleFunctions(self.steps, lambda wildcards: STAGES[kind](self.plan, wildcards.model, name))
 
     def tables(self, models: Iterable[str]) -> list[str]:
-        """The table of every benchmark that `models` have the tasks of."""
+        """The tables of all benchmarks of some models."""
         return [f"results/{model}/{name}/table.csv" for model in models for name in self.plan.benchmarks(model)]
 
     def shown(self, kind: str, names: Iterable[str]) -> InputFunction:
-        """Input function of a target: a file of each view that some drawings of the built models show."""
+        """Input function of a target: the provenance files of the views behind some drawings of the built models."""
 
         @for_users
         def files(wildcards: Any) -> list[str]:
-            drawn = [STAGES[kind](self.plan, model, name) for model in self.plan.params["build"] for name in names]
-            return sorted({view.path for one in drawn for view in one.all_inputs})
+            drawings = [STAGES[kind](self.plan, model, name) for model in self.plan.params["build"] for name in names]
+            return sorted({view.path for drawing in drawings for view in drawing.all_inputs})
 
         return files
 
     def arrays(self, name: str) -> InputFunction:
-        """What params.yaml gives the work on arrays of a model; see `RuleFunctions.resource`."""
+        """Resource function: a value of the model's `resources.arrays` in params.yaml."""
         return for_users(lambda wildcards: self.plan.resources(wildcards.model, "arrays")[name])
 
     @for_users
     def about(self, wildcards: Any, threads: int) -> str:
-        """Params function: the file that tells a script to write what a report says of a model as a whole."""
+        """Params function: the job file for about.py."""
         outputs = {"provenance": f"results/{wildcards.model}/report/provenance.html"}
         recipe = {"params": {"model": wildcards.model}}
         return job_file(self.steps.run, recipe=recipe, outputs=outputs, threads=threads, model=wildcards.model)
@@ -84,24 +82,21 @@ class Bridge:
     @staticmethod
     @for_users
     def always(wildcards: Any) -> list[str]:
-        """Input function of what is to be made anew whenever it is asked for: a file that is newer than any other."""
+        """Input function of the report pages: a file newer than all of them, so that every report rewrites them."""
         return newer_input(map(str, Path("results", wildcards.model, "report").glob("*")), "always")
 
 
 @for_users
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
-    """The configuration and the bridge of the Snakefile that is being read.
-
-    A project that cannot be written and wrong parameters end Snakemake here, in one line.
-    """
+    """The configuration and the bridge; exits with one line if params.yaml is wrong or a folder is not writable."""
     for folder in (SCRATCH, Path(".snakemake"), RESULTS):
         run.check_room(folder)
-    # jobs run with the Python of this Snakemake, also where no environment is active
+    # jobs use the Python of this Snakemake, even if its environment is not active
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    # glibc would hand large buffers back to the kernel and fetch them again: a quarter of a training's time
-    kept = {"MMAP_THRESHOLD": 32 << 20, "TRIM_THRESHOLD": (1 << 31) - 1, "TOP_PAD": 256 << 20}
-    os.environ |= {f"MALLOC_{name}_": str(value) for name, value in kept.items()}
-    if not workflow.is_main_process:  # submitted to a cluster: it has no `onstart`
+    # otherwise glibc returns large buffers to the kernel and requests them again, a quarter of the training time
+    malloc_settings = {"MMAP_THRESHOLD": 32 << 20, "TRIM_THRESHOLD": (1 << 31) - 1, "TOP_PAD": 256 << 20}
+    os.environ |= {f"MALLOC_{name}_": str(value) for name, value in malloc_settings.items()}
+    if not workflow.is_main_process:  # a job on a cluster, which does not run `onstart`
         run.start_warm_python()
     params = configuration(workflow)
     plan = Plan(params)
@@ -115,7 +110,7 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
 
 @for_users
 def before_first_job(workflow: Any, steps: Steps) -> None:
-    """What the Snakemake that the user called does once, before its first job."""
+    """`onstart` of the Snakemake process that the user called."""
     if steps.run.submitted:
         return
     run.check_settings(workflow)

@@ -1,4 +1,4 @@
-"""What a run prints beside Snakemake's logger: progress where there is no terminal, its results, an interruption."""
+"""Messages of a run in addition to Snakemake's own: progress, results, interruption."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-SHOWN = 10  # results in the list at the end
+SHOWN = 10  # results to list at the end
 
 
 class ProgressLines(logging.Handler):
-    """Prints a line for each finished job: how many are done, and about how long the rest will take."""
+    """Prints one line per finished job, with the number of finished jobs and the estimated time left."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,18 +33,18 @@ class ProgressLines(logging.Handler):
 
 
 def report_progress(logger: logging.Logger) -> None:
-    """Print progress lines where the output is no terminal, on which Snakemake's logger has a bar."""
+    """Print progress lines if stderr is not a terminal; on a terminal Snakemake shows a progress bar."""
     if not sys.stderr.isatty():
         logger.addHandler(ProgressLines())
 
 
 def report_interruption() -> None:
-    """After Ctrl-C the last line says so.  Further ones are ignored, as all jobs are ending already."""
+    """After Ctrl-C, end the output with a message.  Ignore further Ctrl-C, because all jobs are already ending."""
 
     def interrupted(number: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        again = "Interrupted. Nothing is lost: call the same command again, and it continues."
-        atexit.register(print, again, file=sys.stderr)
+        message = "Interrupted. Nothing is lost: call the same command again, and it continues."
+        atexit.register(print, message, file=sys.stderr)
         raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -52,7 +52,7 @@ def report_interruption() -> None:
 
 
 def show_results(workflow: Any) -> None:
-    """Print the paths of the files that were asked for, and on a terminal the tables themselves."""
+    """Print the paths of the requested files, and on a terminal the tables themselves."""
     files = sorted(file for file in map(str, workflow.dag.targetfiles) if file.startswith("results/"))
     for file in files[:SHOWN]:
         print(file)

@@ -1,4 +1,4 @@
-"""One run of Snakemake: what it asks of the machine before the first job, and what its user forces."""
+"""The running Snakemake: its options, and checks of the machine before the first job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_PROFILE = (
 
 
 def for_users(function: InputFunction) -> InputFunction:
-    """An error that a user can put right ends this process with one line: Snakemake would add its own places to it."""
+    """Decorator: print an error that the user can fix as one line and exit; Snakemake would add a traceback."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -46,33 +46,32 @@ def for_users(function: InputFunction) -> InputFunction:
 
 
 class Run:
-    """What rules ask about the Snakemake that reads them, by its workflow object.  Nothing here changes it."""
+    """Read access to Snakemake's workflow object."""
 
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
 
     @property
     def submitted(self) -> bool:
-        """Whether this process is itself a job on a cluster, started by the Snakemake that the user called."""
+        """True if this process is a job on a cluster."""
         return not self.workflow.is_main_process
 
     @property
     def writing(self) -> bool:
-        """Whether this is a process that has jobs make files."""
+        """True if this process runs jobs, as opposed to a dry run or a report."""
         return bool(self.submitted or (self.workflow.executor_plugin and not self.workflow.dryrun))
 
     @property
     def inspects_dag(self) -> bool:
-        """Whether the whole DAG is only shown (--report, --dag); a dry run is something else."""
+        """True if Snakemake only shows the DAG (--report, --dag); False for a dry run."""
         return not self.submitted and not self.workflow.executor_plugin
 
     @property
     def forces(self) -> bool:
-        """Whether the user forces any job (-f, -F, -R)."""
         return bool(self.workflow.dag.forcefiles or self.workflow.dag.forcerules)
 
     def is_forced(self, file: str) -> bool:
-        """Whether the user forces the job that writes a file."""
+        """True if the user forces the job that writes a file (-f, -F, -R)."""
         dag = self.workflow.dag
         return file in dag.forcefiles or any(rule.is_producer(file) for rule in dag.forcerules)
 
@@ -81,8 +80,7 @@ class Run:
 
 
 def check_settings(workflow: Any) -> None:
-    """Refuse what makes this workflow wrong, or could only wait for ever: other rerun triggers than the profile's, no
-    core to run a job on."""
+    """Raises WorkflowError for rerun triggers other than the profile's, and if jobs would wait forever for a core."""
     settings = workflow.resource_settings
     if {str(trigger) for trigger in workflow.dag_settings.rerun_triggers} != {"mtime"}:
         raise WorkflowError(NO_PROFILE)
@@ -91,7 +89,7 @@ def check_settings(workflow: Any) -> None:
 
 
 def check_room(folder: Path) -> None:
-    """Make a folder if it is not there, and stop where it cannot be written."""
+    """Create a folder if needed; raises WorkflowError if it cannot be written."""
     try:
         folder.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -104,45 +102,42 @@ def check_room(folder: Path) -> None:
 
 
 def date_now(files: Iterable[Path]) -> None:
-    """Set the modification time of files dated in the future to now.
-
-    Otherwise Snakemake fails a job, because its outputs are older than an input.
-    """
+    """Set modification times in the future to now; otherwise Snakemake fails jobs with outputs older than inputs."""
     now = time.time()
     for path in files:
-        with contextlib.suppress(OSError):  # it is not there yet, or another user's
+        with contextlib.suppress(OSError):  # missing, or owned by another user
             if path.stat().st_mtime > now:
                 os.utime(path)
 
 
 def check_gpu_limit(workflow: Any, wanted: int) -> None:
-    """Stop where a job wants GPUs and --resources gpu=0 leaves none: Snakemake would make that the job's own number."""
+    """Raises WorkflowError if a job needs GPUs under --resources gpu=0; Snakemake would silently give it none."""
     limit = workflow.global_resources.get("gpu")
     if wanted and limit is not None and limit.value == 0:
         raise WorkflowError(f"jobs are to compute on a GPU, and --resources gpu=0 leaves none; {cuda.ON_A_CPU}")
 
 
 def check_gpus(wanted: int) -> None:
-    """Stop where a job that wants so many GPUs cannot compute on them, before anything is downloaded."""
+    """Raises WorkflowError if a job cannot use so many GPUs, before anything is downloaded."""
     command = [sys.executable, "-m", cuda.__name__, str(wanted)]
-    if wanted and (asked := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
-        why = (asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"])[-1]
+    if wanted and (check := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
+        why = (check.stderr.strip().splitlines() or [f"exit status {check.returncode}"])[-1]
         raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {why}")
 
 
 def be_the_only_writer(workflow: Any) -> None:
-    """Take the kernel's lock on this project, for the life of this process: a killed one leaves nothing to unlock.
+    """Lock the project until this process ends.  The lock is a kernel lock, so nothing remains after a kill.
 
-    Where another Snakemake holds it, this one waits, and begins anew: what it planned may be made by then.
+    If another Snakemake holds the lock, wait and restart this process, because its plan may be outdated.
     """
     lock = os.open(SCRATCH / "writer.lock", os.O_RDWR | os.O_CREAT)
-    if (taken := try_lock(lock)) is False:
+    if (locked := try_lock(lock)) is False:
         for number in (signal.SIGINT, signal.SIGTERM):  # Snakemake's handlers would wait for jobs
             signal.signal(number, signal.SIG_DFL)
         print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr, flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-    if taken is None:  # Snakemake's own, which profiles/default switches off
+    if locked is None:  # use Snakemake's own lock, which profiles/default disables
         print("This disk has no locks, so Snakemake's own is used; after a kill: snakemake --unlock", file=sys.stderr)
         own = type(workflow.persistence)
         own.lock(workflow.persistence).__enter__()
@@ -150,19 +145,22 @@ def be_the_only_writer(workflow: Any) -> None:
 
 
 def start_warm_python() -> None:
-    """Start the server whose forks the jobs are; it ends with this process.  TALLMASKS_WARM may name another's."""
+    """Start the server that forks jobs (workflow/runner/warm.py), unless TALLMASKS_WARM is set.
+
+    The server ends with this process.
+    """
     if "TALLMASKS_WARM" in os.environ:
         return
     folder = os.environ["TALLMASKS_WARM"] = tempfile.mkdtemp(prefix="tallmasks-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    command = [sys.executable, "workflow/runner/warm.py", "--serve"]  # in its own session: Ctrl-C is for Snakemake
+    command = [sys.executable, "workflow/runner/warm.py", "--serve"]  # its own session: Ctrl-C goes to Snakemake only
     server = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert server.stdout
-    server.stdout.readline()  # it can be connected to, or has ended
+    server.stdout.readline()  # until it accepts connections, or has ended
 
 
 def _slurm_request(job: Any) -> tuple[str, ...]:
-    """What a submission asks of slurm, as options of sbatch."""
+    """The resources of a job as options of sbatch."""
     options = {
         "partition": job.resources.get("slurm_partition"),
         "account": job.resources.get("slurm_account"),
@@ -178,10 +176,9 @@ def _slurm_request(job: Any) -> tuple[str, ...]:
 
 
 def check_slurm(workflow: Any, longest: int) -> None:
-    """Stop where jobs would wait for ever: no slurm, too many cores or minutes, nothing that knows when a job ends.
-    Or where slurm refuses a job, since Snakemake does not show why."""
-    command = "timeout 60 sinfo --Node --noheader --format=%c"
-    nodes = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    """Raises WorkflowError if slurm is unavailable, would refuse a job or never start it, or cannot report its end."""
+    sinfo = "timeout 60 sinfo --Node --noheader --format=%c"
+    nodes = subprocess.run(sinfo, shell=True, capture_output=True, text=True, check=False)
     if nodes.returncode:
         why = " ".join(nodes.stderr.split()) or "nothing from sinfo for a minute"
         raise WorkflowError(f"slurm does not answer: {why}; run where it is, or without --profile profiles/slurm")
@@ -196,17 +193,11 @@ def check_slurm(workflow: Any, longest: int) -> None:
             "or lower the runtime of a step there, or group-components in the profile"
         )
     for request in sorted({_slurm_request(job) for job in jobs}):
-        test = subprocess.run(
-            ["sbatch", "--test-only", *request],
-            input="#!/bin/sh\n",
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        command = ["sbatch", "--test-only", *request]
+        test = subprocess.run(command, input="#!/bin/sh\n", capture_output=True, text=True, timeout=60, check=False)
         if test.returncode:
-            asked, why = " ".join(request), " ".join(test.stderr.split())
-            raise WorkflowError(f"slurm would refuse a job with {asked}: {why}. Change params.yaml or the profile")
-    asked = workflow.executor_settings.status_command != "squeue"
-    if asked and subprocess.call("timeout 60 sacct --noheader --jobs=1 > /dev/null 2>&1", shell=True):
+            options, why = " ".join(request), " ".join(test.stderr.split())
+            raise WorkflowError(f"slurm would refuse a job with {options}: {why}. Change params.yaml or the profile")
+    needs_sacct = workflow.executor_settings.status_command != "squeue"
+    if needs_sacct and subprocess.call("timeout 60 sacct --noheader --jobs=1 > /dev/null 2>&1", shell=True):
         raise WorkflowError("sacct does not answer, as without slurmdbd: add --slurm-status-command squeue")

@@ -1,4 +1,4 @@
-# a seed, the hub or a local folder -> images and labels of one split of one task
+# hub, local folder or seed -> examples of one split of one task
 use rule artifact as examples with:
     input:
         data=BRIDGE.artifact.inputs_but(),
@@ -8,7 +8,7 @@ use rule artifact as examples with:
         "logs/{model}/examples/{name}.log",
 
 
-# pretrained weights, class names, prompts -> the zero-shot head of one task
+# pretrained weights, class names, prompts -> zero-shot head of one task
 use rule artifact as head with:
     input:
         pretrained=BRIDGE.artifact.input("pretrained"),
@@ -18,7 +18,7 @@ use rule artifact as head with:
         "logs/{model}/head/{name}.log",
 
 
-# the hub's or a local file of weights -> the project's own format
+# weights from the hub or a local file -> weights in the project's format
 use rule artifact as pretrained with:
     input:
         weights=BRIDGE.artifact.input("weights"),
@@ -28,7 +28,7 @@ use rule artifact as pretrained with:
         "logs/{model}/pretrained/{name}.log",
 
 
-# somebody else's checkpoint, pretrained weights -> the trainable tensors
+# published checkpoint, pretrained weights -> trainable tensors
 use rule artifact as import_checkpoint with:
     input:
         weights=BRIDGE.artifact.input("weights"),
@@ -39,7 +39,7 @@ use rule artifact as import_checkpoint with:
         "logs/{model}/import_checkpoint/{name}.log",
 
 
-# training examples, head, pretrained weights -> the trainable tensors after fine-tuning
+# training examples, head, pretrained weights -> fine-tuned trainable tensors
 use rule artifact as finetune with:
     input:
         examples=BRIDGE.artifact.input("examples"),
@@ -54,7 +54,7 @@ use rule artifact as finetune with:
         job=BRIDGE.artifact.job(loss="logs/{model}/finetune/{name}.loss.csv"),
 
 
-# checkpoint, pretrained weights -> their difference, with the thresholds of the kept fractions
+# checkpoint, pretrained weights -> their difference, with trim thresholds
 use rule artifact as task_vector with:
     input:
         checkpoint=BRIDGE.artifact.input("checkpoint"),

@@ -1,7 +1,7 @@
 import sys
 from pathlib import Path
 
-# This copy's code, also where the active environment was installed for another copy of the project.
+# use this project's code even if the environment has another copy installed
 sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 
 from tallmasks.errors import TallmasksError
@@ -9,7 +9,7 @@ from tallmasks.errors import TallmasksError
 try:
     from bridge import before_first_job, begin
     from bridge.output import show_results
-except TallmasksError as error:  # of a method's file, say
+except TallmasksError as error:  # in a plug-in, such as a method's file
     sys.exit(f"error: {error}")
 
 config, BRIDGE = begin(workflow)
@@ -30,7 +30,7 @@ wildcard_constraints:
     name="[^/]+-[0-9a-f]{12}",
 
 
-# What the rules of the store share: the plan knows an artifact by its name.  No file has this rule's own path.
+# The base of all rules for artifacts of the store; no file matches its own output.
 rule artifact:
     output:
         "store/.artifact/{model}/{name}",

@@ -1,4 +1,4 @@
-# What the stages of dvc.yaml and experiments/<model>/dvc.yaml ask for.
+# Targets of the stages in dvc.yaml and experiments/<model>/dvc.yaml.
 for _model in config["models"]:
 
     rule:

@@ -1,4 +1,4 @@
-# examples of one task, its head, its checkpoint or the pretrained weights -> counts of right answers
+# examples of one task, its head, its checkpoint or the pretrained weights -> counts of correct answers
 use rule artifact as evaluate_task with:
     input:
         validation=BRIDGE.artifact.input("validation"),
@@ -10,11 +10,11 @@ use rule artifact as evaluate_task with:
         "store/{model}/derived/evaluate_task/{name}.json",
     log:
         "logs/{model}/evaluate_task/{name}.log",
-    group:  # of one submission to a cluster: a fine-tuned model's with its fine-tuning, all zero-shot ones
+    group:  # on a cluster, submit together with the fine-tuning, or with other zero-shot evaluations
         lambda wildcards: "finetuning" if wildcards.name.startswith("fine_tuned-") else "zeroshot"
 
 
-# examples of all tasks, heads, the method's vectors and masks -> counts, the choice on validation data, the test
+# examples of all tasks, heads, the method's vectors and masks -> counts and selected coefficients
 use rule artifact as evaluate with:
     input:
         validation=BRIDGE.artifact.input("validation"),
@@ -30,7 +30,7 @@ use rule artifact as evaluate with:
         "logs/{model}/evaluate/{name}.log",
 
 
-# examples of the tasks, heads, the vectors of other tasks' merge, its evaluation -> counts
+# examples and heads of unseen tasks, vectors of the merged tasks, their evaluation -> counts
 use rule artifact as evaluate_unseen with:
     input:
         validation=BRIDGE.artifact.input("validation"),

@@ -1,12 +1,11 @@
 from tallmasks.results import figures, paper
 
-SWEPT = [name for name, spec in figures.FIGURES.items() if "subsets" in spec.views]
-OF_ALL = [name for name, spec in figures.FIGURES.items() if "field" in spec.views]
-LEFT_OUT = [name for name, spec in figures.FIGURES.items() if "held_out" in spec.views]
-DRAWN = [name for name in figures.FIGURES if name not in SWEPT + OF_ALL + LEFT_OUT]
+FIGURE_5 = [name for name, spec in figures.FIGURES.items() if "subsets" in spec.views]
+ALL_METHODS = [name for name, spec in figures.FIGURES.items() if "field" in spec.views]
+HELD_OUT = [name for name, spec in figures.FIGURES.items() if "held_out" in spec.views]
+PAPER = [name for name in figures.FIGURES if name not in FIGURE_5 + ALL_METHODS + HELD_OUT]
 
-
-FIGURE = "results/{model}/figures/{name}.svg"  # its rule writes the others with it
+FIGURE = "results/{model}/figures/{name}.svg"  # stands for all files of the figure
 TABLE = "results/{model}/tables/{name}.html"
 DRAWINGS = {
     "figure": (figures.FIGURES, FIGURE, [".pdf", ".png", ".csv", ".provenance.json"]),
@@ -14,7 +13,7 @@ DRAWINGS = {
 }
 
 
-# the results files that a figure or a table of the paper shows -> its files
+# results files -> a figure or a table of the paper
 for _kind, (_specs, _file, _endings) in DRAWINGS.items():
     for _name, _spec in _specs.items():
 
@@ -52,28 +51,27 @@ localrules:
     paper,
 
 
-# Every table, and every figure of the paper's methods but figure 5, whose subsets take longer than all the rest.  The
-# results files that they show are asked for too: a lost one would not be missed where its figure is there.
+# All tables and figures of the paper's methods except figure 5, whose subsets take longer than all the others.  The
+# views behind them are inputs too, because an existing figure does not rebuild a deleted view.
 rule figures:
     input:
-        expand(FIGURE, model=config["build"], name=DRAWN),
+        expand(FIGURE, model=config["build"], name=PAPER),
         expand(TABLE, model=config["build"], name=paper.TABLES),
-        BRIDGE.shown("figure", DRAWN),
+        BRIDGE.shown("figure", PAPER),
         BRIDGE.shown("paper_table", paper.TABLES),
 
 
-# Figure 5.
 rule sweep:
     input:
-        expand(FIGURE, model=config["build"], name=SWEPT),
-        BRIDGE.shown("figure", SWEPT),
+        expand(FIGURE, model=config["build"], name=FIGURE_5),
+        BRIDGE.shown("figure", FIGURE_5),
 
 
-# The later methods are no part of the paper; their evaluations take as long as its own.
+# The later methods are not in the paper, and their evaluations take as long as the paper's.
 rule every_method:
     input:
-        expand(FIGURE, model=config["build"], name=OF_ALL),
-        BRIDGE.shown("figure", OF_ALL),
+        expand(FIGURE, model=config["build"], name=ALL_METHODS),
+        BRIDGE.shown("figure", ALL_METHODS),
 
 
 rule paper:

@@ -1,4 +1,4 @@
-# task vectors, and what some merges have to know of the tasks' data -> multi-task vector
+# task vectors, for some merges statistics of the tasks' data -> multi-task vector
 use rule artifact as merge with:
     input:
         task_vectors=BRIDGE.artifact.input("task_vectors"),
@@ -9,7 +9,7 @@ use rule artifact as merge with:
         "logs/{model}/merge/{name}.log",
 
 
-# task vectors, multi-task vector -> masks of every task for every lambda
+# task vectors, multi-task vector -> masks of all tasks for all lambdas
 use rule artifact as mask with:
     input:
         task_vectors=BRIDGE.artifact.input("task_vectors"),
@@ -20,7 +20,7 @@ use rule artifact as mask with:
         "logs/{model}/mask/{name}.log",
 
 
-# multi-task vector, masks, the evaluation that selects them -> how many tasks' masks hold each weight
+# multi-task vector, masks, the evaluation that selects lambdas -> number of tasks that keep each weight
 use rule artifact as consensus with:
     input:
         multi_task_vector=BRIDGE.artifact.input("multi_task_vector"),
@@ -32,7 +32,7 @@ use rule artifact as consensus with:
         "logs/{model}/consensus/{name}.log",
 
 
-# multi-task vector, masks, the evaluation that selects them, or task vectors; pretrained weights -> every task's model
+# multi-task vector, masks and their selection, or task vectors; pretrained weights -> bundle
 use rule artifact as bundle_archive with:
     input:
         multi_task_vector=BRIDGE.artifact.input("multi_task_vector"),

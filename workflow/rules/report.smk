@@ -1,4 +1,4 @@
-# `snakemake --report` by itself opens with what is there.
+# models with an opening page, for `snakemake --report` called directly
 config["opened"] = [model for model in config["build"] if Path(f"results/{model}/report/opening.html").exists()]
 
 
@@ -10,7 +10,7 @@ localrules:
     reported,
 
 
-# tables and figures of a model -> the opening of the report, and where everything is from; anew for every report
+# tables and figures of a model -> opening page and provenance page, rewritten for every report
 rule about:
     input:
         BRIDGE.always,
@@ -37,20 +37,19 @@ rule about:
         "exec python workflow/runner/warm.py workflow/scripts/about.py {params.job} > {log} 2>&1"
 
 
-# What the report holds: the figures and tables of the paper's methods but figure 5; figure 5, and the figures of every
-# method, where they are there already.
+# The content of the report: figures and tables of the paper's methods, and of the other figures those that exist.
 rule reported:
     input:
         rules.figures.input,
         [
             path
-            for path in expand(FIGURE, model=config["build"], name=[*SWEPT, *OF_ALL, *LEFT_OUT])
+            for path in expand(FIGURE, model=config["build"], name=FIGURE_5 + ALL_METHODS + HELD_OUT)
             if Path(path).exists()
         ],
         expand("results/{model}/report/opening.html", model=config["build"]),
 
 
-# A job that failed leaves marks on files that are whole, at which Snakemake's report would stop without the option.
+# Failed jobs can leave complete files marked as incomplete; the report needs --rerun-incomplete to accept them.
 rule report:
     input:
         rules.reported.input,

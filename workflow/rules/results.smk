@@ -1,13 +1,12 @@
-# The views of a benchmark, each with its files in results/<model>/<benchmark>/ as src/tallmasks/plan/views.py names them.
-# Beside these, `tables` writes vs_paper.csv where the paper has numbers, and `bundle` the tensors that bundle.json names.
+# The views of a benchmark, declared in src/tallmasks/plan/views.py.  `tables` also writes vs_paper.csv if the paper has
+# numbers for the benchmark, and `bundle` the tensor files listed in bundle.json.
 from tallmasks.plan.views import VIEWS
 
 REPORTED = ("/{benchmark}/table.csv", "/{benchmark}/field.csv", "/{benchmark}/held_out.csv")
 
 
-for _view, _files in [
-    (name, [file.replace("{name}", "{benchmark}") for file in view.files]) for name, view in VIEWS.items()
-]:
+for _view, _stage in VIEWS.items():
+    _files = [file.replace("{name}", "{benchmark}") for file in _stage.files]
 
     rule:
         name:

@@ -1,7 +1,4 @@
-# What is known of a task's data beside its checkpoint; made for the merges that ask for it.
-
-
-# checkpoint, training examples -> a statistic of them, such as second moments of what enters each linear layer
+# checkpoint, training examples -> a statistic that some merges need, such as second moments of layer inputs
 use rule artifact as statistic with:
     input:
         checkpoint=BRIDGE.artifact.input("checkpoint"),
@@ -14,7 +11,7 @@ use rule artifact as statistic with:
         "logs/{model}/statistic/{name}.log",
 
 
-# task vectors, validation examples without labels -> what a merge learns from all tasks at once
+# task vectors, unlabelled validation examples -> learned parameters of a merge
 use rule artifact as learn with:
     input:
         task_vectors=BRIDGE.artifact.input("task_vectors"),

@@ -1,7 +1,4 @@
-# Behind figures 5 and 6: many merged models in one job, made in memory.
-
-
-# as an evaluation of consensus merging -> one at every threshold k (figure 6)
+# inputs of an evaluation of consensus merging -> evaluations at all thresholds k (figure 6)
 use rule artifact as evaluate_thresholds with:
     input:
         validation=BRIDGE.artifact.input("validation"),
@@ -18,8 +15,7 @@ use rule artifact as evaluate_thresholds with:
         "logs/{model}/evaluate_thresholds/{name}.log",
 
 
-# A checkpoint, since which subsets there are follows from zero-shot accuracies.
-# zero-shot accuracies -> the tasks in figure 5's orders
+# zero-shot accuracies -> task orders of figure 5; a checkpoint, because the orders decide which subsets are evaluated
 checkpoint task_orders:
     input:
         zeroshot=BRIDGE.artifact.input("zeroshot"),

@@ -1,11 +1,9 @@
-"""Run a job in a fork of a Python that has the large libraries: importing torch takes longer than a small model's job.
+"""Runs a job in a fork of a server that has already imported torch, which takes longer than a small model's job.
 
     python workflow/runner/warm.py workflow/scripts/evaluate.py JOB
 
-Snakemake starts a server, which ends with it; so does each submission to a cluster.  With TALLMASKS_WARM=0 there is
-none, and the job runs in this process.  The bytes are the same.
-
-The server imports what the jobs' files name: installed packages.  No threads, no CUDA, so that forking is sound.
+Each Snakemake starts a server that ends with it.  With TALLMASKS_WARM=0 the job runs in this process, with equal
+results.  The server starts no threads and does not initialize CUDA, so that forking is safe.
 """
 
 from __future__ import annotations
@@ -13,7 +11,9 @@ from __future__ import annotations
 import signal
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the other imports: Ctrl-C in them would print a traceback
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # first, because Ctrl-C during the other imports would print a traceback
 
 import contextlib
 import ctypes
@@ -33,7 +33,7 @@ SOCKET = Path(os.environ.get("TALLMASKS_WARM", "0"), "socket")
 
 
 def in_fork(arguments: list[str]) -> int | None:
-    """Run a script in a fork of the server; its exit status, or None, with nothing run, where there is no server."""
+    """Run a script in a fork of the server; returns its exit status, or None if there is no server."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(str(SOCKET))
@@ -53,13 +53,11 @@ def in_fork(arguments: list[str]) -> int | None:
 
 
 def here(arguments: list[str]) -> None:
-    """Run a script in this process, as `python` would."""
     sys.argv, sys.path[0] = arguments, str(Path(arguments[0]).resolve().parent)
     runpy.run_path(arguments[0], run_name="__main__")
 
 
 def serve() -> None:
-    """Run this user's jobs in forks."""
     # pandas imports pyarrow, whose allocator would start a thread
     os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -76,9 +74,9 @@ def serve() -> None:
             _, streams, _, _ = socket.recv_fds(connection, 1, 3)
             job = json.loads(connection.makefile().readline())
             for name in job["imports"]:
-                with contextlib.suppress(Exception):  # the job says so itself
+                with contextlib.suppress(Exception):  # the job reports it
                     importlib.import_module(name)
-            gc.freeze()  # a fork that looked for garbage in all that was imported would copy it
+            gc.freeze()  # garbage collection in a fork would copy all imported objects
             if not os.fork():
                 listener.close()
                 answer(connection, streams, job)
@@ -87,7 +85,7 @@ def serve() -> None:
 
 
 def answer(connection: socket.socket, streams: list[int], job: dict[str, Any]) -> None:
-    """In the fork: run the client's job, and end; also when the client ends, which sends nothing more."""
+    """In the fork: run the client's job and exit; killed if the client ends first."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -113,13 +111,13 @@ def answer(connection: socket.socket, streams: list[int], job: dict[str, Any]) -
 
 
 def end_with_client(connection: socket.socket) -> None:
-    """Wait for the client's end."""
+    # readable once the client closes the connection, because it sends nothing more
     select.select([connection], [], [])
     os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent, kill -9 included
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the parent, even after kill -9
     if sys.argv[1] == "--serve":
         serve()
     if (status := in_fork(sys.argv[1:])) is None:

@@ -1,4 +1,4 @@
-"""Write what a report says of a model as a whole: the results that it opens with, and where they are from."""
+"""Write the opening page and the provenance page of a model's report."""
 
 from __future__ import annotations
 
@@ -12,30 +12,16 @@ from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.results.typesetting import Cell, TableLayout, html_page
 
 
-def run(job: Job) -> None:
-    model = job.params["model"]
-    pages = {
-        "opening": opening(model, Path("results") / model),
-        "provenance": html_page(provenance(model, Path("results") / model)),
-    }
-    for name, page in pages.items():
-        atomic_write_text(job.folder / f"{name}.html", page)
-
-
 def opening(model: str, folder: Path) -> str:
-    """The results that a report opens with: the table of methods, what is saved, accuracy per task.
-
-    They are parts of a page, whose style is in workflow/report/workflow.rst.
-    """
+    """HTML of the methods table and two figures; workflow/report/workflow.rst styles it."""
     page = (folder / "tables" / "methods.html").read_text()
     table = page[page.index("<table>") : page.index("</body>")]
     figures = [(folder / "figures" / f"{name}.svg").read_text() for name in ("overview", "per_task")]
-    drawn = [figure[figure.index("<svg") :] for figure in figures]
-    return "\n".join([f'<div class="opening"><h2>{html.escape(model)}</h2>', table, *drawn, "</div>\n"])
+    svgs = [figure[figure.index("<svg") :] for figure in figures]
+    return "\n".join([f'<div class="opening"><h2>{html.escape(model)}</h2>', table, *svgs, "</div>\n"])
 
 
 def provenance(model: str, folder: Path) -> TableLayout:
-    """Every provenance file of a model's results."""
     records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
     digests = {path.relative_to(folder): digest_of(record["recipe"]) for path, record in records.items()}
     rows = [[Cell(f"{p}".removesuffix("provenance.json").rstrip("./")), Cell(one)] for p, one in digests.items()]
@@ -45,5 +31,8 @@ def provenance(model: str, folder: Path) -> TableLayout:
     return TableLayout(f"Provenance: {model}", [], ["", "digest of the recipe"], [("", rows)], note)
 
 
-if __name__ == "__main__":
-    main(run)
+@main
+def run(job: Job) -> None:
+    model, results = job.params["model"], Path("results", job.params["model"])
+    atomic_write_text(job.folder / "opening.html", opening(model, results))
+    atomic_write_text(job.folder / "provenance.html", html_page(provenance(model, results)))

@@ -1,5 +1,4 @@
-"""Put the models of a set of tasks into a bundle: the base by reference, the merged vector, each task's chosen mask; or
-what a method stores of each task's own tensors."""
+"""Write a bundle of a set of tasks: multi-task vector and selected masks, or the task tensors that a method stores."""
 
 from pathlib import Path
 
@@ -15,16 +14,7 @@ from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import open_task_vector
 
 
-def run(job: Job) -> None:
-    own = methods.get(job.params["method"]).own_tensors
-    with hidden_beside(job.output) as folder:
-        with starting_point(job.params, job.input("pretrained")) as start:
-            (write_own if own else write_masked)(job, start, folder / "bundle")
-        archive_folder(folder / "bundle", job.output, job.metadata)
-
-
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
-    """At the lambdas that the evaluation chose."""
     selection = read_evaluation(job.input("selection"))
     masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
     facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
@@ -34,7 +24,6 @@ def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
 
 
 def write_own(job: Job, start: StartingPoint, out: Path) -> None:
-    """From every task's own vector, tensor by tensor."""
     method, tasks = methods.get(job.params["method"]), job.params["tasks"]
     own, facts = method.own_tensors, bundle_facts(method.name, tasks, start)
     assert own is not None
@@ -46,5 +35,10 @@ def write_own(job: Job, start: StartingPoint, out: Path) -> None:
             print(f"{task}: {len(facts.codings)} tensors", flush=True)
 
 
-if __name__ == "__main__":
-    main(run)
+@main
+def run(job: Job) -> None:
+    own = methods.get(job.params["method"]).own_tensors
+    with hidden_beside(job.output) as folder:
+        with starting_point(job.params, job.input("pretrained")) as start:
+            (write_own if own else write_masked)(job, start, folder / "bundle")
+        archive_folder(folder / "bundle", job.output, job.metadata)

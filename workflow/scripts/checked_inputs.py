@@ -1,6 +1,6 @@
-"""What a job checks before it computes anything: the code that it runs, and the content of every file that it reads.
+"""Checks at the start of a job: the version of the code, and the content of all input files.
 
-A damaged artifact is moved to .tallmasks/damaged/, so that the next run makes it again.
+A damaged artifact is moved to .tallmasks/damaged/, so that the next run rebuilds it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ AGAIN = "call the same command again"
 
 
 def check_all(recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], model: str, threads: int) -> None:
-    """Check the code at hand, and the files that a job reads, by role.
+    """Compare the code and the input files of a job with its recipe.
 
-    Raises TallmasksError where the code is another than the recipe's, or an input is damaged, lost or another than the
-    recipe's; in one line that names all of these files and what to do.
+    Raises TallmasksError, in one line that names all bad files, if the code is not the recipe's, or an input is
+    damaged, missing or not the recipe's.
     """
     _check_code(recipe, model)
     expected = {
@@ -41,14 +41,14 @@ def check_all(recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], m
 
 
 def _check_code(recipe: Mapping[str, Any], model: str) -> None:
-    """Refuse to make, under a name that says one thing, what other code makes: of another branch, say."""
+    """Raises TallmasksError if the recipe names other code, for example after `git checkout` of another branch."""
     params, changed = recipe.get("params", {}), []
     if "version" in recipe and (number := stage_versions().get(recipe["kind"])) != recipe["version"]:
         changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
     for name, key in ((params.get("family"), "family_code"), (model, "catalogue_code")):
         if key in params and outside_code(name, {}) != params[key]:
             changed.append(f"the module {name} is another one here")
-    if isinstance(code := params.get("code"), Mapping):  # of a catalogue's task it is one digest
+    if isinstance(code := params.get("code"), Mapping):  # examples have a string here, the catalogue's digest
         here = methods.code(code.get("methods", ()), code.get("merges", ()))
         changed += [
             f"{name} of {what} is another one here"
@@ -64,7 +64,7 @@ def _check_code(recipe: Mapping[str, Any], model: str) -> None:
 
 
 def _digests(recipe: Mapping[str, Any], role: str, count: int) -> Sequence[str | None]:
-    """The digests that the recipe has of a role's files: of artifacts' recipes, or of source files' content."""
+    """The recipe's digests for a role's files: of the recipe for artifacts, of the content for source files."""
     if role in recipe.get("sources", {}):
         return [recipe["sources"][role]] * count
     digests = recipe.get("inputs", {}).get(role, ())
@@ -72,15 +72,12 @@ def _digests(recipe: Mapping[str, Any], role: str, count: int) -> Sequence[str |
 
 
 def _problem(path: Path, digest: str | None) -> str | None:
-    """Why a file is not the input that a recipe asks for; None where it is.
-
-    All problems of a job are found at once, and not one with every run.
-    """
-    named = ARTIFACT.fullmatch(path.name) if STORE.name in path.parts else None
+    """Why a file is not the input in the recipe; None if it is."""
+    artifact = ARTIFACT.fullmatch(path.name) if STORE.name in path.parts else None
     try:
-        if named and digest is not None and named["digest"] != digest:
+        if artifact and digest is not None and artifact["digest"] != digest:
             return f"{path} was given to this job where its recipe asks for one with the digest {digest}"
-        if named or path.name.endswith(PROVENANCE):
+        if artifact or path.name.endswith(PROVENANCE):
             check(path, CHECKED)
         elif digest is not None and path.is_file():
             with naming(path), path.open("rb") as file:
@@ -89,13 +86,13 @@ def _problem(path: Path, digest: str | None) -> str | None:
     except FileNotFoundError:
         return f"{path} is not there any more"
     except Damaged as damaged:
-        return _put_away(damaged) if named else str(damaged)
+        return _put_away(damaged) if artifact else str(damaged)
     return None
 
 
 @contextmanager
 def damage_put_away() -> Iterator[None]:
-    """Move an artifact away that is whole, and of which a step finds out that it is not what its recipe makes."""
+    """Move an artifact away if a step finds that its content is invalid although its checksum is right."""
     try:
         yield
     except Damaged as damaged:
@@ -105,5 +102,5 @@ def damage_put_away() -> Iterator[None]:
 
 
 def _put_away(damaged: Damaged) -> str:
-    """Move a damaged artifact out of the way of the next run; what every job that finds it says of it."""
+    """Move a damaged artifact away; returns the message.  Several jobs may find the same one."""
     return f"{damaged}: {set_aside(damaged.path) or f'moved to {DAMAGED / damaged.path}'}"

@@ -1,4 +1,4 @@
-"""Write the controlled experiment of one benchmark: fine-tuned and merged accuracy, standard against controlled."""
+"""Write table 1: accuracy after standard and after controlled fine-tuning, single-task and merged."""
 
 from job import Job, main
 from results_io import publish
@@ -6,6 +6,7 @@ from tallmasks.evaluation.records import Evaluation, read_evaluation
 from tallmasks.results.sweep_tables import controlled_table
 
 
+@main
 def run(job: Job) -> None:
     by_training = {}
     for finetuning in ("standard", "controlled"):
@@ -13,7 +14,3 @@ def run(job: Job) -> None:
         by_training[finetuning] = (Evaluation.joined(alone), merged)
     files = {"controlled.csv": controlled_table(by_training).to_csv(index=False)}
     publish(job, files)
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Evaluate one method on a set of tasks: its whole grid on validation data, the choice, and one reading of the test."""
+"""Evaluate one method on a set of tasks: choose from its grid on validation data, then evaluate once on test data."""
 
 from job import Job, main, say
 from model_io import load_model, load_tasks, new_evaluator
@@ -10,6 +10,7 @@ from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
 
 
+@main
 def run(job: Job) -> None:
     method, model = methods.get(job.params["method"]), load_model(job)
     evaluator = new_evaluator(job, model, load_tasks(job))
@@ -18,17 +19,13 @@ def run(job: Job) -> None:
     tune = None
     if isinstance(method.protocol, methods.Scaled):
         pretrained = list(map(read_evaluation, job.inputs.get("zero_shot", ())))
-        known = Evaluation.joined(pretrained).correct if pretrained else None
-        tune = Tuner(evaluator, grid, finetuned_validation(job), known)
+        zero_shot = Evaluation.joined(pretrained).correct if pretrained else None
+        tune = Tuner(evaluator, grid, finetuned_validation(job), zero_shot)
     result = evaluate(method, source, evaluator, tune, grid)
     if result.grid:
         chosen = result.scaling_coefficient if result.mask_lambda is None else list(result.mask_lambda)
         what = "scaling coefficient" if result.mask_lambda is None else "mask lambdas"
         say(f"chosen on validation data: {what} {chosen}")
-        if seen := seen_validation(read_origins(job.inputs["fine_tuned"]), family(job.params).publishers):
-            say(f"note: {seen}")
+        if note := seen_validation(read_origins(job.inputs["fine_tuned"]), family(job.params).publishers):
+            say(f"note: {note}")
     job.write_json(result.to_json())
-
-
-if __name__ == "__main__":
-    main(run)

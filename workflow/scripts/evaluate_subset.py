@@ -1,4 +1,4 @@
-"""Evaluate figure 5's methods on one set of tasks; its merges and masks are made in memory."""
+"""Evaluate figure 5's methods on one set of tasks; merges and masks are computed in memory."""
 
 from job import Job, main, say
 from model_io import load_model
@@ -9,6 +9,7 @@ from tallmasks.evaluation.sweeps import TaskSubset
 from tallmasks.vectors.task_vectors import open_task_vector
 
 
+@main
 def run(job: Job) -> None:
     params, model = job.params, load_model(job)
     shared, alone = evaluators(job, model)
@@ -21,7 +22,3 @@ def run(job: Job) -> None:
         say(f"{name} on {len(vectors)} tasks: {', '.join(vectors)}")
         evaluations.append(subset.evaluate(methods.get(name)).to_json())
     job.write_json({"evaluations": evaluations})
-
-
-if __name__ == "__main__":
-    main(run)

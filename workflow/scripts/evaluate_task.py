@@ -1,4 +1,4 @@
-"""Count the right answers of one model on one task: the pretrained model, or the task's own fine-tuned one."""
+"""Evaluate one model on one task: the pretrained model or the fine-tuned one."""
 
 import torch
 
@@ -9,6 +9,7 @@ from tallmasks.evaluation.records import SPLITS
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
+@main
 def run(job: Job) -> None:
     model, method = load_model(job), methods.get(job.params["method"])
     evaluator = new_evaluator(job, model, [load_task(job)])
@@ -21,7 +22,3 @@ def run(job: Job) -> None:
     result = evaluator.evaluation(method.name, counts, lambda _: weights, scaling_coefficient=coefficient)
     sources = origins(job, *SPLITS, "checkpoint")
     job.write_json(result.to_json() | ({"origins": sources} if sources else {}))
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Evaluate the merged model of some tasks on others, with the coefficient that its own tasks' validation data chose."""
+"""Evaluate the merged model of some tasks on other tasks, with the coefficient chosen on the merged tasks."""
 
 from job import Job, main
 from model_io import load_model, load_tasks, new_evaluator
@@ -7,6 +7,7 @@ from tallmasks.evaluation.protocols import FromFiles, evaluate_chosen
 from tallmasks.evaluation.records import read_evaluation
 
 
+@main
 def run(job: Job) -> None:
     method, model = methods.get(job.params["method"]), load_model(job)
     source = FromFiles(method, job.params["merged"], job.inputs, model.initial())
@@ -14,7 +15,3 @@ def run(job: Job) -> None:
     assert chosen is not None
     result = evaluate_chosen(method, source, new_evaluator(job, model, load_tasks(job)), chosen)
     job.write_json(result.to_json())
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,8 +1,7 @@
-"""Write the long table of a benchmark: every method there is, and ours beside what was published of each."""
+"""Write the table of all methods for a benchmark, and a comparison with published numbers."""
 
 from job import Job, main
-from results_io import evaluations_of, origins_of, publish
-from tables import counts_of
+from results_io import counts_of, evaluations_of, origins_of, publish
 from tallmasks.results.field_tables import field_table, laid_out_field
 from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_families, family_of
@@ -12,6 +11,7 @@ from tallmasks.results.typesetting import latex, markdown
 PUBLISHED = "vs_published.csv"
 
 
+@main
 def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     model, benchmark, tasks = job.params["model"], job.params["benchmark"], job.params["tasks"]
@@ -32,9 +32,5 @@ def run(job: Job) -> None:
         files[PUBLISHED] = compared.to_csv(index=False)
     publish(job, files, {"origins": origins})
     if PUBLISHED not in files:
-        (job.folder / PUBLISHED).unlink(missing_ok=True)  # of a set of tasks that it had before
+        (job.folder / PUBLISHED).unlink(missing_ok=True)  # left from an earlier set of tasks
     print(files["field.md"])
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,7 +1,9 @@
-"""Write the spread over fine-tuning seeds of the table of every method of one benchmark."""
+"""Write mean and spread over fine-tuning seeds for all methods."""
 
-from job import main
-from seeds import run
+import seeds
+from job import Job, main
 
-if __name__ == "__main__":
-    main(run)
+
+@main
+def run(job: Job) -> None:
+    seeds.run(job)

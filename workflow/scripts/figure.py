@@ -1,4 +1,4 @@
-"""Draw one figure from result files: PDF, SVG and PNG, and what is drawn as a CSV."""
+"""Draw one figure from result files as PDF, SVG and PNG, and write its data as CSV."""
 
 import matplotlib.pyplot as plt
 
@@ -8,6 +8,7 @@ from tallmasks.results import figures
 from tallmasks.results.figures import style
 
 
+@main
 def run(job: Job) -> None:
     name, folder = job.params["name"], job.folder
     module = figures.figure_module(name)
@@ -17,7 +18,3 @@ def run(job: Job) -> None:
     files = {f"{name}.{kind}": style.rendered(figure, kind) for kind in figures.FORMATS}
     plt.close(figure)
     publish(job, {f"{name}.csv": data.to_csv(index=False), **files})
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Fine-tune the trainable tensors of the pretrained model on one task."""
+"""Fine-tune the pretrained model on one task and write its trainable tensors."""
 
 import json
 
@@ -13,13 +13,14 @@ from tallmasks.training.finetuning import FinetuneConfig, finetune
 from tallmasks.training.unfinished import TrainingState
 
 
+@main
 def run(job: Job) -> None:
     params, artifact = job.params, job.outputs["artifact"]
     config = FinetuneConfig(**params["finetuning"], seed=params["seed"], micro_batch_size=job.micro_batch_size)
     model = load_model(job, config.precision)
     state = TrainingState(UNFINISHED / artifact.name, job.metadata)
-    if (unfit := state.unfit()) is not None:
-        print(f"{unfit}: {set_aside(state.path)}; the training begins anew", flush=True)
+    if (problem := state.unfit()) is not None:
+        say(f"{problem}: {set_aside(state.path)}; the training begins anew")
     result = finetune(
         model,
         params["task"],
@@ -36,7 +37,3 @@ def run(job: Job) -> None:
     facts = {"origin": json.dumps(sources)} if sources else {}
     write_tensors(artifact, result.checkpoint, job.metadata | facts)
     state.remove()
-
-
-if __name__ == "__main__":
-    main(run)

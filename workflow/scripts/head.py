@@ -1,4 +1,4 @@
-"""Build the frozen zero-shot head of one task for CLIP, from its class names and prompt templates."""
+"""Compute CLIP's frozen zero-shot head of one task from class names and prompt templates."""
 
 from typing import cast
 
@@ -9,12 +9,9 @@ from tallmasks.models.clip.network import ClipModel
 from tallmasks.tasks.task import Task
 
 
+@main
 def run(job: Job) -> None:
     task = Task(job.output.stem, tuple(job.params["classes"]), tuple(job.params["templates"]), "")
     head = cast(ClipModel, load_model(job)).head(task).numpy()
     print(f"head of {len(task.classes)} classes x {len(task.templates)} templates: {head.shape}", flush=True)
     write_tensors(job.output, {"head": head}, job.metadata)
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Write how well the merges of all other tasks, the pretrained and the fine-tuned model do on each task."""
+"""Write the accuracy on each task of merges of all other tasks, and of the pretrained and fine-tuned models."""
 
 from job import Job, main
 from results_io import publish
@@ -6,6 +6,7 @@ from tallmasks.evaluation.records import read_evaluation
 from tallmasks.results.sweep_tables import held_out_for_people, held_out_table
 
 
+@main
 def run(job: Job) -> None:
     tasks = job.params["tasks"]
     evaluations = [read_evaluation(path) for role in ("task_evaluations", "evaluations") for path in job.inputs[role]]
@@ -16,7 +17,3 @@ def run(job: Job) -> None:
     files = {"held_out.csv": table.to_csv(index=False), "held_out.md": held_out_for_people(table, title)}
     publish(job, files)
     print(files["held_out.md"])
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Import a checkpoint that somebody else fine-tuned: check every tensor, and keep those that fine-tuning changes."""
+"""Import a published checkpoint: check every tensor and keep the trainable ones."""
 
 import json
 
@@ -8,6 +8,7 @@ from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.families import family
 
 
+@main
 def run(job: Job) -> None:
     checkpoint, model_family = job.params["checkpoint"], family(job.params)
     if "weights" in job.inputs:
@@ -22,7 +23,3 @@ def run(job: Job) -> None:
     print(f"checkpoint: {path} ({', '.join(origin.values())})", flush=True)
     arrays = model_family.convert_checkpoint(job.params, path, job.input("pretrained"))
     write_tensors(job.output, arrays, job.metadata | {"origin": json.dumps(origin)})
-
-
-if __name__ == "__main__":
-    main(run)

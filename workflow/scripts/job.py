@@ -1,8 +1,8 @@
-"""A job of the workflow: the function `run` of a script in this folder, and a file that says what it works on.
+"""Runs the scripts in this folder: each has a function `run`, which gets a `Job` read from a JSON file.
 
     python workflow/scripts/merge.py .tallmasks/jobs/<digest>.json
 
-Snakemake starts it so, and so can you: the log of a job that failed ends with this line.
+The log of a failed job ends with this command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # this copy's, whatever the environment is of
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # this project's package
 
 from threadpoolctl import threadpool_limits
 
@@ -32,29 +32,32 @@ from tallmasks.errors import TallmasksError, user_errors
 
 @dataclass(frozen=True)
 class Job:
-    """One step's work: the recipe, the input files by role, the output files and the resources it may use."""
+    """One step: its recipe, input and output files by role, and resources."""
 
     recipe: Mapping[str, Any]
     inputs: Mapping[str, list[Path]]
     outputs: Mapping[str, Path]
     model: str = ""
-    """The model that it is for, or the catalogue where it makes examples."""
+    """The model, or for examples the catalogue."""
     threads: int = 1
     imports: Sequence[str] = ()
-    """Modules that `warm.py` imports once for all jobs."""
+    """Modules that `warm.py` imports before it forks."""
     gpus: int = 0
     jobs_per_gpu: int = 1
     submitted: bool = False
-    """Whether a cluster's scheduler started it, and assigned its GPUs."""
+    """True if a cluster's scheduler assigned the GPUs."""
     micro_batch_size: int | None = None
-    """The largest examples per pass of a fine-tuning."""
+    """The most examples per pass in fine-tuning."""
 
     @classmethod
     def read(cls, file: str, copies: Sequence[str] = ()) -> Job:
-        """The job that a file describes; ``copies``: where Snakemake has its files, if they are kept in a storage."""
-        told = json.loads(Path(file).read_text())
-        told["inputs"] = {role: [placed(path, copies) for path in paths] for role, paths in told["inputs"].items()}
-        return cls(**told | {"outputs": {role: placed(path, copies) for role, path in told["outputs"].items()}})
+        """Read a job file.  ``copies``: Snakemake's paths of the job's files, which differ in remote storage."""
+        fields = json.loads(Path(file).read_text())
+        fields["inputs"] = {
+            role: [local_path(path, copies) for path in paths] for role, paths in fields["inputs"].items()
+        }
+        fields["outputs"] = {role: local_path(path, copies) for role, path in fields["outputs"].items()}
+        return cls(**fields)
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -62,32 +65,34 @@ class Job:
 
     @property
     def output(self) -> Path:
-        """The one output of a step that has one."""
+        """The output of a step with exactly one."""
         (path,) = self.outputs.values()
         return path
 
     def input(self, role: str) -> Path:
-        """The one input in a role that has one."""
+        """The input of a role with exactly one."""
         (path,) = self.inputs[role]
         return path
 
     @property
     def folder(self) -> Path:
-        """The folder of its results files."""
         return self.outputs["provenance"].parent
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What a safetensors file of the store says of its making."""
         return as_metadata(self.recipe)
 
     def write_json(self, value: Mapping[str, Any]) -> None:
-        """Write the one output of a step whose artifact is JSON."""
         write_json(self.output, value, self.recipe)
 
 
-def main(run: Callable[[Job], None]) -> None:
-    """Run a step on the job that the command line names.  A user's error is one line, not a traceback."""
+def main(run: Callable[[Job], None]) -> Callable[[Job], None]:
+    """Decorator of a script's last function: run it on the job of the command line, unless the script is imported.
+
+    A user's error is printed as one line.
+    """
+    if run.__module__ != "__main__":
+        return run
     script, file, *copies = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     job, start = Job.read(file, copies), time.monotonic()
@@ -99,26 +104,27 @@ def main(run: Callable[[Job], None]) -> None:
             run(job)
     except Exception as error:
         print(f"error: {error}", file=sys.stderr) if isinstance(error, TallmasksError) else traceback.print_exc()
-        if stat.S_ISREG(os.fstat(1).st_mode):  # in a log
+        if stat.S_ISREG(os.fstat(1).st_mode):  # a log file
             sys.stdout.flush()
             print(f"This job alone: python {script} {file}", file=sys.stderr)
         sys.exit(1)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Snakemake does not see that of a fork
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Snakemake cannot measure a fork
     print(f"done in {time.monotonic() - start:.1f} s, with {memory:.0f} MB of memory", flush=True)
+    return run
 
 
-def placed(path: str, copies: Iterable[str]) -> Path:
-    """The copy of a file or a folder; its own path where there is none."""
+def local_path(path: str, copies: Iterable[str]) -> Path:
+    """The copy of a file or folder; the path itself if there is none."""
     parts = (f"/{copy}/".partition(f"/{path}/") for copy in copies)
-    return next((Path(f"{before}/{path}"[1:]) for before, found, _ in parts if found), Path(path))
+    return next((Path(f"{before}/{path}"[1:]) for before, separator, _ in parts if separator), Path(path))
 
 
 def use_threads(threads: int) -> None:
-    """Have the libraries that are imported already, and those that will be, use as many threads."""
+    """Set the number of threads of all numerical libraries, imported or not."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
         os.environ[name] = str(threads)
     numba, torch = sys.modules.get("numba"), sys.modules.get("torch")
-    most = numba.config.NUMBA_NUM_THREADS if numba else threads  # once it is imported it takes no larger number
+    most = numba.config.NUMBA_NUM_THREADS if numba else threads  # cannot grow after the import
     os.environ["NUMBA_NUM_THREADS"] = str(most)
     if numba:
         numba.set_num_threads(min(threads, most))
@@ -128,5 +134,4 @@ def use_threads(threads: int) -> None:
 
 
 def say(line: str) -> None:
-    """A line of progress into the job's log."""
     print(line, flush=True)

@@ -1,4 +1,4 @@
-"""Learn what a merge is made with, from all of its tasks at once and unlabelled validation examples."""
+"""Learn the parameters of a merge from all task vectors and unlabelled validation examples."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from tallmasks.io.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import open_task_vector
 
 
+@main
 def run(job: Job) -> None:
     vectors = list(map(open_task_vector, job.inputs["task_vectors"]))
     examples = [task.splits["validation"] for task in load_tasks(job, ("validation",))]
@@ -17,7 +18,3 @@ def run(job: Job) -> None:
     network = UnlabelledTasks(model, examples, vectors, say)
     tensors = methods.get_merge(job.params["merge"]).learned(network)
     write_tensors(job.output, tensors, job.metadata)
-
-
-if __name__ == "__main__":
-    main(run)

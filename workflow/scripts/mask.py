@@ -1,9 +1,10 @@
-"""Build every task's masks for the whole grid of mask lambdas, in one pass, into one bundle."""
+"""Compute the masks of all tasks for all mask lambdas in one pass."""
 
 from job import Job, main
 from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
 
 
+@main
 def run(job: Job) -> None:
     lambdas = job.params["mask_lambda"]
     vectors = dict(zip(job.params["tasks"], job.inputs["task_vectors"], strict=True))
@@ -12,7 +13,3 @@ def run(job: Job) -> None:
     for task in bundle.tasks:
         densities = "  ".join(f"{value}: {bundle.density(task, value):.4f}" for value in lambdas)
         print(f"{task}: mask density by lambda  {densities}", flush=True)
-
-
-if __name__ == "__main__":
-    main(run)

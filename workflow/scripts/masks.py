@@ -1,4 +1,4 @@
-"""Write what the selected masks of a benchmark have in common and where in the network they lie."""
+"""Write density and overlap of a benchmark's selected masks, in total and by layer."""
 
 import pandas as pd
 
@@ -11,6 +11,7 @@ from tallmasks.models.families import family
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
+@main
 def run(job: Job) -> None:
     parts: dict[str, list[pd.DataFrame]] = {}
     for method, selected, bundle, merged in zip(
@@ -26,7 +27,3 @@ def run(job: Job) -> None:
             parts.setdefault(f"{name}.csv", []).append(table)
     files = {name: pd.concat(tables).round(6).to_csv(index=False) for name, tables in parts.items()}
     publish(job, files)
-
-
-if __name__ == "__main__":
-    main(run)

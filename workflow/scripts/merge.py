@@ -5,12 +5,9 @@ from tallmasks import methods
 from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
 
 
+@main
 def run(job: Job) -> None:
     name, statistics = job.params["merge"], job.inputs.get("statistics", [])
     write_multi_task_vector(
         methods.get_merge(name), name, job.inputs["task_vectors"], job.output, job.metadata, statistics
     )
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Store files as the objects of the package: models, examples, heads."""
+"""Loads a job's model, examples and evaluator from store files."""
 
 from __future__ import annotations
 
@@ -16,41 +16,35 @@ from tallmasks.models.families import Examples, Model, Precision, family
 
 
 def load_model(job: Job, precision: Precision | None = None) -> Model:
-    """The pretrained model of a job's recipe, on the job's GPU; in the precision of `evaluation` if none is given."""
+    """The pretrained model on the job's device; ``precision`` defaults to that of the recipe's `evaluation`."""
     precision = precision or job.params.get("evaluation", {}).get("precision", "float32")
     with cuda.room_for("the model's weights") if job.gpus else nullcontext():
         return family(job.params).load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
 
 
 def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluator:
-    """An evaluator with the batch size of the job's recipe, which reports into its log."""
     return Evaluator(model, tasks, job.params["evaluation"]["batch_size"], say, unit=family(job.params).unit)
 
 
 def load_examples(job: Job, role: str) -> Examples:
-    """The examples in a role of a job on one task."""
     model_family = family(job.params)
     return model_family.examples(job.input(role), {name: job.input(name) for name in model_family.task_inputs})
 
 
 def load_task(job: Job) -> TaskData:
-    """The task of a job on one task."""
     return TaskData(job.params["task"], {split: load_examples(job, split) for split in SPLITS})
 
 
 def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
-    """The tasks of a job on several, whose input files are in the order of the tasks."""
+    """The tasks of a job on several tasks; the files of each role are in the order of the tasks."""
     model_family, tasks = family(job.params), []
-    for place, task in enumerate(job.params["tasks"]):
-        own = {name: job.inputs[f"{name}s"][place] for name in model_family.task_inputs}
-        tasks.append(TaskData(task, {split: model_family.examples(job.inputs[split][place], own) for split in splits}))
+    for i, task in enumerate(job.params["tasks"]):
+        own = {name: job.inputs[f"{name}s"][i] for name in model_family.task_inputs}
+        tasks.append(TaskData(task, {split: model_family.examples(job.inputs[split][i], own) for split in splits}))
     return tasks
 
 
 def origins(job: Job, *roles: str) -> dict[str, Any]:
-    """What the input files of some roles say of their source, and of what was not as expected there.
-
-    By role; nothing of files that are made from what ships with the project.
-    """
+    """The sources of the input files, with warnings, by role; nothing for data shipped with the project."""
     metadata = {role: read_metadata(job.input(role)) for role in roles if role in job.inputs}
     return {role: json.loads(facts["origin"]) for role, facts in metadata.items() if "origin" in facts}

@@ -1,4 +1,4 @@
-"""Write one of the paper's tables from result files, ours beside the paper's numbers: CSV, Markdown, LaTeX, HTML."""
+"""Write one of the paper's tables, our numbers next to the paper's, as CSV, Markdown, LaTeX and HTML."""
 
 import pandas as pd
 
@@ -10,6 +10,7 @@ from tallmasks.results.typesetting import html_page, latex, markdown
 FILES = {"controlled": "controlled/controlled.csv"}
 
 
+@main
 def run(job: Job) -> None:
     name, model, folder = job.params["name"], job.params["model"], job.folder
     tasks = dict(job.params["benchmarks"])
@@ -26,7 +27,3 @@ def run(job: Job) -> None:
     }
     publish(job, files)
     print(files[f"{name}.md"])
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Bring pretrained weights, from the hub or from a file, into the form in which all other steps read them."""
+"""Convert pretrained weights, from the hub or from a file, to the project's format."""
 
 import json
 
@@ -7,6 +7,7 @@ from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.families import family
 
 
+@main
 def run(job: Job) -> None:
     model_family = family(job.params)
     if "weights" in job.inputs:
@@ -16,7 +17,3 @@ def run(job: Job) -> None:
     print(f"pretrained weights: {weights} ({', '.join(origin.values())})", flush=True)
     tensors = model_family.convert_pretrained(job.params, weights)
     write_tensors(job.output, tensors, job.metadata | {"origin": json.dumps(origin)})
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""From store files to the evaluations of one seed's table, and the provenance of a results folder."""
+"""Reads evaluations for tables and writes results with their provenance."""
 
 from __future__ import annotations
 
@@ -17,46 +17,51 @@ from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origi
 from tallmasks.io.atomic_files import whole
 from tallmasks.io.tensor_files import read_metadata
 from tallmasks.models.families import family
+from tallmasks.results.tables import ParameterCounts
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 
 
 def evaluations_of(job: Job, seed: int) -> tuple[list[Evaluation], Evaluation]:
-    """Every row of one seed's table in the order of the recipe, with the tasks in the benchmark's order; and the
-    fine-tuned models, which may be a row or not."""
+    """The evaluations of one seed's rows in the order of the recipe, and of the fine-tuned models."""
     tasks = job.params["tasks"]
-    together = map(read_evaluation, job.inputs[f"{seed}/evaluations"])
-    by_method = {one.method: one.in_order(tasks) for one in together}
-    alone: dict[str, dict[str, Evaluation]] = {}
+    by_method = {one.method: one.in_order(tasks) for one in map(read_evaluation, job.inputs[f"{seed}/evaluations"])}
+    single_task: dict[str, dict[str, Evaluation]] = {}
     for one in map(read_evaluation, job.inputs[f"{seed}/task_evaluations"]):
-        alone.setdefault(one.method, {})[one.tasks[0]] = one
-    by_method |= {method: Evaluation.joined([by_task[task] for task in tasks]) for method, by_task in alone.items()}
+        single_task.setdefault(one.method, {})[one.tasks[0]] = one
+    for method, by_task in single_task.items():
+        by_method[method] = Evaluation.joined([by_task[task] for task in tasks])
     return [by_method[method] for method in job.params["methods"]], by_method["fine_tuned"]
 
 
 def origins_of(job: Job, seed: int) -> dict[str, dict[str, Any]]:
-    """Where the pretrained weights are from, and by task its data and an imported checkpoint; and what was not as
-    expected there."""
-    weights = read_metadata(job.input("pretrained"))
-    sources = {"pretrained": json.loads(weights["origin"])} if "origin" in weights else {}
+    """Sources, with warnings, of the pretrained weights and of each task's data and imported checkpoint."""
+    metadata = read_metadata(job.input("pretrained"))
+    sources = {"pretrained": json.loads(metadata["origin"])} if "origin" in metadata else {}
     return sources | read_origins(job.inputs[f"{seed}/task_evaluations"])
 
 
+def counts_of(job: Job) -> ParameterCounts:
+    return ParameterCounts.of(family(job.params), job.params, job.input("pretrained"))
+
+
 def versions(params: Mapping[str, Any]) -> dict[str, str]:
-    """What the results were written with: this package, Python, the libraries of everybody and those of the family."""
+    """Versions of this package, Python and the libraries, including those of the model's family."""
     by_package = {"tallmasks": __version__, "python": platform.python_version()}
     imports = family(params).imports if "family" in params else ()
     for name in (*PACKAGES, *(module.split(".")[0] for module in imports)):
-        with suppress(PackageNotFoundError):  # a package whose distribution is called otherwise
+        with suppress(PackageNotFoundError):  # not the name of a distribution
             by_package.setdefault(name, version(name))
     return by_package
 
 
 def publish(job: Job, files: Mapping[str, Any], facts: Mapping[str, Any] = {}) -> None:
-    """Write results files of a folder, then the provenance with their digests.
+    """Write results files to the job's folder, and their provenance with digests and non-empty `facts`.
 
-    Each is text, bytes, or the array of its bytes, mapped into memory.  No file takes the place of an older one
-    before all of them are on the disk.  Empty facts are left out.
+    Old files are replaced only after all new ones are on disk.
+
+    Args:
+        files: str, bytes or a memory-mapped array of bytes, by name.
     """
     contents = {name: one.encode() if isinstance(one, str) else memoryview(one) for name, one in files.items()}
     provenance = {
@@ -66,6 +71,6 @@ def publish(job: Job, files: Mapping[str, Any], facts: Mapping[str, Any] = {}) -
         **{name: fact for name, fact in {"finetuning_seeds": job.params.get("seeds"), **facts}.items() if fact},
     }
     text = json.dumps(as_json(provenance, job.recipe), indent=1) + "\n"
-    with ExitStack() as renamed:  # in the opposite order
+    with ExitStack() as renamed:  # on exit, in reverse order: the provenance last
         for name, content in {job.outputs["provenance"].name: text.encode(), **contents}.items():
             renamed.enter_context(whole(job.folder / name, len(content))).write_bytes(content)

@@ -1,13 +1,13 @@
-"""Write the spread over fine-tuning seeds of one benchmark's table."""
+"""Write mean and spread over fine-tuning seeds of a benchmark's table."""
 
 import pandas as pd
 
 from job import Job, main
-from results_io import evaluations_of, publish
-from tables import counts_of
+from results_io import counts_of, evaluations_of, publish
 from tallmasks.results.tables import seeds_table, seeds_table_for_people, summary_table
 
 
+@main
 def run(job: Job) -> None:
     counts = counts_of(job)
     summaries = {seed: summary_table(*evaluations_of(job, seed), counts) for seed in job.params["seeds"]}
@@ -21,7 +21,3 @@ def run(job: Job) -> None:
     }
     publish(job, files)
     print(files["table.md"])
-
-
-if __name__ == "__main__":
-    main(run)

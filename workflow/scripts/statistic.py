@@ -1,4 +1,4 @@
-"""Compute what a merge must know of one task's data: of its fine-tuned network, over some training examples."""
+"""Compute a statistic of one task's data with its fine-tuned network, for merges that need it."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from tallmasks.models.families import family
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
+@main
 def run(job: Job) -> None:
     model: Any = load_model(job, "float32")
     weights = torch.from_numpy(open_checkpoint(job.input("checkpoint")).flat())
@@ -21,7 +22,3 @@ def run(job: Job) -> None:
     tensors = COMPUTED[job.params["statistic"]](model, examples)
     write_tensors(job.output, tensors, job.metadata)
     say(f"{job.params['task']}: {len(tensors)} tensors from {len(examples)} training {family(job.params).unit}")
-
-
-if __name__ == "__main__":
-    main(run)

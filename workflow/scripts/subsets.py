@@ -1,15 +1,15 @@
-"""Write figure 5's numbers: every method's accuracy on the first n tasks of every order, and what it stores."""
+"""Write the numbers of figure 5: accuracy and storage of each method on the first n tasks of each order."""
 
 import json
 
 from job import Job, main
-from results_io import publish
-from tables import counts_of
+from results_io import counts_of, publish
 from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
 from tallmasks.evaluation.subsets import distinct_subsets
 from tallmasks.results.sweep_tables import subset_table
 
 
+@main
 def run(job: Job) -> None:
     orders, zeroshot = read_orders(job.input("orders"))
     ordered = {order: orders[order] for order in job.params["orders"]}
@@ -21,7 +21,3 @@ def run(job: Job) -> None:
     table = subset_table(distinct_subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
     publish(job, files)
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""What the steps behind figures 5 and 6 share: the examples that they look at, and what fine-tuned models score."""
+"""Shared by the evaluations for figures 5 and 6: samples of the examples, and accuracies of the fine-tuned models."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from tallmasks.models.families import Model
 
 
 def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:
-    """One for choices that all tasks share, which split the examples of a choice evenly.  One for choices of a task's
-    own.  The test examples of both are the same."""
+    """One evaluator for values shared by all tasks, and one for values chosen per task.
+
+    Tasks divide the validation examples evenly in the first; each uses the full number in the second.
+    """
     images, tasks = job.params["images"], job.params["tasks"]
     limits = {split: images.get(split) for split in SPLITS}
     whole = load_tasks(job)
     shared = {split: share(limit, len(tasks)) for split, limit in limits.items()}
 
-    def thinned(counts: Mapping[str, int | None]) -> Evaluator:
-        some = [TaskData(task.name, {s: sample(task.splits[s], counts[s]) for s in SPLITS}) for task in whole]
-        return new_evaluator(job, model, some)
+    def sampled(counts: Mapping[str, int | None]) -> Evaluator:
+        samples = [TaskData(task.name, {s: sample(task.splits[s], counts[s]) for s in SPLITS}) for task in whole]
+        return new_evaluator(job, model, samples)
 
-    return thinned(shared), thinned(shared | {"validation": limits["validation"]})
+    return sampled(shared), sampled(shared | {"validation": limits["validation"]})
 
 
 def finetuned_validation(job: Job) -> list[float]:
-    """Validation accuracy of each task's fine-tuned model, on all of its examples, in the order of the tasks."""
+    """Validation accuracy of each task's fine-tuned model on all examples, in the order of the tasks."""
     evaluations = map(read_evaluation, job.inputs["fine_tuned"])
     return [float(evaluation.accuracy("validation")[0]) for evaluation in evaluations]

@@ -1,11 +1,11 @@
-"""Write the results folder of one benchmark: tables, selections, mask agreement, provenance."""
+"""Write the tables, selected values and mask agreement of one benchmark."""
 
 import json
 
 import pandas as pd
 
 from job import Job, main
-from results_io import evaluations_of, origins_of, publish
+from results_io import counts_of, evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import AgreementProfile, agreement_profile, open_agreement
 from tallmasks.models.checkpoint_sources import seen_validation
 from tallmasks.models.families import family
@@ -13,7 +13,6 @@ from tallmasks.results.paper import published_name
 from tallmasks.results.reference import beside_paper, beside_published, paper_rows
 from tallmasks.results.stored_files import starting_point, stored_gigabits
 from tallmasks.results.tables import (
-    ParameterCounts,
     agreement_table,
     headline_numbers,
     interval_table,
@@ -25,6 +24,27 @@ from tallmasks.results.tables import (
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
+def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict[str, pd.DataFrame | None]:
+    """Comparisons with published numbers by file name; None if there are none."""
+    model, tasks = published_name(job.params), job.params["tasks"]
+    paper = None if "merged" in job.params else paper_rows(model, tasks)
+    alone = per_task.query("split == 'test'")[["task", "method", "accuracy"]]
+    published = beside_published(alone, model).dropna(subset="source")
+    return {
+        "vs_paper.csv": None if paper is None else beside_paper(summary, paper, model, tasks),
+        "vs_paper_per_task.csv": None if published.empty else published,
+    }
+
+
+def profiles(job: Job, seed: int) -> dict[str, AgreementProfile]:
+    roles = job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"]
+    return {
+        method: agreement_profile(open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"]))
+        for method, agreement, merged in zip(*roles, strict=True)
+    }
+
+
+@main
 def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     evaluations, finetuned = evaluations_of(job, seed)
@@ -46,39 +66,9 @@ def run(job: Job) -> None:
     compared = comparisons(job, summary, per_task)
     files |= {name: table.to_csv(index=False) for name, table in compared.items() if table is not None}
     origins = origins_of(job, seed)
-    known = {task: origins[task] for task in job.params["tasks"] if task in origins}
-    seen = seen_validation(known, family(job.params).publishers)
-    publish(job, files, {"origins": origins, "notes": [seen] if seen else []})
+    of_tasks = {task: origins[task] for task in job.params["tasks"] if task in origins}
+    note = seen_validation(of_tasks, family(job.params).publishers)
+    publish(job, files, {"origins": origins, "notes": [note] if note else []})
     for name in compared.keys() - files.keys():
-        (job.folder / name).unlink(missing_ok=True)  # of a set of tasks that it had before
-    print(files["table.md"] + (f"\nNote: {seen}." if seen else ""))
-
-
-def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict[str, pd.DataFrame | None]:
-    """Ours beside what was published, by file name; None where nothing was."""
-    model, tasks = published_name(job.params), job.params["tasks"]
-    paper = None if "merged" in job.params else paper_rows(model, tasks)
-    alone = per_task.query("split == 'test'")[["task", "method", "accuracy"]]
-    published = beside_published(alone, model).dropna(subset="source")
-    return {
-        "vs_paper.csv": None if paper is None else beside_paper(summary, paper, model, tasks),
-        "vs_paper_per_task.csv": None if published.empty else published,
-    }
-
-
-def counts_of(job: Job) -> ParameterCounts:
-    """P' and F of the model, from its recipe and the shapes in its pretrained file."""
-    return ParameterCounts.of(family(job.params), job.params, job.input("pretrained"))
-
-
-def profiles(job: Job, seed: int) -> dict[str, AgreementProfile]:
-    """The mask agreement profile behind each consensus method."""
-    roles = job.params["agreements"], job.inputs[f"{seed}/agreements"], job.inputs[f"{seed}/merged"]
-    return {
-        method: agreement_profile(open_agreement(agreement), open_multi_task_vector(merged), len(job.params["tasks"]))
-        for method, agreement, merged in zip(*roles, strict=True)
-    }
-
-
-if __name__ == "__main__":
-    main(run)
+        (job.folder / name).unlink(missing_ok=True)  # left from an earlier set of tasks
+    print(files["table.md"] + (f"\nNote: {note}." if note else ""))

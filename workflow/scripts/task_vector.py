@@ -1,4 +1,4 @@
-"""Subtract the pretrained weights from a fine-tuned checkpoint, and keep the trim thresholds with the difference."""
+"""Subtract the pretrained weights from a fine-tuned checkpoint; store the difference and its trim thresholds."""
 
 from job import Job, main
 from tallmasks.models.families import family
@@ -6,6 +6,7 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector
 
 
+@main
 def run(job: Job) -> None:
     pretrained, params = job.input("pretrained"), job.params
     model_family = family(params)
@@ -19,7 +20,3 @@ def run(job: Job) -> None:
         params["fractions"],
         frozen if params["fractions_of"] == "parameters" else 0,
     )
-
-
-if __name__ == "__main__":
-    main(run)

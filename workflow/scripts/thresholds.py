@@ -1,4 +1,4 @@
-"""Write accuracy against the consensus threshold k of one benchmark, from the evaluations of each merge."""
+"""Write the accuracy of consensus merging at each threshold k."""
 
 import pandas as pd
 
@@ -9,6 +9,7 @@ from tallmasks.evaluation.records import Evaluation, read_evaluation, read_thres
 from tallmasks.results.sweep_tables import threshold_table
 
 
+@main
 def run(job: Job) -> None:
     finetuned = Evaluation.joined([read_evaluation(path) for path in job.inputs["fine_tuned"]])
     rows = [read_evaluation(path) for path in job.inputs["rows"]]
@@ -22,7 +23,3 @@ def run(job: Job) -> None:
         tables.append(threshold_table(method, by_threshold, finetuned))
     files = {"thresholds.csv": pd.concat(tables).to_csv(index=False)}
     publish(job, files)
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,4 +1,4 @@
-"""Write the pretrained model's accuracy on every task of a benchmark, beside what was published of it."""
+"""Write the pretrained model's accuracy on each task of a benchmark, next to published numbers."""
 
 from job import Job, main
 from results_io import publish
@@ -8,6 +8,7 @@ from tallmasks.results.reference import beside_published
 from tallmasks.results.tables import interval_table
 
 
+@main
 def run(job: Job) -> None:
     by_task = {evaluation.tasks[0]: evaluation for evaluation in map(read_evaluation, job.inputs["task_evaluations"])}
     ours = (
@@ -18,7 +19,3 @@ def run(job: Job) -> None:
     publish(job, {"zeroshot.csv": table.to_csv(index=False)}, {"origins": origins})
     print(table.to_string(index=False))
     print(f"mean over {len(ours)} tasks: {ours['accuracy'].mean():.2f}")
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,1 +1,1 @@
-"""From params.yaml to what has to be made, and what of it is there."""
+"""Plans a build from params.yaml: which artifacts and results it needs, and which of them exist."""

@@ -1,7 +1,4 @@
-"""The stages of the chain, from examples to evaluations: what each artifact is made from.
-
-A stage is called with the plan and what its artifact is of, and gives the artifact (`tallmasks.plan.node.Stage`).
-"""
+"""The stages from examples to evaluations: the inputs and parameters of each artifact."""
 
 from __future__ import annotations
 
@@ -23,17 +20,15 @@ from tallmasks.tasks.catalogues import CATALOGUES, catalogue
 from tallmasks.training.controlled import Controlled
 
 Seed = int | Controlled
-"""Of a fine-tuning; in the controlled experiment also which weights it may change."""
+"""Seed of a fine-tuning; in the controlled experiment also the weights that it may change."""
 Tasks = tuple[str, ...]
 Namer = methods.Merge | methods.Method
 STATISTICS_EXAMPLES = 256
-"""Examples behind a task's statistics, unless params.yaml says otherwise; as in the code of MergeLM and FusionBench."""
+"""Default number of examples for a task's statistics, as in the code of MergeLM and FusionBench."""
 CHECKPOINTS = "store/{model}/checkpoints/{stage}"
-"""The folder of what costs the most."""
 
 
 def slug_of_tasks(name: str, tasks: Tasks, seed: Seed) -> str:
-    """The name of an artifact of a set of tasks."""
     return f"{methods.slug(name)}-{len(tasks)}tasks-s{seed}"
 
 
@@ -47,29 +42,29 @@ def slug_of_tasks(name: str, tasks: Tasks, seed: Seed) -> str:
     missing=lambda node: catalogue(node.model).missing(node.params),
 )
 def examples(plan: Plan, model: str, task: str, split: str) -> Spec:
-    """One split of one task, shared by all models with the same examples."""
+    """One split of one task, shared by all models that use the same examples."""
     spec = plan.model(model)
     source = catalogue(spec["tasks"])
-    made = source.recipe(plan.params, spec, task, split, plan.root)
+    recipe = source.recipe(plan.params, spec, task, split, plan.root)
     code = None if getattr(source, "numbered", False) else outside_code(spec["tasks"], CATALOGUES)
-    params = {**made.params, **({"catalogue_code": code} if code else {})}
-    return Spec(f"{task}-{split}", params, sources=made.sources, owner=spec["tasks"])
+    params = {**recipe.params, **({"catalogue_code": code} if code else {})}
+    return Spec(f"{task}-{split}", params, sources=recipe.sources, owner=spec["tasks"])
 
 
 @stage(version=2, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
 def pretrained(plan: Plan, model: str) -> Spec:
-    """Pretrained weights of another format, converted once."""
-    named = plan.model(model)["pretrained"]
-    if isinstance(named, str):
-        return Spec("pretrained", plan.architecture(model), sources={"weights": plan.named_path(named)})
-    return Spec("pretrained", {**plan.architecture(model), "pretrained": dict(named)})
+    """Pretrained weights, converted to the project's format."""
+    weights = plan.model(model)["pretrained"]
+    if isinstance(weights, str):
+        return Spec("pretrained", plan.architecture(model), sources={"weights": plan.named_path(weights)})
+    return Spec("pretrained", {**plan.architecture(model), "pretrained": dict(weights)})
 
 
 def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
-    """A model's pretrained weights by role: a file in the project's format, or the converted artifact."""
-    named = plan.model(model)["pretrained"]
-    if isinstance(named, str) and named.endswith(".safetensors"):
-        return {"pretrained": plan.named_path(named)}
+    """The pretrained weights: the user's file if it is in the project's format, otherwise the converted artifact."""
+    weights = plan.model(model)["pretrained"]
+    if isinstance(weights, str) and weights.endswith(".safetensors"):
+        return {"pretrained": plan.named_path(weights)}
     return {"pretrained": pretrained(plan, model)}
 
 
@@ -77,45 +72,46 @@ def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
 def head(plan: Plan, model: str, task: str) -> Spec:
     """The frozen zero-shot classification head of one task."""
     spec = plan.model(model)
-    wording, source = spec.get("wording", {}), source_of(spec.get("checkpoints", FINETUNE), task)
-    chosen = wording if isinstance(wording, str) else wording.get(task, source)
-    prompts = plan.catalogue_of(model)[task].worded_for(chosen)
+    wording = spec.get("wording", {})
+    if not isinstance(wording, str):
+        wording = wording.get(task, source_of(spec.get("checkpoints", FINETUNE), task))
+    prompts = plan.catalogue_of(model)[task].worded_for(wording)
     params = {**plan.architecture(model), "classes": list(prompts.classes), "templates": list(prompts.templates)}
     return Spec(task, params, sources=pretrained_source(plan, model))
 
 
 def task_inputs(plan: Plan, model: str, task: str) -> dict[str, list[Node]]:
-    """A task's inputs beside its examples, by role, as the model's family needs them."""
+    """The inputs that the model's family needs for a task besides its examples (CLIP: the head), by role."""
     return {role: [STAGES[stage](plan, model, task)] for role, stage in family(plan.model(model)).task_inputs.items()}
 
 
 def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str]) -> dict[str, list[Node]]:
-    """The same for several tasks, each role in the plural."""
+    """`task_inputs` of several tasks, under the roles' plurals."""
     stages = family(plan.model(model)).task_inputs
     return {f"{role}s": [STAGES[stage](plan, model, task) for task in tasks] for role, stage in stages.items()}
 
 
 @stage(version=3, folder=CHECKPOINTS, uses="finetuning")
 def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
-    """The trainable tensors after fine-tuning on one task, here or by somebody else."""
+    """The trainable tensors after fine-tuning on one task; imported if params.yaml names a source of checkpoints."""
     spec = plan.model(model)
     publishers = family(spec).publishers
-    elsewhere = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
-    if elsewhere and not isinstance(seed, Controlled):
-        return import_checkpoint(plan, model, task, elsewhere)
-    looks = "validate_every" in spec["finetuning"]
-    settings = family(spec).training_settings(spec, plan.catalogue_of(model)[task], looks)
+    origin = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
+    if origin and not isinstance(seed, Controlled):
+        return import_checkpoint(plan, model, task, origin)
+    validates = "validate_every" in spec["finetuning"]
+    settings = family(spec).training_settings(spec, plan.catalogue_of(model)[task], validates)
     params = {**plan.architecture(model), **settings, "finetuning": dict(spec["finetuning"]), "task": task}
     params |= {"seed": seed.seed, "partition": seed.partition(task)} if isinstance(seed, Controlled) else {"seed": seed}
     inputs = {"examples": [examples(plan, model, task, "train")], **task_inputs(plan, model, task)}
-    if looks:
+    if validates:
         inputs["validation"] = [examples(plan, model, task, "validation")]
     return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=3, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
 def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
-    """The trainable tensors of somebody else's checkpoint, the same for every seed."""
+    """The trainable tensors of a downloaded or local checkpoint, the same for every seed."""
     params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe}
     sources = pretrained_source(plan, model) | ({"weights": origin.local} if origin.local else {})
     return Spec(task, params, sources=sources)
@@ -126,9 +122,9 @@ def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
 
 @stage(version=1, uses="evaluation")
 def statistic(plan: Plan, model: str, task: str, seed: Seed, name: str) -> Spec:
-    """One of `STATISTICS`, of a fine-tuned checkpoint on some of its training examples.
+    """One of `STATISTICS`, computed with the fine-tuned model on some of its training examples.
 
-    Raises TallmasksError where the model's family cannot compute it.
+    Raises TallmasksError if the model's family cannot compute it.
     """
     _check_statistic(plan, model, name)
     count = int(plan.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
@@ -151,9 +147,9 @@ def _check_statistic(plan: Plan, model: str, name: str) -> None:
 
 @stage(version=1, uses="evaluation", joint=True)
 def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
-    """What a merge learns from all tasks at once: their task vectors, and validation examples without labels.
+    """What a merge learns from the task vectors and unlabelled validation examples of all tasks.
 
-    Raises TallmasksError where the model's family cannot.
+    Raises TallmasksError if the model's family does not support it.
     """
     _check_statistic(plan, model, LEARNED)
     learning = methods.get_merge(merge_name).learning
@@ -170,10 +166,9 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
 
 
 def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, seed: Seed, namer: Namer) -> list[Node]:
-    """The artifacts of a stage that a merge or a method names: one of all tasks if it is joint, else one a task.
+    """The artifacts of a stage, or of a statistic, that a merge or method names: one if it is joint, else one per task.
 
-    The stage's function gets those options of the merge or the method that are its keyword-only parameters.  The name
-    of a statistic stands for its artifacts.
+    The stage receives the options of the merge or method that match its keyword-only parameters.
     """
     if stage in STATISTICS and stage not in STAGES:
         return [statistic(plan, model, task, seed, stage) for task in tasks]
@@ -189,7 +184,7 @@ def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, seed: Seed, n
 
 @stage(version=3, uses="arrays")
 def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
-    """What fine-tuning changed, with the exact trim thresholds of the fractions that methods keep by default."""
+    """The task vector, with exact trim thresholds for the fractions that methods keep by default."""
     params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
     params["fractions_of"] = plan.params["kept_fractions_of"] if counts_frozen(plan.model(model)) else "trainable"
     inputs = {"checkpoint": [finetune(plan, model, task, seed)]}
@@ -197,24 +192,23 @@ def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
 
 
 def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[Node]:
-    """The task vectors of some tasks."""
     return [task_vector(plan, model, task, seed) for task in tasks]
 
 
 @stage(version=2, uses="arrays", joint=True)
 def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
-    """The task vectors of a set of tasks, merged; with statistics of their data if the merge needs them."""
+    """The multi-task vector; some merges also read statistics of the tasks' data."""
     inputs = {"task_vectors": task_vectors(plan, model, tasks, seed)}
-    merging = methods.get_merge(merge_name)
-    if merging.statistics:
-        inputs["statistics"] = artifacts_of(plan, merging.statistics, model, tasks, seed, merging)
+    row = methods.get_merge(merge_name)
+    if row.statistics:
+        inputs["statistics"] = artifacts_of(plan, row.statistics, model, tasks, seed, row)
     params = {"merge": merge_name, "code": methods.code(merges=[merge_name])}
     return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
 @stage(version=2, uses="arrays", joint=True)
 def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
-    """The masks of every task for every lambda of the grid."""
+    """The masks of all tasks, for every lambda of the grid."""
     params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
     inputs = {
         "task_vectors": task_vectors(plan, model, tasks, seed),
@@ -224,7 +218,7 @@ def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> S
 
 
 def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
-    """A masking method's merged vector, its masks, and the evaluation that selects among them."""
+    """A masking method's multi-task vector, its masks, and the evaluation that selects one mask per task."""
     merge_name = str(methods.get(method).merge)
     return {
         "multi_task_vector": [merge(plan, model, tasks, merge_name, seed)],
@@ -235,7 +229,7 @@ def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
 
 @stage(version=2, uses="arrays", joint=True)
 def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
-    """How many tasks' selected masks hold each weight; the selection is that of the TALL-mask method."""
+    """The number of tasks whose TALL-mask keeps each weight, with the lambdas that the TALL-mask row selected."""
     inputs = masking_inputs(plan, model, tasks, methods.masking(merge_name).name, seed)
     return Spec(slug_of_tasks(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
 
@@ -245,7 +239,7 @@ def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed)
 
 @stage(version=3, uses="one_task", ending="json")
 def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Spec:
-    """One task's accuracy under a method that looks at no other task; every benchmark with the task shares it."""
+    """One task's accuracy under a method that uses no other task; shared by all benchmarks with the task."""
     inputs: dict[str, Iterable[Node]] = {
         **task_inputs(plan, model, task),
         "validation": [examples(plan, model, task, "validation")],
@@ -260,7 +254,7 @@ def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) ->
 
 
 def evaluation_data(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]:
-    """Validation data to choose by, test data, and the tasks' other inputs."""
+    """Validation and test examples, and the tasks' other inputs."""
     return {
         **inputs_of_tasks(plan, model, tasks),
         "validation": [examples(plan, model, task, "validation") for task in tasks],
@@ -269,7 +263,7 @@ def evaluation_data(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[
 
 
 def evaluation_inputs(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
-    """What every evaluation on a set of tasks reads."""
+    """`evaluation_data`, and the evaluations of the fine-tuned models."""
     return {
         **evaluation_data(plan, model, tasks),
         "fine_tuned": [evaluate_task(plan, model, task, "fine_tuned", seed) for task in tasks],
@@ -279,17 +273,14 @@ def evaluation_inputs(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[
 def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
     """The artifacts that a method is computed from."""
     chosen = methods.get(method)
-    if chosen.tuned:  # merges anew for every value
+    if chosen.tuned:  # it merges again for every value
         return {"task_vectors": task_vectors(plan, model, tasks, seed)}
-    return {
-        needed.role: artifacts_of(plan, str(needed.stage), model, tasks, seed, chosen)
-        for needed in chosen.stored_inputs
-    }
+    return {item.role: artifacts_of(plan, str(item.stage), model, tasks, seed, chosen) for item in chosen.stored_inputs}
 
 
 @stage(version=3, uses="evaluation", ending="json")
 def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
-    """Every coefficient of one method on every task's validation data, and the best one on the test data."""
+    """One method with every coefficient of its grid on validation data, and the best one on test data."""
     chosen = methods.get(method)
     inputs = evaluation_inputs(plan, model, tasks, seed) | method_inputs(plan, model, tasks, method, seed)
     params: dict[str, Any] = {
@@ -307,7 +298,7 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> S
 
 @stage(version=1, uses="evaluation", ending="json")
 def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Spec:
-    """The merged model of some tasks, as their validation data chose it, on other tasks."""
+    """The merged model of some tasks, evaluated on others, with the coefficient chosen on the merged tasks."""
     chosen = evaluate(plan, model, merged, method, seed)
     inputs = evaluation_data(plan, model, tasks) | method_inputs(plan, model, merged, method, seed)
     inputs["selection"] = [chosen]
@@ -318,7 +309,7 @@ def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method:
 
 @stage(version=3, uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
-    """The models of a masking row, or of a method with own tensors, as a bundle; its base is the pretrained file."""
+    """The models of a masking row, or of a method with own tensors, as a bundle on top of the pretrained file."""
     (theta0,) = pretrained_source(plan, model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}

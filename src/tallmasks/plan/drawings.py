@@ -1,4 +1,4 @@
-"""Figures, and the paper's tables: what is drawn from views, one file in several formats for each name."""
+"""Figures, and the paper's tables: each is drawn from views and written in several formats."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "figure": ("figures", figures.FIGURES),
     "paper_table": ("tables", paper.TABLES),
 }
-"""By stage: the folder below results/<model>/, and what is drawn there by name."""
+"""By stage: the folder below results/<model>/, and its drawings by name."""
 
 
 @results(version=10, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
 def figure(plan: Plan, model: str, name: str) -> Spec:
-    """One figure of the results of a model.  Raises TallmasksError where there are none that it shows."""
+    """One figure.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "figure", name)
 
 
 @results(version=5, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
 def paper_table(plan: Plan, model: str, name: str) -> Spec:
-    """One of the paper's tables.  Raises as `figure`."""
+    """One of the paper's tables.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "paper_table", name)
 
 
 def _drawn(plan: Plan, model: str, kind: str, name: str) -> Spec:
-    folder, known = DRAWINGS[kind]
-    drawn = known[name]
-    if unknown := [view for view in drawn.views if view not in VIEWS]:
+    folder, drawings = DRAWINGS[kind]
+    drawing = drawings[name]
+    if unknown := [view for view in drawing.views if view not in VIEWS]:
         raise TallmasksError(f"{kind} {name}: there is no view {unknown[0]!r}{nearest(unknown[0], VIEWS)}")
-    shown = figures.in_scope(drawn.scope, plan.paper_benchmarks(model))
+    shown = figures.in_scope(drawing.scope, plan.paper_benchmarks(model))
     if not shown:
         able = plan.benchmarks(model)
         raise TallmasksError(
@@ -53,6 +53,6 @@ def _drawn(plan: Plan, model: str, kind: str, name: str) -> Spec:
         **({"published": published} if published != model and is_compared else {}),
     }
     inputs = {
-        f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)] for benchmark in shown for view in drawn.views
+        f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)] for benchmark in shown for view in drawing.views
     }
     return Spec(name, params, inputs)

@@ -1,4 +1,4 @@
-"""The stages that only figures of the paper need; see `tallmasks.plan.chain`."""
+"""The stages that only the paper's figures need; see `tallmasks.plan.chain`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallmasks.plan.planner import Plan
 
 @stage(version=3, uses="evaluation", ending="json")
 def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: Seed) -> Spec:
-    """Consensus merging at every threshold k from 0 to T + 1 that has no row, alpha tuned (figure 6)."""
+    """Consensus merging with tuned alpha, at each threshold k from 0 to T + 1 that has no row of its own (figure 6)."""
     consensus = methods.consensus(merge)
     params = {
         **plan.evaluator(model),
@@ -31,14 +31,14 @@ def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: 
 
 @stage(version=2, uses="arrays", ending="json")
 def task_orders(plan: Plan, model: str, tasks: Tasks) -> Spec:
-    """The tasks in figure 5's orders, by zero-shot accuracies."""
+    """The task orders of figure 5, from zero-shot accuracies."""
     inputs = {"zeroshot": [chain.evaluate_task(plan, model, task, "zeroshot", plan.seeds[0]) for task in tasks]}
     return Spec(f"{len(tasks)}tasks", {"tasks": list(tasks)}, inputs)
 
 
 @stage(version=3, uses="evaluation", ending="json")
 def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Spec:
-    """Figure 5's methods on one set of tasks, from its task vectors; merges and masks are made in memory."""
+    """Figure 5's methods on one set of tasks; merges and masks are computed in memory."""
     names = plan.params["paper"]["subsets"]["methods"]
     merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
     params = {
@@ -49,13 +49,13 @@ def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Spec:
         "code": methods.code(names, merges),
         "grids": {name: list(grid) for name, grid in plan.grids(model).items()},
     }
-    vectors = {"task_vectors": chain.task_vectors(plan, model, tasks, seed)}
-    inputs = chain.evaluation_inputs(plan, model, tasks, seed) | vectors
+    inputs = chain.evaluation_inputs(plan, model, tasks, seed)
+    inputs["task_vectors"] = chain.task_vectors(plan, model, tasks, seed)
     return Spec(f"{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 def known_subsets(plan: Plan, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
-    """Figure 5's subsets of a benchmark, each once; None before zero-shot accuracies are there."""
+    """Figure 5's distinct subsets of a benchmark; None before the task orders are computed."""
     try:
         ordered, _ = read_orders(plan.root / task_orders(plan, model, plan.members(plan.tasks(benchmark))).path)
     except (FileNotFoundError, Damaged):
@@ -65,6 +65,6 @@ def known_subsets(plan: Plan, model: str, benchmark: str) -> list[tuple[Subset, 
 
 
 def subset_evaluations(plan: Plan, model: str, benchmark: str) -> dict[str, list[Node]] | None:
-    """The evaluations of these subsets, by role; None before zero-shot accuracies are there."""
+    """The evaluations of `known_subsets`, by role; None before the task orders are computed."""
     subsets = known_subsets(plan, model, benchmark)
     return None if subsets is None else {"subsets": [node for _, node in subsets]}

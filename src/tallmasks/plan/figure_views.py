@@ -1,4 +1,4 @@
-"""The folders of results/ behind the paper's figures; see `tallmasks.plan.views`."""
+"""The views that only the paper's figures need; see `tallmasks.plan.views`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.views import Artifacts, ShownParams, agreeing_merges, view
 from tallmasks.training.controlled import Controlled
 
-ILLUSTRATED = 4
-"""How many tasks figure 1 shows."""
+ILLUSTRATED = 4  # tasks in figure 1
 
 
 def _rows(of_merge: Callable[[str], Method]) -> ShownParams:
-    """The row over each merge that has a consensus."""
+    """Parameters with the row of every merge that has consensus masks."""
     return lambda plan, model, benchmark: {
         "methods": [of_merge(merge).name for merge in agreeing_merges(plan, benchmark)]
     }
@@ -30,7 +29,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
 
 @view(version=2, files=("density.csv", "tensors.csv", "overlap.csv"), params=_rows(methods.masking))
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
-    """Densities and overlaps of the selected masks."""
+    """Density and overlap of the selected masks."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
     return {
         "selections": [chain.evaluate(plan, model, members, methods.masking(merge).name, seed) for merge in merges],
@@ -75,9 +74,9 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
 )
 def subsets(plan: Plan, model: str, name: str) -> Artifacts:
-    """Figure 5; the evaluations of all subsets follow once zero-shot accuracies decide which they are.
+    """Figure 5.  The subsets are known only after zero-shot accuracies, so their evaluations are late inputs.
 
-    The recipe of "whole", the evaluation of the whole benchmark, changes whenever that of a subset does.
+    "whole", the evaluation of the whole benchmark, puts the settings of these evaluations into the recipe.
     """
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
     return {

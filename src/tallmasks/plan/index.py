@@ -1,4 +1,4 @@
-"""Artifacts of declared recipes, by name."""
+"""Finds the artifacts of a plan by file name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallmasks.plan.views import VIEWS, NotOfThisBenchmark, results_of
 
 
 class Index:
-    """The artifacts of a plan, named when they are first asked for: naming reads their sources."""
+    """The artifacts of a plan by name.  Filled on demand, because a name contains digests of source files."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -21,31 +21,28 @@ class Index:
         self._left = self._views(plan.models)
 
     def add(self, node: Node) -> None:
-        """Add all that a node is made from.  Raises TallmasksError where a source file is not there."""
+        """Add a node and everything upstream of it.  Raises TallmasksError if a source file is missing."""
         if (node.model, node.name) not in self._nodes:
             self._nodes |= {(one.model, one.name): one for one in node.walk() if not one.stage.is_result}
 
     def find(self, model: str, name: str) -> Node:
-        """The artifact of a file name, whatever was added before.
-
-        Raises TallmasksError where no declared recipe yields the name.
-        """
+        """The artifact of a file name.  Raises TallmasksError if params.yaml yields no such name."""
         while (model, name) not in self._nodes:
             if not self._left:
                 raise TallmasksError(
                     f"{name}: no recipe declared in params.yaml yields this artifact; its parameters have changed "
                     "since it was named: ask for the results file instead"
                 )
-            with suppress(TallmasksError):  # of another model, whose files are not there, say
+            with suppress(TallmasksError):  # source files of another model can be missing
                 for node in self._artifacts(*self._left.pop(0)):
                     with suppress(TallmasksError):
                         self.add(node)
         return self._nodes[model, name]
 
     def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
-        """The artifacts of all or some models for every benchmark and seed, by path.
+        """All artifacts of some models (default: all models), by path.
 
-        Raises TallmasksError where a source file is not there.
+        Raises TallmasksError if a source file is missing.
         """
         for view, model, benchmark in self._views(models or self._plan.models):
             for node in self._artifacts(view, model, benchmark):
@@ -57,7 +54,6 @@ class Index:
         return [(view, model, name) for model in models for name in plan.benchmarks(model) for view in VIEWS]
 
     def _artifacts(self, view: str, model: str, benchmark: str) -> list[Node]:
-        """What a view is written from; nothing where it cannot be made of the benchmark."""
         try:
             return VIEWS[view](self._plan, model, benchmark).all_inputs
         except NotOfThisBenchmark:
@@ -65,7 +61,7 @@ class Index:
 
 
 def closure(plan: Plan, model: str) -> list[Node]:
-    """The artifacts behind the tables of every benchmark of a model, each once, sorted by path."""
+    """All artifacts upstream of a model's benchmark tables, sorted by path."""
     by_path: dict[str, Node] = {}
     for benchmark in plan.benchmarks(model):
         for nodes in results_of(plan, model, benchmark, plan.seeds[0]).values():

@@ -1,7 +1,6 @@
-"""A step of the workflow before it runs: what it is made from, what decides its content, and where its files are.
+"""Stages and nodes: a step of the workflow with its inputs, its recipe and the paths of its files.
 
-Artifacts of the store and files of results/ are declared in the same way, as stages: artifacts in
-`tallmasks.plan.chain` and `figure_stages`, results in `views`, `figure_views` and `drawings`.
+`chain` and `figure_stages` declare artifacts of the store; `views`, `figure_views` and `drawings` declare results.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ Uses = Literal["arrays", "one_task", "evaluation", "finetuning"]
 
 @dataclass(frozen=True)
 class Spec:
-    """What one artifact, or one set of results files, is made from.
+    """What a stage declares for one artifact or one set of results files.
 
     Attributes:
-        name: of an artifact the part before the digest; of results the benchmark, figure or table.
-        params: plain JSON values that decide the content.
-        inputs: artifacts and results by role; their order counts.
+        name: the file name without digest; for results the name of the benchmark, figure or table.
+        params: all parameters that determine the content, as JSON values.
+        inputs: artifacts and results by role, in an order that is part of the recipe.
         sources: the user's files and folders by role, or an artifact instead.
-        owner: the owner of the artifact's folder, if not the model.
-        late_inputs: further inputs by role, which are known once some inputs are there; None before.
+        owner: replaces the model in the path, as "vision" for examples that models share.
+        late_inputs: inputs by role that are known only after others are computed (figure 5); None before.
     """
 
     name: str
@@ -47,16 +46,15 @@ class Spec:
 
 @dataclass(frozen=True)
 class Stage(Generic[Which]):
-    """One kind of step.  Called with a plan, a model and what else the declaration takes, it gives a `Node`.
+    """One kind of step.  A call with a plan, a model and the other arguments of `declare` returns a `Node`.
 
     Attributes:
-        name: of the stage, its rule, and its script in workflow/scripts/; in recipes.
-        version: raised when a change of code changes what is made.
-        declare: the function that was decorated; it may return the node of another stage instead.
-        files: the paths of its files, with {model} and {name}.  The last one carries the recipe.
-        uses: what its jobs may use.
-        joint: whether it is made from all tasks at once, where a merge or an input names it.
-        missing: the message for an artifact that cannot be made on this machine now; None where it can.
+        name: also the name of its rule and of its script in workflow/scripts/.
+        version: increased whenever a code change changes the content of its files.
+        declare: the decorated function; it may return the node of another stage instead.
+        files: path patterns with {model} and {name}.  The last file contains the recipe.
+        joint: True if one artifact covers all tasks of a merge, False if there is one per task.
+        missing: returns a message if a node needs a download that is not available, otherwise None.
     """
 
     name: str
@@ -68,7 +66,7 @@ class Stage(Generic[Which]):
     missing: Callable[[Node], str | None] | None = None
 
     def __call__(self, *which: Which.args, **options: Which.kwargs) -> Node:
-        """The node; the same arguments give the same object."""
+        """The node; equal arguments return the same object."""
         of: tuple[Any, ...] = which
         plan, model, *_ = of
         key = (self.name, of[1:], tuple(options.items()))
@@ -80,18 +78,17 @@ class Stage(Generic[Which]):
 
     @property
     def is_result(self) -> bool:
-        """Whether its files are in results/, under names without a digest."""
         return self.files[0].startswith(RESULTS.name)
 
     @functools.cached_property
     def options(self) -> tuple[str, ...]:
-        """The keyword-only parameters of its function: options of the merge or the method that names it."""
+        """The keyword-only parameters of `declare`, which are options of a merge or method."""
         parameters = inspect.signature(self.declare).parameters.values()
         return tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
 
 
 STAGES: dict[str, Stage[Any]] = {}
-"""All stages by name, once `tallmasks.plan.index` is imported."""
+"""All stages by name; complete after `tallmasks.plan.index` is imported."""
 
 
 def stage(
@@ -102,38 +99,34 @@ def stage(
     ending: str = "safetensors",
     **fields: Any,
 ) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
-    """Decorator: declare a kind of artifact, named after a function ``(plan, model, ...) -> Spec``."""
-
-    def register(declare: Callable[Which, Spec | Node]) -> Stage[Which]:
-        name = getattr(declare, "__name__")  # noqa: B009
-        file = f"{folder.replace('{stage}', name)}/{{name}}.{ending}"
-        STAGES[name] = Stage(name, version, declare, (file,), uses, **fields)
-        return STAGES[name]
-
-    return register
+    """Decorator: declare a stage of the store, named after its function ``(plan, model, ...) -> Spec``."""
+    return _registered(version, [f"{folder}/{{name}}.{ending}"], uses=uses, **fields)
 
 
 def results(*, version: int, files: Iterable[str]) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
-    """Decorator: declare a kind of results, named after a function ``(plan, model, name) -> Spec``.
+    """Decorator: declare a stage of results, named after its function ``(plan, model, name) -> Spec``.
 
-    ``files``: paths below results/{model}/, with {name}; the last one is the provenance.
+    ``files``: path patterns below results/{model}/ with {name}; the last one is the provenance.
     """
+    return _registered(version, [f"{RESULTS}/{{model}}/{file}" for file in files])
 
+
+def _registered(
+    version: int, files: Iterable[str], **fields: Any
+) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
     def register(declare: Callable[Which, Spec | Node]) -> Stage[Which]:
         name = getattr(declare, "__name__")  # noqa: B009
-        STAGES[name] = Stage(name, version, declare, tuple(f"{RESULTS}/{{model}}/{file}" for file in files))
+        STAGES[name] = Stage(name, version, declare, tuple(file.replace("{stage}", name) for file in files), **fields)
         return STAGES[name]
 
     return register
 
 
 def stage_versions() -> dict[str, int]:
-    """The version of every stage, by name."""
     return {name: one.version for name, one in STAGES.items()}
 
 
 def sha256_of_source(path: Path) -> str:
-    """sha256 of the content of a source file or folder."""
     if not os.path.lexists(path):
         raise TallmasksError(f"{path}: no such file; params.yaml names it. Correct the name, or `git checkout {path}`")
     return sha256_of_folder(path) if path.is_dir() else sha256_of_file(path)
@@ -141,7 +134,7 @@ def sha256_of_source(path: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One artifact of the store, or one set of results files that are written together."""
+    """One artifact of the store, or the results files that one job writes."""
 
     stage: Stage[Any]
     model: str
@@ -160,12 +153,11 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """The name of its stage."""
         return self.stage.name
 
     @functools.cached_property
     def recipe(self) -> dict[str, Any]:
-        """Everything that decides its content, as plain JSON values."""
+        """Everything that determines the content, as JSON values."""
         return {
             "kind": self.kind,
             "version": self.stage.version,
@@ -184,22 +176,22 @@ class Node:
 
     @functools.cached_property
     def files(self) -> tuple[str, ...]:
-        """The paths of its files, from the project's folder."""
+        """Paths relative to the project folder."""
         return tuple(file.format(model=self.model, name=self.name) for file in self.stage.files)
 
     @property
     def path(self) -> str:
-        """The file with the recipe: the artifact, or the provenance of results."""
+        """The file that contains the recipe: the artifact, or the provenance of results."""
         return self.files[-1]
 
     @property
     def all_inputs(self) -> list[Node]:
-        """Its inputs of every role, with the late ones that are known."""
+        """The inputs of all roles, and the late inputs if they are known."""
         late = self.late_inputs() or {}
         return [node for nodes in (*self.inputs.values(), *late.values()) for node in nodes]
 
     def walk(self) -> Iterator[Node]:
-        """This node and everything that it is made from, each once."""
+        """This node and everything upstream of it, each once."""
         visited: set[int] = set()
         waiting: list[Node] = [self]
         while waiting:

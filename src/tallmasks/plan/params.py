@@ -1,7 +1,4 @@
-"""params.yaml: reading it, and refusing mistakes before anything is planned.
-
-`params_model` has keys, types and bounds; `check_params` checks names too.
-"""
+"""Reads and checks params.yaml.  `params_model` defines keys, types and bounds; `check_params` also checks names."""
 
 from __future__ import annotations
 
@@ -28,32 +25,30 @@ FILE = Path("params.yaml")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark of params.yaml: the tasks whose models are merged, and those of its tables, in their order."""
+    """A benchmark of params.yaml: the tasks to merge, and the tasks to evaluate in the order of the tables."""
 
     merge: tuple[str, ...]
     evaluate: tuple[str, ...]
 
     @classmethod
     def of(cls, entry: Sequence[str] | Mapping[str, Sequence[str]]) -> Benchmark:
-        """A list of tasks is merged and evaluated."""
         both = entry if isinstance(entry, Mapping) else {"merge": entry, "evaluate": entry}
         return cls(tuple(both["merge"]), tuple(both["evaluate"]))
 
     @property
     def unseen(self) -> bool:
-        """Whether it evaluates other tasks than it merges, so that a row needs one model for all tasks."""
+        """True if it evaluates other tasks than it merges; only rows with one model for all tasks can do that."""
         return set(self.merge) != set(self.evaluate)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """All of its tasks, each once."""
         return tuple(dict.fromkeys(self.merge + self.evaluate))
 
 
 def read_params(path: Path) -> dict[str, Any]:
-    """The content of params.yaml, or of a file that overrides some of it.
+    """Read params.yaml, or a file that overrides parts of it.
 
-    Raises TallmasksError where there is no such file, it is no YAML, or not keys with values.
+    Raises TallmasksError if the file is missing, is not YAML, or is not a mapping.
     """
     try:
         content = read_yaml(path)
@@ -67,7 +62,7 @@ def read_params(path: Path) -> dict[str, Any]:
 
 
 def overridden(params: Params, other: Params) -> dict[str, Any]:
-    """`params` with the values of `other` in their place, key by key where both hold mappings."""
+    """`params` updated with `other`, recursively where both values are mappings."""
     merged = dict(params)
     for key, value in other.items():
         inside = merged.get(key)
@@ -77,9 +72,9 @@ def overridden(params: Params, other: Params) -> dict[str, Any]:
 
 
 def from_command_line(config: Params) -> dict[str, Any]:
-    """What `snakemake --config` sets, where lists and mappings hold texts alone.
+    """The settings of `snakemake --config`, with the strings inside lists and mappings parsed as YAML scalars.
 
-    Raises TallmasksError for a key that params.yaml cannot have.
+    Raises TallmasksError for an unknown key.
     """
     keys = params_model.Params.model_fields
     if unknown := next((key for key in config if key not in keys), None):
@@ -96,9 +91,9 @@ def _typed(value: Any) -> Any:
 
 
 def bundled_row(params: Params) -> str:
-    """The row that bundles hold, by the optional key `bundle`.
+    """The row stored in bundles (key `bundle`; default: tall_mask_ties).
 
-    Raises TallmasksError where it is no method with masks or own tensors.
+    Raises TallmasksError if the method has neither masks nor own tensors.
     """
     row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
     if row.own_tensors is None and row.update is not apply_mask:
@@ -110,23 +105,19 @@ def bundled_row(params: Params) -> str:
 
 
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
-    """The tasks that a model of params.yaml may have, those of the user's own too."""
+    """All tasks of a model's catalogue, including the user's own."""
     return catalogue(model["tasks"]).tasks(params)
 
 
 def refusal(key: str, why: str) -> TallmasksError:
-    """The error of a value of params.yaml."""
     return TallmasksError(f"{FILE}: {key}: {why}")
 
 
 def check_params(params: Params) -> None:
-    """Raises TallmasksError, with the key, for a value that `params_model` does not allow.
-
-    Also for a name that does not exist, with the nearest one, or that is listed twice.
-    """
+    """Raises TallmasksError with the key for a value outside `params_model`, or an unknown or repeated name."""
     validated(params, params_model.Params, FILE)
-    asked = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
-    rows = [(entry if isinstance(entry, str) else next(iter(entry))).partition(":")[0] for entry in asked]
+    entries = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
+    rows = [(entry if isinstance(entry, str) else next(iter(entry))).partition(":")[0] for entry in entries]
     _check_names("methods", rows, (*methods.GROUPS, *methods.names()))
     specs = methods.specs_of(params["methods"])
     if repeated := sorted({spec for spec in specs if specs.count(spec) > 1}):
@@ -140,8 +131,8 @@ def check_params(params: Params) -> None:
     for name, model in params["models"].items():
         tasks, wording, checkpoints = known_tasks(params, model), model.get("wording"), model.get("checkpoints")
         _check_names(f"models.{name}.wording", wording if isinstance(wording, Mapping) else (), tasks)
-        named = checkpoints.get("tasks", ()) if isinstance(checkpoints, Mapping) else ()
-        _check_names(f"models.{name}.checkpoints.tasks", named, tasks)
+        imported = checkpoints.get("tasks", ()) if isinstance(checkpoints, Mapping) else ()
+        _check_names(f"models.{name}.checkpoints.tasks", imported, tasks)
         family(model).check(name, model)
     benchmarks = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
     _check_paper(params["paper"], benchmarks)

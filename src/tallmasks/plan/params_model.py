@@ -1,6 +1,6 @@
-"""What params.yaml may hold: its keys, types and bounds.  docs/params.md is made of it.
+"""The keys, types and bounds of params.yaml; docs/params.md is generated from it.
 
-A number above an upper bound is a slip of the pen: it would fill a disk, a memory or a year.
+Upper bounds catch typing errors that would fill a disk or run for a year.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tallmasks.io.validation import Section, optional
 
 
 def _different(values: list[Any]) -> list[Any]:
-    if repeated := [value for place, value in enumerate(values) if value in values[:place]]:
+    if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
         raise ValueError(f"{short(repeated[0])} listed twice; list each once")
     return values
 
@@ -27,52 +27,52 @@ def _ascending(values: list[float]) -> list[float]:
 
 
 Whole = Annotated[int, Field(ge=1, le=10**6)]
-# it becomes a part of file names, which end at 255
+# used in file names, which are limited to 255 bytes
 NAME = "letters, digits, dots, dashes and underscores, at most 100, with a letter or a digit first"
 Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description=NAME)]
 Path = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x1f]+$", description="a path")]
 Different = AfterValidator(_different)
-Texts = Annotated[list[str], Different, Field(min_length=1, description="different ones")]
+Texts = Annotated[list[str], Different, Field(min_length=1, description="no duplicates")]
 Names = Annotated[Literal["all"] | Texts, Field(description='"all" or a list of names')]
 Option = dict[str, float | str | bool]
 Row = str | Annotated[dict[str, Annotated[Option, Field(min_length=1)]], Field(min_length=1, max_length=1)]
-Grid = Annotated[  # a bundle of masks counts its levels in a byte
+Grid = Annotated[  # mask files store the level as one byte
     list[Annotated[float, Field(ge=0, le=1000)]],
     AfterValidator(_ascending),
     Field(min_length=1, max_length=255, description="different numbers in ascending order"),
 ]
-Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of images of 32 by 32
+Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of 32 x 32 images
 SplitImages = dict[Literal["validation", "test"], Annotated[int, Field(ge=1, le=10**9)]]
 Steps = Annotated[int, Field(ge=1, le=10**8)]  # a day even at 1,000 steps a second
 Warmup = Annotated[int, Field(ge=0, le=10**8)]
-Batch = Whole  # 600 GB of images for a ViT
+Batch = Whole
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy's RandomState takes 32 bits
-Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 has nothing below 1e-38, and 1/0 is no number
+Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 underflows below 1e-38
 Strength = Annotated[float, Field(ge=0, le=1000)]
 Minutes = Annotated[int, Field(ge=1, le=10**6, description="minutes")]
-Norm = Annotated[float, Field(ge=1e-30, le=1e30)]  # a large one switches clipping off
+Norm = Annotated[float, Field(ge=1e-30, le=1e30)]  # a large value disables clipping
 Share = Annotated[float, Field(ge=0, le=1)]
 Channel = Annotated[float, Field(ge=-1000, le=1000)]
 Spread = Annotated[float, Field(ge=1e-6, le=1000)]
 Precision = Annotated[
     Literal["float32", "tf32", "bfloat16"],
-    Field(description="of products; weights are float32; tf32 is float32 on a CPU"),
+    Field(description="precision of matrix products; weights stay float32; on a CPU tf32 means float32"),
 ]
 Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a commit, all 40 hexadecimal digits of it")]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="of the file")]
+Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a full commit hash")]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="sha256 of the file")]
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
-AUGMENTATION = "crop (open_clip's training transform), or how far an image may be changed"
+AUGMENTATION = "crop (open_clip's training transform), or ranges of random changes"
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
-# of a network, in an open_clip configuration; a list for a ResNet's stages or an image that is no square
+# values of an open_clip configuration; a list for the stages of a ResNet or a non-square image
 Size = Whole | Annotated[list[Whole], Field(min_length=1, max_length=16)]
 Number = Annotated[float, Field(ge=-1e9, le=1e9)]
 Setting = TypeAliasType("Setting", "Number | str | bool | list[Setting] | dict[str, Setting] | None")
-"""Anything else in a network's configuration."""
+"""Any other value of a network's configuration."""
 
 
 class Grids(Section):
@@ -85,7 +85,7 @@ class Statistics(Section):
 
 
 class Subsets(Section):
-    orders: Annotated[Names, Field(description="orders of the tasks")]
+    orders: Annotated[Names, Field(description="task orders")]
     methods: Texts
 
 
@@ -95,7 +95,7 @@ class Paper(Section):
 
 
 class Data(Section):
-    """one of path (a folder) and revision (a commit)"""
+    """either path (a folder) or revision (a commit)"""
 
     path: Path = optional()
     revision: Commit = optional()
@@ -112,7 +112,7 @@ class OwnVisionTask(Section):
     classes: Annotated[
         list[Annotated[str, Field(min_length=1)]],
         Different,
-        Field(min_length=2, description="at least two different class names in label order"),
+        Field(min_length=2, description="at least two distinct class names in label order"),
     ]
     templates: Annotated[
         list[Prompt], Field(min_length=1, description="{} is the class name, as in 'a photo of a {}.'")
@@ -121,13 +121,13 @@ class OwnVisionTask(Section):
 
 class Hub(Section):
     hub: Repository
-    file: str = optional("without it open_clip's usual names")
+    file: str = optional("default: open_clip's usual file names")
     revision: str = Field(description="a commit")
     sha256: Sha256 = optional()
 
 
 class Tagged(Section):
-    tag: str = Field(description="one of open_clip's for this architecture")
+    tag: str = Field(description="one of open_clip's pretrained tags for this architecture")
     revision: str = optional()
     sha256: Sha256 = optional()
 
@@ -137,7 +137,7 @@ def _pretrained(value: Any) -> str:
 
 
 class ImagePreparation(Section):
-    """how an image becomes the network's input"""
+    """preprocessing of images"""
 
     size: Pixels
     mean: Annotated[list[Channel], Field(min_length=3, max_length=3)]
@@ -146,16 +146,16 @@ class ImagePreparation(Section):
 
 class Checkpoints(Section):
     source: Origin
-    revision: str = optional("of the hub's repository; a commit")
-    path: Path = optional("a local copy of the hub's files")
+    revision: str = optional("commit of the hub repository")
+    path: Path = optional("a local copy of the hub files")
     tasks: dict[str, Origin] = optional("another source for some tasks")
 
 
 class AnswerScoring(Section):
-    """how a language model's answers are found and scored"""
+    """how a language model's answers are scored"""
 
-    length_normalized: bool = optional("the mean of the tokens' log-probabilities instead of their sum")
-    free_answers: Literal["exact_match", "f1", "mean"] = optional("how an answer in its own words is scored")
+    length_normalized: bool = optional("mean instead of sum of the tokens' log-probabilities")
+    free_answers: Literal["exact_match", "f1", "mean"] = optional("score of generated answers")
     max_input_tokens: Annotated[int, Field(ge=2, le=10**5)] = optional()
     max_new_tokens: Annotated[int, Field(ge=1, le=10**5)] = optional()
 
@@ -166,7 +166,7 @@ class EvaluationSettings(Section):
 
 
 class NumbersOfExamples(Section):
-    """how many; of text tasks at most so many rows, all where nothing is said"""
+    """number of examples per split; text tasks: the maximum (default: all)"""
 
     seed: Seed = optional()
     train: Examples = optional()
@@ -179,7 +179,7 @@ class Changes(Section):
 
     rotation: Annotated[float, Field(ge=0, le=360, description="degrees")]
     scale: Share
-    shift: Annotated[float, Field(ge=0, le=2, description="of half the side")]
+    shift: Annotated[float, Field(ge=0, le=2, description="fraction of half the side")]
     brightness: Annotated[float, Field(ge=0, le=10)]
     noise: Annotated[float, Field(ge=0, le=10)]
 
@@ -187,19 +187,19 @@ class Changes(Section):
 class Finetuning(Section):
     iterations: Steps
     batch_size: Batch
-    schedule: Literal["cosine", "constant"] = optional("of the learning rate after the warm-up")
+    schedule: Literal["cosine", "constant"] = optional("learning-rate schedule after the warm-up")
     learning_rate: Rate
     warmup_iterations: Warmup = optional()
     weight_decay: Strength
     epsilon: Rate
     clip_norm: Norm = optional()
     precision: Precision = optional()
-    validate_every: Steps = optional("steps; the best of these looks is the checkpoint")
-    patience: Whole = optional("looks without a better score")
+    validate_every: Steps = optional("steps between validations; the best validated weights are kept")
+    patience: Whole = optional("stop after this many validations without improvement")
     augmentation: Literal["crop"] | Changes = optional(AUGMENTATION)
 
     @model_validator(mode="after")
-    def _looks(self) -> Finetuning:
+    def _validation(self) -> Finetuning:
         if self.patience and not self.validate_every:
             raise ValueError(
                 "patience: counts looks at the validation data, and validate_every, which says how many steps lie "
@@ -215,8 +215,6 @@ class ClipFinetuning(Finetuning):
 
 
 class Open(Section):
-    """Keys with values; those that are not listed may hold anything."""
-
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Setting]
 
@@ -248,49 +246,49 @@ class StepResources(Section):
 
 
 class ArrayResources(StepResources):
-    gpu: Literal[0] = Field(description="work on arrays uses none")
+    gpu: Literal[0] = Field(description="these steps use no GPU")
 
 
 class FinetuningResources(StepResources):
-    micro_batch_size: Batch = optional("largest examples per pass; halved where a GPU's memory is too small")
+    micro_batch_size: Batch = optional("most examples per pass; halved if GPU memory is too small")
 
 
 class Resources(Section):
     arrays: ArrayResources
-    one_task: StepResources = Field(description="of heads, and of evaluations of one model on one task")
+    one_task: StepResources = Field(description="heads, and evaluations of one model on one task")
     evaluation: StepResources
     finetuning: FinetuningResources
-    jobs_per_gpu: Literal[1, 2, 4] = optional("how many jobs share a GPU of this machine; default: 1")
+    jobs_per_gpu: Literal[1, 2, 4] = optional("jobs that share one GPU of this machine; default: 1")
 
 
 class ModelEntry(Section):
-    family: Annotated[Registered, Field(description="clip, t5, or the module of a family of your own")]
-    tasks: Annotated[Registered, Field(description="vision, text, or the module of another catalogue")]
+    family: Annotated[Registered, Field(description="clip, t5, or a Python module with your own family")]
+    tasks: Annotated[Registered, Field(description="vision, text, or a Python module with another catalogue")]
     pretrained: Annotated[
         Annotated[Path, Tag("Path")] | Annotated[Hub, Tag("Hub")] | Annotated[Tagged, Tag("Tagged")],
         Discriminator(_pretrained),
-    ] = Field(description="a file of weights, or where they are on the hub")
-    architecture: str | dict[str, Setting] = Field(description="what the family builds a network from")
+    ] = Field(description="a file of weights, or its location on the hub")
+    architecture: str | dict[str, Setting] = Field(description="the network, in the form that the family expects")
     preprocess: ImagePreparation = optional()
-    checkpoints: Origin | Checkpoints = optional("where fine-tuned models come from")
+    checkpoints: Origin | Checkpoints = optional("source of the fine-tuned models; default: finetune")
     wording: Wording | dict[str, Wording] = optional(
-        "class names of the zero-shot heads, one for all or by task; default: those of the fine-tuning"
+        "class names of the zero-shot heads, for all tasks or by task; default: as for the fine-tuned models"
     )
-    adapter: Literal["ia3"] = optional("what is fine-tuned in the place of the whole network")
+    adapter: Literal["ia3"] = optional("fine-tune this adapter instead of the whole network")
     scoring: AnswerScoring = optional()
     evaluation: EvaluationSettings
     examples: NumbersOfExamples = optional()
     templates: (
         Literal["all"]
         | Annotated[list[Annotated[int, Field(ge=0, le=99)]], Different, Field(min_length=1, max_length=100)]
-    ) = optional("the numbers of text tasks' prompts")
+    ) = optional("numbers of the prompts for text tasks")
     finetuning: Finetuning
-    pretraining: dict[str, Setting] = optional("how the weights that ship with the project were made")
+    pretraining: dict[str, Setting] = optional("settings that produced the weights shipped with the project")
     grids: dict[Literal["scaling_coefficient", "mask_lambda"], Grid] = optional(
-        "scaling_coefficient, mask_lambda: in the place of the grids of all models"
+        "scaling_coefficient, mask_lambda; override the grids of all models"
     )
     sweeps: dict[Literal["thresholds", "subsets"], SplitImages] = optional(
-        "thresholds (figure 6), subsets (figure 5): by split, the examples of all tasks behind one value"
+        "thresholds (figure 6), subsets (figure 5): examples per plotted value, over all tasks, by split"
     )
     resources: Resources
 
@@ -313,32 +311,32 @@ def _model(value: Any) -> str:
 
 
 class UnseenTasks(Section):
-    """the merged model of some tasks, evaluated on others"""
+    """merge some tasks and evaluate the result on others"""
 
     merge: Texts
     evaluate: Texts
 
 
 class Params(Section):
-    build: list[Name] = Field(description="the models whose benchmarks are built when no target is named")
+    build: list[Name] = Field(description="models to build if no target is named")
     benchmarks: dict[Name, Texts | UnseenTasks] = Field(
         min_length=1,
-        description="lists of tasks; with {merge: [...], evaluate: [...]} only rows that give one model for all tasks",
+        description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
     )
     methods: Literal["all", "paper", "later"] | Annotated[list[Row], Field(min_length=1)] = Field(
-        description="the rows of every table; a name may have options, as {ties: {keep: 0.1}}"
+        description="rows of every table; a name can have options, such as {ties: {keep: 0.1}}"
     )
-    bundle: Row = optional("the masking row that bundles hold, by its name or with options")
+    bundle: Row = optional("row stored in bundles, with or without options; default: tall_mask_ties")
     grids: Grids
     kept_fractions_of: Literal["parameters", "trainable"] = Field(
-        description="what the kept fractions of TIES and magnitude masking count"
+        description="base of the fractions that TIES and magnitude masking keep"
     )
-    statistics: Statistics = optional("what RegMean and Fisher merging know of a task's data")
-    longest_job: Minutes = Field(description="the most minutes that a job may ask slurm for")
-    seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="different ones")]
-    paper: Paper = Field(description="what figures and tables show")
-    data: dict[Name, Data] = optional("local folders of the tasks, or another commit of the hub's repository")
-    vision_tasks: dict[Name, OwnVisionTask] = optional("vision tasks of your own")
+    statistics: Statistics = optional("task data used by RegMean and Fisher merging")
+    longest_job: Minutes = Field(description="longest time that a slurm job may request, in minutes")
+    seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="no duplicates")]
+    paper: Paper = Field(description="contents of figures and tables")
+    data: dict[Name, Data] = optional("per task: a local folder, or another commit of the hub repository")
+    vision_tasks: dict[Name, OwnVisionTask] = optional("your own vision tasks")
     models: dict[
         Name,
         Annotated[

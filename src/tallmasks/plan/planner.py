@@ -1,4 +1,4 @@
-"""What the stages and the views read in params.yaml, and the artifacts that they have named of it."""
+"""The settings of params.yaml in the form that stages and views use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from tallmasks.tasks.task import Task
 
 
 class Plan:
-    """The settings of params.yaml as recipes have them.
+    """The settings of params.yaml, and a cache of the nodes that stages have created.
 
-    ``params``: the content of params.yaml; ``root``: the folder of relative paths in it;
-    ``nodes``: those that stages have given (`tallmasks.plan.node.Stage`).
-
-    Raises TallmasksError as `check_params`.
+    ``root``: the folder that relative paths in params.yaml start from.  Raises TallmasksError as `check_params`.
     """
 
     def __init__(self, params: Params, root: Path | str = ".") -> None:
@@ -37,7 +34,7 @@ class Plan:
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        """The rows of every table, in order: names of methods with their options."""
+        """The rows of every table, in order: names with options."""
         return methods.specs_of(self.params["methods"])
 
     @property
@@ -49,18 +46,19 @@ class Plan:
         return self._entry("model", name)
 
     def _entry(self, kind: str, name: str) -> Any:
-        known = self.params[f"{kind}s"]
-        if name not in known:
-            names = ", ".join(known)
-            raise TallmasksError(f"no {kind} {name!r} in params.yaml{nearest(name, known)}; there is: {names}")
-        return known[name]
+        entries = self.params[f"{kind}s"]
+        if name not in entries:
+            names = ", ".join(entries)
+            raise TallmasksError(f"no {kind} {name!r} in params.yaml{nearest(name, entries)}; there is: {names}")
+        return entries[name]
 
     def resources(self, model: str, step: str) -> Mapping[str, int]:
-        """Threads, gpu, mem_mb and runtime (minutes) of a kind of step, a key of the model's `resources`."""
-        if model in self.models:
-            return self.models[model]["resources"][step]
-        (first, *_) = (spec for spec in self.models.values() if spec["tasks"] == model)
-        return first["resources"][step]
+        """Threads, gpu, mem_mb and runtime (minutes); ``step``: a key of `resources`.
+
+        ``model`` can also be a catalogue: its examples use the resources of the first model with its tasks.
+        """
+        spec = self.models.get(model) or next(spec for spec in self.models.values() if spec["tasks"] == model)
+        return spec["resources"][step]
 
     def catalogue_of(self, model: str) -> Mapping[str, Task]:
         return known_tasks(self.params, self.model(model))
@@ -69,16 +67,16 @@ class Plan:
         return Benchmark.of(self._entry("benchmark", benchmark))
 
     def tasks(self, benchmark: str) -> tuple[str, ...]:
-        """The tasks of a benchmark's tables, in their order."""
+        """The evaluated tasks, in the order of the tables."""
         return self.benchmark(benchmark).evaluate
 
     def benchmarks(self, model: str) -> tuple[str, ...]:
-        """The benchmarks whose tasks a model has, all of them."""
+        """The benchmarks for which a model has all tasks."""
         available = self.catalogue_of(model).keys()
         return tuple(name for name in self.params["benchmarks"] if available >= set(self.benchmark(name).tasks))
 
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
-        """As `tasks`.  Raises TallmasksError where the model lacks a task of the benchmark."""
+        """As `tasks`.  Raises TallmasksError if the model lacks a task of the benchmark."""
         if benchmark not in self.benchmarks(model):
             available = self.catalogue_of(model)
             lacking = ", ".join(repr(task) for task in self.benchmark(benchmark).tasks if task not in available)
@@ -91,39 +89,39 @@ class Plan:
 
     @staticmethod
     def members(tasks: Iterable[str]) -> tuple[str, ...]:
-        """The set of tasks in its canonical order, as recipes have it."""
+        """The distinct tasks in the order that recipes use."""
         return tuple(sorted(set(tasks)))
 
-    def named_path(self, written: str) -> Path:
-        return named_path(self.root, written)
+    def named_path(self, path: str) -> Path:
+        return named_path(self.root, path)
 
     def architecture(self, model: str) -> dict[str, Any]:
         return network_of(self.model(model))
 
     def network(self, model: str) -> dict[str, Any]:
-        """The settings of a job that gives examples to the network."""
+        """The settings of a job that runs the network."""
         return self.architecture(model) | family(self.model(model)).settings(self.model(model))
 
     def evaluator(self, model: str) -> dict[str, Any]:
-        """The settings of a job that counts right answers."""
+        """The settings of a job that computes accuracies."""
         return self.network(model) | {"evaluation": dict(self.model(model)["evaluation"])}
 
     def grids(self, model: str) -> dict[str, list[float]]:
-        """What is tried on validation data: the model's own grids, else those of all models."""
+        """The values to try on validation data; a model's own grids replace the general ones."""
         return {**self.params["grids"], **self.model(model).get("grids", {})}
 
     def sweep_images(self, model: str, sweep: str) -> dict[str, int]:
-        """How many examples one choice or accuracy of a sweep uses, by split; a split without a number uses all."""
+        """The number of examples per value of a sweep, by split; a missing split uses all examples."""
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 
     @property
     def subset_orders(self) -> tuple[str, ...]:
-        """The orders of tasks that figure 5 averages over."""
+        """The task orders that figure 5 averages over."""
         listed = self.params["paper"]["subsets"]["orders"]
         return ORDERS if listed == "all" else tuple(listed)
 
     def paper_benchmarks(self, model: str) -> dict[str, tuple[str, ...]]:
-        """The benchmarks that figures and tables show, with their tasks, the smallest first."""
+        """The benchmarks shown in figures and tables with their tasks, smallest first."""
         listed, able = self.params["paper"]["benchmarks"], self.benchmarks(model)
         shown = self.params["benchmarks"] if listed == "all" else listed
         usable = {name: self.tasks(name) for name in shown if name in able and not self.benchmark(name).unseen}

@@ -1,7 +1,4 @@
-"""Before a build: downloads that are neither in this machine's hub cache nor to be had now.
-
-Without it up to sixty jobs would fail, one after the other.
-"""
+"""Checks before a build that all downloads are cached or available; otherwise up to sixty jobs fail one by one."""
 
 from __future__ import annotations
 
@@ -22,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def unavailable(nodes: Iterable[Node]) -> list[str]:
-    """One message for each dataset or file that `nodes` need and that cannot be had.
+    """One message for each dataset or file that `nodes` need and that is not available.
 
-    The network is asked once, and only for files that are not in the cache.
+    Accesses the network only if a file is not cached.
     """
     messages = (node.stage.missing(node) for node in nodes if node.stage.missing and not _is_local(node))
     return list(dict.fromkeys(filter(None, messages)))
 
 
 def missing_file(node: Node) -> str | None:
-    """The message for a model's file on the hub; None for one that a library finds by its tag."""
+    """The message for a model file on the hub that is not available; None for a model that a library downloads."""
     wanted = _model_files(node.params)
     if wanted is None or wanted.is_cached() or hub.reachable():
         return None
@@ -41,10 +38,10 @@ def missing_file(node: Node) -> str | None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Files of a repository on the hub.
+    """Files of a hub repository.
 
     Attributes:
-        files: groups of names, of a dataset of globs; of each group the first is read that the repository has.
+        files: groups of alternative file names (datasets: globs); the first match of each group is downloaded.
     """
 
     repository: str
@@ -53,38 +50,36 @@ class Wanted:
     files: tuple[tuple[str, ...], ...]
 
     def is_cached(self) -> bool:
-        """Whether this machine's hub cache has them."""
         if self.kind == "dataset":
             return is_cached(self.repository, self.revision, itertools.chain.from_iterable(self.files))
         return all(any(hub.cached(self.repository, name, self.revision) for name in names) for names in self.files)
 
     def size(self) -> int:
-        """Bytes of the download.  Raises TallmasksError where the hub does not answer, or has no such files."""
+        """Download size in bytes.  Raises TallmasksError if the hub does not answer or lacks a file."""
         sizes = hub.sizes(self.repository, self.revision, self.kind)
-        read = set[str]()
+        downloaded = set[str]()
         for names in self.files:
             matching = next(filter(None, (fnmatch.filter(sizes, name) for name in names)), None)
             if matching is None:
                 where = hub.address(self.repository, " or ".join(names), self.revision, self.kind)
                 raise TallmasksError(f"{where}: the repository has no such file")
-            read |= set(matching)
-        return sum(sizes[name] for name in read)
+            downloaded |= set(matching)
+        return sum(sizes[name] for name in downloaded)
 
 
 def downloads(nodes: Iterable[Node]) -> list[Wanted]:
-    """What jobs would download to make `nodes`, each once."""
-    of_hub = (node.params for node in nodes if not _is_local(node))
-    wanted = dict.fromkeys(_dataset_files(params) or _model_files(params) for params in of_hub)
+    """The files that are not cached and that the jobs of `nodes` would download."""
+    remote = (node.params for node in nodes if not _is_local(node))
+    wanted = dict.fromkeys(_dataset_files(params) or _model_files(params) for params in remote)
     return [one for one in wanted if one and not one.is_cached()]
 
 
 def _is_local(node: Node) -> bool:
-    """Whether it is made from the user's own folder or file instead."""
     return not {"data", "weights"}.isdisjoint(node.sources)
 
 
 def bytes_of(wanted: Iterable[Wanted]) -> tuple[int, list[str]]:
-    """Bytes of all of them together, and a message for each that the hub does not give, though it answers."""
+    """The total size in bytes, and one message for each download without a known size."""
 
     def ask(one: Wanted) -> tuple[int, str]:
         try:
@@ -98,14 +93,16 @@ def bytes_of(wanted: Iterable[Wanted]) -> tuple[int, list[str]]:
 
 def _dataset_files(params: Mapping[str, Any]) -> Wanted | None:
     data = params.get("data", {})
-    if not data.get("hub"):  # a local folder, or data that only their authors give out
+    if not data.get("hub"):  # a local folder, or data that only its authors distribute
         return None
     return Wanted(data["hub"], data["revision"] or "main", "dataset", tuple((name,) for name in data["files"].values()))
 
 
 def _model_files(params: Mapping[str, Any]) -> Wanted | None:
-    if isinstance(named := params.get("pretrained"), Mapping) and "hub" in named:
-        return Wanted(named["hub"], named.get("revision", "main"), "model", family(params).pretrained_files(named))
-    if "repository" in (named := params.get("checkpoint", {})):
-        return Wanted(named["repository"], named["revision"], "model", ((named["file"],),))
+    pretrained, checkpoint = params.get("pretrained"), params.get("checkpoint", {})
+    if isinstance(pretrained, Mapping) and "hub" in pretrained:
+        files = family(params).pretrained_files(pretrained)
+        return Wanted(pretrained["hub"], pretrained.get("revision", "main"), "model", files)
+    if "repository" in checkpoint:
+        return Wanted(checkpoint["repository"], checkpoint["revision"], "model", ((checkpoint["file"],),))
     return None

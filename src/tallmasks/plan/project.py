@@ -1,4 +1,4 @@
-"""The project on disk: params.yaml, and which files of the store and of results/ are there and right."""
+"""The project on disk: params.yaml, and the state of the files in store/ and results/."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from tallmasks.plan.planner import Plan
 
 
 def open_plan(root: Path = Path()) -> Plan:
-    """The plan of the project in the folder `root`.
-
-    Raises TallmasksError where there is no params.yaml, or `params_model` does not allow it.
-    """
+    """The plan of the project in `root`.  Raises TallmasksError if params.yaml is missing or wrong."""
     return Plan(read_params(root / FILE), root)
 
 
 class Files:
-    """The files of a plan's nodes on disk.
+    """Checks nodes against the files on disk: headers of artifacts, full content of results.
 
-    It reads headers of artifacts, and results files whole; each once while it stays the same.
+    Unchanged artifacts are read once.
     """
 
     def __init__(self, root: Path = Path()) -> None:
@@ -32,14 +29,14 @@ class Files:
         self._problems: dict[tuple[str, int, int, int], str] = {}
 
     def problem(self, node: Node) -> str | None:
-        """Why the files of a node have to be made; None where they are there and right."""
+        """Why a node must be rebuilt; None if its files exist and match its recipe."""
         path = self.root / node.path
         try:
             status = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return f"{node.path} is not there"
         state = (f"{node.path} {node.digest}", status.st_ino, status.st_size, status.st_ctime_ns)
-        if state not in self._problems or node.stage.is_result:  # whose other files can change alone
+        if state not in self._problems or node.stage.is_result:  # its other files can change alone
             self._problems[state] = self._read(node) or ""
         return self._problems[state] or None
 
@@ -55,11 +52,10 @@ class Files:
         return None
 
     def there(self, node: Node) -> bool:
-        """Whether the files of a node are there and right."""
         return self.problem(node) is None
 
     def missing(self, nodes: Iterable[Node]) -> list[Node]:
-        """The artifacts that have to be made to have `nodes`, each once; what is there needs no inputs."""
+        """The artifacts to build for `nodes`, sorted by path.  Existing files need no inputs."""
         missing: dict[str, Node] = {}
         waiting = list(nodes)
         while waiting:
@@ -71,14 +67,14 @@ class Files:
 
 
 def damaged_artifacts(root: Path = Path()) -> list[Damaged]:
-    """The files of the store whose header is not that of their name."""
-    damaged = []
+    """One error for each artifact with a header that is unreadable or does not match the file name."""
+    errors = []
     for path in entries_under(root / STORE):
         if ARTIFACT.fullmatch(path.name):
             try:
                 read_label(path)
-            except Damaged as found:
-                damaged.append(found)
+            except Damaged as error:
+                errors.append(error)
             except FileNotFoundError:  # another process moved it
                 pass
-    return damaged
+    return errors

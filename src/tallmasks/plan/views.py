@@ -1,7 +1,4 @@
-"""The results of a benchmark: what each view shows of a model, and the artifacts that it is written from.
-
-A view's recipe has the benchmark's name and the order of its tasks, because its files show them.
-"""
+"""The views of a benchmark: sets of results files, with the artifacts that they are written from."""
 
 from __future__ import annotations
 
@@ -25,11 +22,10 @@ WrittenFrom = Callable[[Plan, str, str], Artifacts]
 ShownParams = Callable[[Plan, str, str], dict[str, Any]]
 
 VIEWS: dict[str, Stage[Any]] = {}
-"""The views of a benchmark, by name."""
 
 
 class NotOfThisBenchmark(TallmasksError):
-    """A view cannot be made of a benchmark."""
+    """A view does not exist for a benchmark."""
 
 
 def view(
@@ -44,17 +40,17 @@ def view(
     least_tasks: int = 1,
     late_inputs: Callable[[Plan, str, str], Mapping[str, list[Node]] | None] = lambda plan, model, benchmark: {},
 ) -> Callable[[WrittenFrom], WrittenFrom]:
-    """Decorator: declare a view, named after a function ``(plan, model, benchmark) -> its artifacts by role``.
+    """Decorator: declare a view, named after its function ``(plan, model, benchmark) -> artifacts by role``.
 
     Args:
-        files: what it always writes; some benchmarks have more.
-        params: ``(plan, model, benchmark) -> the parameters that it depends on``.
-        seeds: which of the fine-tuning seeds it shows.
-        own_folder: whether it has a folder of its own, below the benchmark's.
-        provenance: the file with the recipe and the digests of its files.
-        any_tasks: whether a benchmark may evaluate other tasks than it merges.
-        least_tasks: how many tasks a benchmark must have.
-        late_inputs: ``(plan, model, benchmark) -> `` see `Spec`.
+        files: the files that it writes for every benchmark; some benchmarks have more.
+        params: ``(plan, model, benchmark) -> parameters for the recipe``.
+        seeds: the fine-tuning seeds that it shows.
+        own_folder: write to a folder below the benchmark's folder, named after the view.
+        provenance: the file with the recipe and the digests of the other files.
+        any_tasks: allow benchmarks that evaluate other tasks than they merge.
+        least_tasks: the minimum number of tasks.
+        late_inputs: ``(plan, model, benchmark) -> late inputs`` of the `Spec`.
     """
 
     def register(artifacts: WrittenFrom) -> WrittenFrom:
@@ -62,23 +58,23 @@ def view(
 
         def declare(plan: Plan, model: str, benchmark: str) -> Spec:
             tasks = plan.tasks_for(model, benchmark)
-            shown = {"none": (), "first": plan.seeds[:1], "all": plan.seeds}[seeds]
-            if reason := _refused(plan, model, benchmark, shown):
+            shown_seeds = {"none": (), "first": plan.seeds[:1], "all": plan.seeds}[seeds]
+            if reason := _reason_against(plan, model, benchmark, len(shown_seeds)):
                 raise NotOfThisBenchmark(f"results/{model}/{benchmark}/{name}: {reason}")
             settings = {
                 "model": model,
                 "benchmark": benchmark,
                 "tasks": list(tasks),
                 **params(plan, model, benchmark),
-                "seeds": list(shown),
+                "seeds": list(shown_seeds),
                 **plan.architecture(model),
             }
             inputs, sources = artifacts(plan, model, benchmark), chain.pretrained_source(plan, model)
             return Spec(benchmark, settings, inputs, sources, None, lambda: late_inputs(plan, model, benchmark))
 
-        def _refused(plan: Plan, model: str, benchmark: str, shown: Sequence[int]) -> str | None:
+        def _reason_against(plan: Plan, model: str, benchmark: str, seed_count: int) -> str | None:
             tasks, sources = plan.benchmark(benchmark), plan.model(model).get("checkpoints", FINETUNE)
-            if len(shown) > 1 and any(source_of(sources, task) != FINETUNE for task in tasks.evaluate):
+            if seed_count > 1 and any(source_of(sources, task) != FINETUNE for task in tasks.evaluate):
                 return (
                     f"checkpoints that were imported have no seeds; it needs `checkpoints: {FINETUNE}` in params.yaml"
                 )
@@ -100,7 +96,7 @@ def view(
 
 
 def _rows_of(plan: Plan, benchmark: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of some methods that have a model for every task of a benchmark."""
+    """The methods of `names` that have a model for every task of the benchmark."""
     rows, unseen = map(methods.get, names), plan.benchmark(benchmark).unseen
     return tuple(row.name for row in rows if not unseen or row.looks_at_one_task or row.section == "merging")
 
@@ -112,7 +108,6 @@ def _shown(plan: Plan, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    """Raises TallmasksError where there are none."""
     rows = _rows_of(plan, benchmark, plan.method_names)
     if not rows:
         raise TallmasksError(
@@ -124,13 +119,13 @@ def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
 
 
 def agreeing_merges(plan: Plan, benchmark: str) -> list[str]:
-    """The merges whose masks are counted for a consensus: of masks of the evaluated tasks."""
+    """The merges that need the agreement of their tasks' masks; none if the merged tasks are not evaluated."""
     rows = [] if plan.benchmark(benchmark).unseen else map(methods.get, plan.method_names)
     return list(dict.fromkeys(row.merge for row in rows if row.merge and "agreement" in row.needs))
 
 
 def results_of(plan: Plan, model: str, benchmark: str, seed: Seed) -> Artifacts:
-    """The artifacts behind the tables of a benchmark, by role."""
+    """The artifacts for the tables of a benchmark, by role."""
     tasks, merges = plan.members(plan.tasks_for(model, benchmark)), agreeing_merges(plan, benchmark)
     return {
         **_evaluations(plan, model, benchmark, seed, _rows_of(plan, benchmark, plan.method_names)),
@@ -140,8 +135,8 @@ def results_of(plan: Plan, model: str, benchmark: str, seed: Seed) -> Artifacts:
 
 
 def _evaluations(plan: Plan, model: str, benchmark: str, seed: Seed, names: Sequence[str]) -> Artifacts:
-    """The evaluations of some methods and of the fine-tuned models on a benchmark, by role."""
-    tasks, merged = (plan.members(part) for part in (plan.tasks_for(model, benchmark), plan.benchmark(benchmark).merge))
+    """The evaluations of some methods and of the fine-tuned models, by role."""
+    tasks, merged = plan.members(plan.tasks_for(model, benchmark)), plan.members(plan.benchmark(benchmark).merge)
     rows = [methods.get(name) for name in names]
     alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
     together = [row.name for row in rows if not row.looks_at_one_task]
@@ -198,15 +193,15 @@ def zeroshot(plan: Plan, model: str, name: str) -> Artifacts:
 
 @view(version=1, files=("bundle.json", "README.md"))
 def bundle(plan: Plan, model: str, name: str) -> Artifacts:
-    """The benchmark's models as the files of a bundle."""
+    """The bundle of the benchmark's models."""
     members = plan.members(plan.tasks_for(model, name))
     return {"bundle": [chain.bundle_archive(plan, model, members, bundled_row(plan.params), plan.seeds[0])]}
 
 
 def field_methods(plan: Plan, model: str) -> list[str]:
-    """Every method whose inputs a model has, and those with options in params.yaml.
+    """All methods for which the model has the inputs, and the rows of params.yaml with options.
 
-    Merges that learn take long: they are there if params.yaml names them.
+    Merges that learn are slow and are included only if params.yaml names them.
     """
     learning = methods.needing(LEARNED)
     names = [name for name in methods.names() if name not in learning or name in plan.method_names]
@@ -233,18 +228,17 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
     any_tasks=True,
 )
 def field(plan: Plan, model: str, name: str) -> Artifacts:
-    """field.csv, the long table of every method, beside its published numbers."""
+    """field.csv, the table of all methods, and a comparison with published numbers."""
     return _field(plan, model, name, plan.seeds[:1])
 
 
 @view(version=2, files=("table.csv", "table.md", "per_seed.csv"), seeds="all", params=_field_rows, any_tasks=True)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
-    """The tables over all fine-tuning seeds, of every method."""
+    """The tables of all methods over all fine-tuning seeds."""
     return _field(plan, model, name, plan.seeds)
 
 
 def _merges(plan: Plan) -> list[str]:
-    """The rows that merge task vectors into one model."""
     rows = [methods.get(name) for name in plan.method_names]
     return [row.name for row in rows if row.section == "merging" and not row.looks_at_one_task]
 
@@ -258,9 +252,9 @@ def _merges(plan: Plan) -> list[str]:
     least_tasks=2,
 )
 def held_out(plan: Plan, model: str, name: str) -> Artifacts:
-    """held_out.csv: each task in turn under every merge of the others, beside the zero-shot and fine-tuned models."""
+    """held_out.csv: each task under every merge of the other tasks, next to the zero-shot and fine-tuned models."""
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
-    left = {task: tuple(other for other in members if other != task) for task in members}
+    others_of = {task: tuple(other for other in members if other != task) for task in members}
     return {
         "task_evaluations": [
             chain.evaluate_task(plan, model, task, row, seed) for row in ("fine_tuned", "zeroshot") for task in members
@@ -268,6 +262,6 @@ def held_out(plan: Plan, model: str, name: str) -> Artifacts:
         "evaluations": [
             chain.evaluate_unseen(plan, model, others, (task,), row, seed)
             for row in _merges(plan)
-            for task, others in left.items()
+            for task, others in others_of.items()
         ],
     }
