@@ -2,7 +2,7 @@
 # numbers for the benchmark, and `bundle` the tensor files listed in bundle.json.
 from tallmasks.plan.views import VIEWS
 
-REPORTED = ("/{benchmark}/table.csv", "/{benchmark}/field.csv", "/{benchmark}/held_out.csv")
+REPORTED = ("{benchmark}/table.csv", "{benchmark}/field.csv", "{benchmark}/held_out.csv")
 
 
 for _view, _stage in VIEWS.items():
