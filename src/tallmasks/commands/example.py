@@ -77,7 +77,7 @@ def _fine_tuned(base: State, classes: Sequence[str], draw: np.random.Generator) 
             state[name] = _uniform(draw, shape, 0.02)
         else:
             changed = draw.random(shape, np.float32) < CHANGED
-            state[name] = base[name] + changed * _uniform(draw, shape, 0.004)
+            state[name] = base[name] + np.where(changed, _uniform(draw, shape, 0.004), np.float32(0))
     return state
 
 
