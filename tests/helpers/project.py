@@ -147,6 +147,10 @@ class Project:
     def dvc(self, *arguments: str, fails: bool = False) -> Run:
         return self.run("dvc", *arguments, fails=fails)
 
+    def up_to_date(self) -> bool:
+        """Whether DVC sees no change."""
+        return json.loads(self.dvc("status", "--json").output) == {}
+
     def git(self, *arguments: str) -> Run:
         return self.run("git", *arguments)
 
