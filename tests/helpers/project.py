@@ -88,7 +88,7 @@ def of_the_paper(params: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """What a command said, and the jobs that Snakemake ran in it, by rule."""
+    """A command's exit status and output, and the Snakemake jobs in it, by rule."""
 
     status: int
     output: str
@@ -148,7 +148,7 @@ class Project:
         return self.run("dvc", *arguments, fails=fails)
 
     def up_to_date(self) -> bool:
-        """Whether DVC sees no change."""
+        """True if DVC sees no change."""
         return json.loads(self.dvc("status", "--json").output) == {}
 
     def git(self, *arguments: str) -> Run:

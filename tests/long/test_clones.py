@@ -21,7 +21,7 @@ def clone(built: tuple[Project, Run], tmp_path: Path) -> Project:
 
 
 def scatter_times(project: Project, seed: int) -> None:
-    """Set the time of every file of a working copy at random, in no order."""
+    """Give every file of a working copy a random time."""
     draw = random.Random(seed)
     for folder in ("store", "results", "src", "models", "workflow", "."):
         for path in project.path(folder).glob("**/*" if folder != "." else "*"):
@@ -43,7 +43,7 @@ def test_after_a_pull_nothing_is_to_be_done(clone: Project) -> None:
 
 
 def test_with_only_the_checkpoints_a_new_subset_fine_tunes_nothing(clone: Project) -> None:
-    """Whoever wants one more table would have to fetch, or make, everything that was ever made."""
+    """A new table would need all stored files, not only the checkpoints."""
     assert "`dvc pull`" in clone.tallmasks("verify", fails=True).output
     clone.dvc("pull", "-q", "store/tiny/checkpoints")
     scatter_times(clone, seed=2)

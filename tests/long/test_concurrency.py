@@ -55,7 +55,7 @@ sha256sum store/tiny/derived/mask/*
 
 
 def can_mount() -> bool:
-    """Whether this user may mount a small disk in a namespace of its own."""
+    """True if this user may mount a small disk in a namespace."""
     command = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True).returncode == 0
 

@@ -33,7 +33,7 @@ def copy(paper: Project, tmp_path: Path) -> Project:
 
 
 def test_every_file_is_there(paper: Project) -> None:
-    """A figure or table of the paper would be missing, in one of its formats."""
+    """A figure or table of the paper would be missing in one of its formats."""
     figures = {f"{name}.{ending}" for name in OF_THE_PAPER for ending in (*FORMATS, "csv", "provenance.json")}
     tables = {f"{name}.{ending}" for name in TABLES for ending in ("csv", "md", "tex", "html", "provenance.json")}
     for folder, names in (("figures", figures), ("tables", tables)):
@@ -102,7 +102,7 @@ def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> No
 
 
 def embedded(page: str, name: str) -> dict[str, Any]:
-    """What Snakemake put into the report for its own program to show."""
+    """The data that Snakemake embeds in the report."""
     start = re.search(rf'<script id="{name}">\s*var {name} = ', page)
     assert start
     return json.JSONDecoder().raw_decode(page, start.end())[0]

@@ -1,4 +1,4 @@
-"""What a user reads of a run: a failure, an interruption, the end; with the real engines."""
+"""The output of a run: failure, interruption, end; with the real engines."""
 
 import fcntl
 import os
@@ -89,7 +89,7 @@ def test_a_second_run_waits_and_begins_anew(project: Project, tmp_path: Path) ->
 
 
 def test_a_folder_that_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """33 jobs would run whose table cannot be written."""
+    """33 jobs would run before the table fails to be written."""
     monkeypatch.chdir(tmp_path)
     Path("results").write_text("a file in the folder's place")
     with pytest.raises(WorkflowError, match=r"^results .*File exists"):

@@ -1,4 +1,4 @@
-"""What an artifact says of itself, and what becomes of one that was damaged: it is refused, or nothing was lost."""
+"""Labels of artifacts: a damaged artifact is refused, unless its content is unchanged."""
 
 import errno
 import hashlib
@@ -178,7 +178,7 @@ def test_what_may_not_be_read_or_written_is_said_in_one_line(tmp_path, monkeypat
 
 
 def test_a_disk_that_fails_is_told_by_a_file(tmp_path, monkeypatch):
-    """Of several disks nobody would know which one to replace."""
+    """With several disks nobody would know which one failed."""
 
     def fails(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

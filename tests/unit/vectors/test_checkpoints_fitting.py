@@ -111,7 +111,7 @@ def test_a_model_with_a_head_has_its_bases_names_behind_a_prefix(tmp_path):
 
 
 def with_tokens(path, rows, vocabulary, *added):
-    """A BLOOM with a tokenizer, whose added tokens are numbered on."""
+    """A BLOOM with a tokenizer; added tokens follow the vocabulary."""
     bloom(path, {WORDS: rows, BODY: torch.ones(4)}, vocab_size=len(rows), hidden_size=4)
     tokens = [{"id": number, "content": text} for number, text in enumerate(added, len(vocabulary))]
     (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": tokens}))
