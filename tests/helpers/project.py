@@ -39,7 +39,8 @@ DVC_CONFIG = """[core]
     url = ../.dvc-remote
 """
 METHODS = ["zeroshot", "task_arithmetic", "consensus_task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
-TARGETS = re.compile(r"all|(checkpoints|experiment)_\w+")  # rules that only ask for others
+TARGETS = re.compile(r"all|figures|sweep|paper|reported|(checkpoints|experiment)_\w+")
+"""Rules without work of their own, which only ask for others."""
 
 
 def small(params: dict[str, Any]) -> None:

@@ -17,14 +17,7 @@ from tallmasks.results.figures import FIGURES, FORMATS
 from tallmasks.results.paper import TABLES
 
 pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
-TARGETS = {"figures", "sweep", "paper", "report", "reported"}
 OF_THE_PAPER = [name for name, figure in FIGURES.items() if not {"field", "held_out"} & {*figure.views}]
-
-
-def planned(project: Project, *targets: str) -> dict[str, int]:
-    """The jobs that a dry run counts, without the rules that only ask for others."""
-    counts = project.dry_run(*targets).planned
-    return {rule: count for rule, count in counts.items() if rule not in TARGETS}
 
 
 @pytest.fixture
@@ -75,30 +68,30 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     for folder in ("store/tiny/derived/evaluate_subset", "store/tiny/derived/evaluate_thresholds"):
         shutil.rmtree(copy.path(folder))
     shutil.rmtree(copy.path("results/tiny/three/masks"))
-    assert planned(copy, "paper") == {"figure_per_task": 1, "paper_table_methods": 1, "masks": 1}
+    assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "masks": 1}
 
 
 def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:
     """An interrupted sweep of 150 subsets would begin anew; or figure 5 over other orders evaluate again."""
     orders = copy.path("params.yaml").read_bytes()
     copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
-    assert planned(copy, "paper") == {"subsets": 1, "figure_task_count": 1}
+    assert copy.dry_run("paper").planned == {"subsets": 1, "figure_task_count": 1}
     found = copy.one("store/tiny/derived/task_orders/*")
     aside = found.rename(copy.path("aside"))
-    assert planned(copy, "paper") == {"task_orders": 1, "subsets": 1, "figure_task_count": 1}
+    assert copy.dry_run("paper").planned == {"task_orders": 1, "subsets": 1, "figure_task_count": 1}
     aside.rename(found)
     copy.path("params.yaml").write_bytes(orders)
     for path in sorted(copy.root.glob("store/tiny/derived/evaluate_subset/*.json"))[:2]:
         path.unlink()
     shutil.rmtree(copy.path("results/tiny/three/subsets"))
-    assert planned(copy, "sweep") == {"evaluate_subset": 2, "subsets": 1}
+    assert copy.dry_run("sweep").planned == {"evaluate_subset": 2, "subsets": 1}
 
 
 def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:
     """`make paper` would draw everything again, after `git clone` or always."""
     for place, path in enumerate(sorted(copy.path("results").rglob("*.*"))):
         subprocess.run(["touch", "-d", f"@{1_000_000_000 + 7919 * place % 5000}", str(path)], check=True)
-    assert planned(copy, "paper") == {}
+    assert copy.dry_run("paper").planned == {}
 
 
 def embedded(page: str, name: str) -> dict[str, Any]:
