@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Fixtures and settings for all tests."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ LONG = Path(__file__).parent / "long"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What lies in `long` is left out by `make test`, but for what is marked `short`; a test may take two hours there.
-    Tests that start processes come first: a long one that begins last would keep one core waiting."""
+    """Marks `long` tests, gives them two hours, and puts tests that start processes first, so that none runs alone at
+    the end."""
     items.sort(key=lambda item: "unit" in item.path.parts or "contract" in item.path.parts)
     for item in items:
         if LONG in item.path.parents and not item.get_closest_marker("short"):
@@ -83,7 +83,7 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """What an earlier test has set does not stay, where there are several test processes."""
+    """Undoes what an earlier test set in the same process."""
     if "PYTEST_XDIST_WORKER" in os.environ and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 

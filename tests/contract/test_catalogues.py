@@ -35,7 +35,7 @@ def made(folder: Path, name: str, task: str, split: str, seed: int) -> Path:
 
 
 def shown(path: Path) -> set[object]:
-    """What a model is shown of each example."""
+    """The input of every example."""
     if "images" in open_tensors(path).shapes:
         return {image.tobytes() for image in open_tensors(path).view("images")}
     return {text.input for text in open_texts(path)}
@@ -90,7 +90,7 @@ def test_without_network_the_missing_source_is_named_at_once(
     ("name", "task", "digits"), [("vision", "cifar100", 40), ("text", "qasc", 40), ("text", "wsc", 7)]
 )
 def test_what_is_cached_needs_no_network(name: str, task: str, digits: int, offline: Path, tmp_path: Path) -> None:
-    """A compute node would refuse data that it has, under a commit of which seven digits are known."""
+    """A compute node without a network would refuse data in its cache, under a full or a short commit."""
     source, revision = TASKS[name][task].source, "2" * digits
     FILES[name].write_repository(FILES[name].cached_repository(offline, task, "1" * 40), task, COUNTS)
     assert "does not answer" in str(missing(name, task, revision=revision)), "another commit is there"

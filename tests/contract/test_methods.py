@@ -34,7 +34,7 @@ INPUTS = {
 
 
 def is_single(value: object) -> bool:
-    """Whether a value is the same for every slice: no array."""
+    """True for values that are not arrays."""
     return not np.ndim(value) or isinstance(value, Layout)
 
 
@@ -179,7 +179,7 @@ def package(tmp_path):
 
 
 def python(package, *words):
-    """What Python says that imports that copy; two files of one size and time are not taken for each other."""
+    """Run Python with that copy of the package (-B: its files may have equal sizes and times)."""
     environment = {**os.environ, "PYTHONPATH": str(package.parent)}
     return subprocess.run([sys.executable, "-B", *words], capture_output=True, text=True, env=environment)
 

@@ -1,4 +1,4 @@
-"""What is stored of a task's own tensors: what it gives back, from any value to any other, and at which size."""
+"""Codings of a task's own tensors: the values, pieces and sizes that come back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
     st.sampled_from(sorted(CODINGS)), SHAPES, st.integers(0, 99), st.tuples(st.integers(0, 800), st.integers(0, 800))
 )
 def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
-    """A task's model out of a bundle would be another than the one whose accuracy the table has."""
+    """A bundle would give a task another model than the one in the table."""
     if kind == "low_rank":
         shape = (*shape, 3, 4)[:2]
         coding = LowRank(shape, min(shape) // 2)

@@ -30,7 +30,7 @@ class Chain:
 
     @property
     def vectors(self) -> np.ndarray:
-        """tau_t by hand, in the flat order."""
+        """The task vectors, computed by hand in the flat order."""
         before, after = (load_state(self.folder / "pretrained"), [load_state(self.folder / t) for t in self.tasks])
         return np.stack([np.concatenate([(s[n] - before[n]).ravel() for n in TRAINABLE]) for s in after])
 

@@ -28,7 +28,7 @@ NUMBERS = {"item": None, "__bool__": bool, "__int__": int, "__index__": int, "__
 
 
 class Ones(TorchFunctionMode):
-    """What fake tensors cannot do without values or a GPU."""
+    """Replaces the operations that fake tensors cannot do."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(function, "__name__", "")
@@ -87,7 +87,7 @@ def _to(module: torch.nn.Module, device: torch.device) -> torch.nn.Module:
 
 @contextlib.contextmanager
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A process with a GPU, in whose memory nothing has a value."""
+    """Make torch see a GPU with tensors that have no values."""
     monkeypatch.setattr(cuda, "choose", lambda wanted: torch.device("cuda"))
     monkeypatch.setattr(cuda, "make_repeatable", lambda tf32=False: None)
     monkeypatch.setattr(cuda, "free_bytes", lambda device: 10**9)

@@ -146,7 +146,7 @@ class _Answers(BaseHTTPRequestHandler):
         return repository
 
     def _tell(self, repository: Repository, name: str, wanted: str) -> None:
-        """What the repository holds."""
+        """Send the repository's facts."""
         files = repository.files()
         sizes = {file: path.stat().st_size for file, path in files.items()}
         if wanted == "commits":
@@ -175,7 +175,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 @functools.cache
 def checksum(path: Path) -> str:
-    """As the hub has it: git's sha1 of a text, the sha256 of any other file."""
+    """The hub's checksum: git's sha1 of a text file, sha256 of any other."""
     content = path.read_bytes()
     if path.suffix in (".json", ".md", ".txt", ".yaml"):
         return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()

@@ -65,7 +65,7 @@ def run(*words: object) -> int:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """What a command says that is refused, one line without a traceback."""
+    """The one-line error of a command that must fail."""
     capsys.readouterr()
     assert run(*words) == 1
     (line,) = capsys.readouterr().err.splitlines()

@@ -1,4 +1,4 @@
-"""What plans say of some parameters."""
+"""Paths of the artifacts in a plan."""
 
 from conftest import ROOT
 from tallmasks.plan.index import closure

@@ -39,7 +39,8 @@ DVC_CONFIG = """[core]
     url = ../.dvc-remote
 """
 METHODS = ["zeroshot", "task_arithmetic", "consensus_task_arithmetic", "fine_tuned", "tall_mask_task_arithmetic"]
-TARGETS = re.compile(r"all|(checkpoints|experiment)_\w+")  # rules that only ask for others
+TARGETS = re.compile(r"all|figures|sweep|paper|reported|(checkpoints|experiment)_\w+")
+"""Rules without work of their own, which only ask for others."""
 
 
 def small(params: dict[str, Any]) -> None:
@@ -88,7 +89,7 @@ def of_the_paper(params: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """What a command said, and the jobs that Snakemake ran in it, by rule."""
+    """A command's exit status and output, and the Snakemake jobs in it, by rule."""
 
     status: int
     output: str
@@ -146,6 +147,10 @@ class Project:
 
     def dvc(self, *arguments: str, fails: bool = False) -> Run:
         return self.run("dvc", *arguments, fails=fails)
+
+    def up_to_date(self) -> bool:
+        """True if DVC sees no change."""
+        return json.loads(self.dvc("status", "--json").output) == {}
 
     def git(self, *arguments: str) -> Run:
         return self.run("git", *arguments)

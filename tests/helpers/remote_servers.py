@@ -18,7 +18,7 @@ PACKAGES = Path(sys.prefix) / "remotes"  # `make test-long` installs them there,
 
 
 def lacking() -> str:
-    """What is missing for these tests; empty if nothing is."""
+    """What these tests need and the machine does not have; empty if nothing."""
     return "" if (PACKAGES / "installed").exists() else f"no {PACKAGES}: `make test-long` installs DVC's plugins there"
 
 

@@ -1,4 +1,4 @@
-"""What a training that was killed must be afterwards: the one that nobody disturbed, to the last bit."""
+"""A training that was killed and resumed must equal one that was not, bit for bit."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -46,7 +46,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def lacking() -> str:
-    """What is missing for a cluster on this machine; empty where nothing is."""
+    """What a cluster needs and this machine does not have; empty if nothing."""
     names = [name for name in PROGRAMS if not shutil.which(name, path=_path())]
     if names:
         return f"no {', '.join(names)}: .ci/install-programs"
@@ -60,7 +60,7 @@ def _path() -> str:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[dict[str, str]]:
-    """Run a cluster whose files lie in `folder`; gives the environment in which its commands work."""
+    """Run a cluster with its files in `folder`; yields the environment for its commands."""
     for name in ("state", "spool", "bin"):
         (folder / name).mkdir(parents=True)
     configuration = folder / "slurm.conf"

@@ -1,4 +1,4 @@
-"""Models so small that tests can make them, in the formats in which people save them."""
+"""Small models in the formats that people save."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ def file_of(folder: Path, tensors: dict[str, torch.Tensor], name: str = "model.s
 
 
 def whole(checkpoint: Checkpoint, name: str) -> np.ndarray:
-    """All values of a tensor, in two pieces, in its shape."""
+    """All values of a tensor in its shape, read as two pieces."""
     info = checkpoint.info(name)
     middle = info.size // 3
     pieces = [checkpoint.piece(name, *part) for part in ((0, middle), (middle, info.size))]
@@ -71,7 +71,7 @@ def whole(checkpoint: Checkpoint, name: str) -> np.ndarray:
 
 
 def refusal(act) -> str:
-    """What a user reads, in one line."""
+    """The error message of `act`, which must be one line."""
     with pytest.raises(TallmasksError) as caught:
         act()
     said = str(caught.value)
@@ -88,7 +88,7 @@ def lora(folder: Path, tensors: dict[str, torch.Tensor], name: str = "adapter_mo
 
 
 def bloom(folder: Path, tensors: dict[str, torch.Tensor], name: str = "model.safetensors", **settings) -> Path:
-    """A folder with the configuration of a BLOOM, whose head is tied to its embedding: transformers knows its names."""
+    """A folder with a BLOOM's configuration; transformers knows that its head is tied to its embedding."""
     file_of(folder, tensors, name)
     facts = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_layer": 1, "n_head": 1, **settings}
     (folder / "config.json").write_text(json.dumps(facts))

@@ -1,4 +1,4 @@
-"""Small models of transformers' classes, whose sums with small changes are exact."""
+"""Small models of transformers' classes; adding small changes to their weights is exact."""
 
 import copy
 
@@ -36,7 +36,7 @@ CLASSES = {
 
 
 def made(name):
-    """A small model of a class, whose weights have few digits, so that sums are exact."""
+    """A small model of a class; its weights have few digits, so that sums are exact."""
     kind = getattr(transformers, name)
     torch.manual_seed(0)
     return moved(kind(kind.config_class(**CLASSES[name])), 0)

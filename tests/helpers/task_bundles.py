@@ -30,7 +30,7 @@ SCALES = {"mnist": 1.0, "two words/../x": 0.3, "ümlaut": -1.7}
 
 @dataclass(frozen=True)
 class Made:
-    """What a bundle was made of. ``merged`` float32 and ``masks`` bool, by tensor, in the tensor's shape."""
+    """The content of a bundle: ``merged`` float32 and ``masks`` bool, by tensor, in the tensor's shape."""
 
     folder: Path
     base_file: Path
@@ -83,7 +83,7 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
 
 @dataclass(frozen=True)
 class MadeOwn:
-    """What a bundle of own tensors was made of, and each task's model."""
+    """A bundle of own tensors, and each task's model."""
 
     folder: Path
     base_file: Path
@@ -154,7 +154,7 @@ def expected(made: Made, task: str) -> dict[str, torch.Tensor]:
 
 
 def same_bits(found: torch.Tensor, wanted: torch.Tensor) -> bool:
-    """Whether two tensors have one dtype, one shape and the same bytes."""
+    """True if two tensors have the same dtype, shape and bytes."""
     if (found.dtype, found.shape) != (wanted.dtype, wanted.shape):
         return False
     pair = [tensor.detach().cpu().contiguous().reshape(-1) for tensor in (found, wanted)]
@@ -162,5 +162,5 @@ def same_bits(found: torch.Tensor, wanted: torch.Tensor) -> bool:
 
 
 def all_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> bool:
-    """Whether two state dicts hold the same names and bits."""
+    """True if two state dicts have the same names and bits."""
     return found.keys() == wanted.keys() and all(same_bits(found[name], wanted[name]) for name in wanted)

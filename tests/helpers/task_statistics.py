@@ -1,4 +1,4 @@
-"""What might be known of tasks' data, made up: Grams of inputs and squared gradients, by tensor."""
+"""Made-up statistics of tasks' data: Gram matrices of inputs and squared gradients, by tensor."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from toys.quadratic_network import QuadraticNetwork
 
 
 def inputs(layout: Layout, task: int, rows: int = 40) -> dict[str, np.ndarray]:
-    """What enters the layer of each matrix, float64 [n, k], of which a part is common to all rows."""
+    """Inputs of each matrix's layer, float64 [n, k]; all rows share a common part."""
     draw = np.random.default_rng([task, rows])
     widths = {name: shape[1] for name, shape in zip(layout.names, layout.shapes, strict=True) if len(shape) == 2}
     return {name: draw.normal(size=(rows, width)) + draw.normal(size=width) for name, width in widths.items()}
@@ -28,14 +28,14 @@ def made_up(statistic: str, layout: Layout, task: int) -> dict[str, np.ndarray]:
 
 
 def learned(name: str, layout: Layout, tasks: Sequence[int]) -> dict[str, np.ndarray]:
-    """What a merge has learned in two steps, from made-up task vectors."""
+    """The result of two learning steps of a merge, from made-up task vectors."""
     flats = [np.random.default_rng([task, 2]).normal(size=layout.size).astype(np.float32) for task in tasks]
     vectors = [TaskVector(flat, layout, {}) for flat in flats]
     return dict(methods.get_merge(f"{name}:steps=2").learned(QuadraticNetwork(vectors)))
 
 
 def for_merge(name: str, layout: Layout, tasks: Sequence[int]) -> list[dict[str, np.ndarray]]:
-    """What a merge has to be given of the tasks; nothing where it needs nothing."""
+    """The statistics that a merge needs of the tasks; empty if none."""
     statistic = methods.get_merge(name).statistics
     if statistic == LEARNED:
         return [learned(name, layout, tasks)]

@@ -14,7 +14,7 @@ KINDS = (("base", "", "base"), ("task", "a=", "a"), ("task", "b=", "b"))
 
 
 def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]], header: bytes, seed: int) -> None:
-    """A model in bfloat16 of which only the beginning of each tensor takes room on the disk: the rest is 0."""
+    """A bfloat16 model with noise at the beginning of each tensor; the rest is a hole in the file."""
     noise = np.random.default_rng(seed).standard_normal(1 << 16, np.float32).view(np.uint16)[1::2].tobytes()
     place = len(header)
     with path.open("wb") as file:

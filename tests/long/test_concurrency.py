@@ -40,7 +40,7 @@ def test_two_clones_on_one_cache_at_once(built: tuple[Project, Run], tmp_path: P
     manifests = [json.loads(path.read_text()) for path in objects if path.suffix == ".dir"]
     stored = {hashlib.md5(path.read_bytes()).hexdigest() for path in clones[0].path("store").rglob("*.*")}
     assert stored == {entry["md5"] for manifest in manifests for entry in manifest}
-    assert "up to date" in clones[0].dvc("status").output
+    assert clones[0].up_to_date()
 
 
 FULL_DISK = """
@@ -55,7 +55,7 @@ sha256sum store/tiny/derived/mask/*
 
 
 def can_mount() -> bool:
-    """Whether this user may mount a small disk in a namespace of its own."""
+    """True if this user may mount a small disk in a namespace."""
     command = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True).returncode == 0
 

@@ -201,7 +201,7 @@ def test_a_repository_that_is_no_longer_what_it_was_is_said(tmp_path: Path) -> N
 
 
 def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
-    """Whoever takes the authors' models would learn after 600 MB that their files cannot be found, or read."""
+    """A user of published checkpoints would learn only after 600 MB that they cannot be read."""
     torch.manual_seed(0)
     state = clip.build("ViT-B-32-quickgelu").state_dict()
     published = {f"model.{name}": tensor + 1 for name, tensor in state.items() if name.startswith("visual.")}

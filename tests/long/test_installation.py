@@ -39,7 +39,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_readme_works_with_the_wheel_alone(environment: Path) -> None:
-    """Whoever merges two models would have to clone the project and install 6 GB."""
+    """Merging two models would need a clone of the project and 6 GB of libraries."""
     (commands,) = re.findall(r"^```\w*\n(tallmasks compress .*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     for name in {*re.findall(r"=\./(\w+)", commands)} - {"cars", "dtd"}:
         (environment / name).symlink_to("dtd")

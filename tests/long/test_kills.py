@@ -44,6 +44,6 @@ def test_a_plain_rerun_recovers_from_any_kill(project: Project) -> None:
     assert project.dvc("repro").status == 0
     after = project.sha256("store", "results")
     assert {path: content for path, content in after.items() if not path.endswith(".tmp")} == before
-    assert project.dvc("status").output.strip().endswith("up to date.")
+    assert project.up_to_date()
     project.tallmasks("gc", "--yes")
     assert project.sha256("store", "results") == before

@@ -22,7 +22,7 @@ def counted_up(path: Path, draw: random.Random) -> None:
 
 
 def mutate(path: Path, others: list[Path], draw: random.Random) -> None:
-    """Damage one file, in a way that suits it; of a tensor file its header, or values alone."""
+    """Damage one file in a way that suits its kind."""
     path.chmod(0o644)
     content = path.read_bytes()
     header = 8 + int.from_bytes(content[:8], "little") if path.suffix == ".safetensors" else 0

@@ -107,7 +107,7 @@ def test_damaged_and_forged_bundles(tmp_path, dtype, cases, include_base, monkey
     folder, rng = tmp_path / "damaged", random.Random(f"{dtype} {include_base}")
 
     def given(content, forged):
-        """How many of the tasks have weights; every other one is refused in a line. Anything else fails."""
+        """The number of tasks that give weights; the others must fail with a one-line error."""
         shutil.rmtree(folder, ignore_errors=True)
         for name, part in content.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

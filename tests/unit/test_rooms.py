@@ -33,7 +33,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The package's modules that a file imports anywhere in it, but for those of which it needs types alone."""
+    """The package's modules that a file imports, except for type checking."""
     package = modules()
     tree = ast.parse(path.read_text())
     for_types = {

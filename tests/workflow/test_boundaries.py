@@ -72,7 +72,7 @@ def test_params_are_overridden_key_by_key(bare: Project) -> None:
 
 
 def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) -> None:
-    """With the environment of one copy active, another copy would silently run the first one's code."""
+    """With another copy's environment active, a copy would silently run that copy's code."""
     project = built[0].copy(tmp_path / "a: copy")  # a folder that PYTHONPATH cannot hold
     project.raise_version("views.py", "tables")
     with project.path("src/tallmasks/results_folder.py").open("w") as module:

@@ -38,7 +38,7 @@ def project(bundled: Project, tmp_path: Path) -> Project:
 
 
 def test_the_weights_are_those_of_the_method(bundled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bundle would give other models than those whose accuracies the table has."""
+    """A bundle would give other models than those in the table."""
     monkeypatch.chdir(bundled.root)  # the base is named by its path in the project
     selection = read_evaluation(bundled.one("store/tiny/derived/evaluate/tall_mask_ties-2tasks-*.json"))
     merged_file = bundled.one("store/tiny/derived/merge/ties_sum-*.safetensors")

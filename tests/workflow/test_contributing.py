@@ -33,7 +33,7 @@ print(*tallmasks.merge([{"a": vector.flat} for vector in vectors], "largest")["a
 
 
 def test_one_file_is_a_method_with_an_option_and_an_input_of_its_own(tmp_path: Path) -> None:
-    """Whoever read that page alone would not get a row of the tables."""
+    """A reader of that page alone would not get a row in the tables."""
     sources = re.findall(r"^```python\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S)
     package = Path(tallmasks.__file__).parent
     shutil.copytree(package, tmp_path / "tallmasks", ignore=shutil.ignore_patterns("__pycache__"))

@@ -75,7 +75,7 @@ def diverge(checkpoint: Path) -> None:
 def test_a_bad_checkpoint_is_named_and_nothing_is_left(
     folder: Path, damage: Callable[[Path], None], message: str
 ) -> None:
-    """A damaged download would end in a traceback, in a half-written artifact, or in a table of nonsense."""
+    """A damaged download would leave a half-written artifact, or a table of nonsense."""
     checkpoint = folder / "checkpoint.safetensors"
     checkpoint.chmod(0o644)
     damage(checkpoint)

@@ -28,7 +28,7 @@ TASKS = "--base base --task cars=cars --task dtd=dtd"
 
 
 def without_extras(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """What a Python does that has the plain dependencies alone."""
+    """Run code in a Python that has only the plain dependencies."""
     return subprocess.run([sys.executable, "-c", WITHOUT + code], cwd=folder, capture_output=True, text=True)
 
 
@@ -39,7 +39,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def test_a_light_installation_merges_compresses_and_loads(models: Path) -> None:
-    """Whoever wants to merge two models would install gigabytes of PyTorch, Snakemake and DVC first."""
+    """Merging two models would need gigabytes of PyTorch, Snakemake and DVC."""
     done = without_extras(
         models,
         f"""
@@ -61,7 +61,7 @@ assert tallmasks.apply(base, tallmasks.merge(vectors, "sum"))["w"].sum() == 4
 
 
 def test_what_a_light_installation_lacks_is_one_line(models: Path) -> None:
-    """A traceback of an import would not say what to install, in a notebook or at the command line."""
+    """A traceback would not say what to install."""
     (models / "params.yaml").write_text("")
     needs = {
         f"merge {TASKS.replace('base base', 'base base/model.safetensors')} --method ties -o merged.pt": "torch",

@@ -1,4 +1,4 @@
-"""What `make` says before Snakemake or the installation have a word: of targets, and of the Python to install with."""
+"""`make`: wrong targets, and errors of the installation."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from project import ROOT
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project whose Python prints what it is called with; `make test` has no part in its make."""
+    """A project with programs that print their arguments, unaffected by `make test`'s own variables."""
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "results/tiny").mkdir(parents=True)

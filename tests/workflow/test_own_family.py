@@ -28,7 +28,7 @@ OWN: dict[str, Any] = {
 
 @pytest.mark.long
 def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> None:
-    """Whoever brings another kind of model would have to change the package in a dozen places."""
+    """Another kind of model would need changes all over the package."""
     project = lay_out(tmp_path / "project")
     shutil.copytree(ROOT / "tests/helpers/toys", project.path("toys"))
     project.change(lambda params: params["models"].update(own=OWN))

@@ -31,14 +31,14 @@ METHODS = ["zeroshot", "task_arithmetic", "fine_tuned", "tall_mask_task_arithmet
 
 
 def documented() -> dict[str, Any]:
-    """What docs/gpu.md says to write into params.yaml."""
+    """The block of params.yaml in docs/gpu.md."""
     text = (ROOT / "docs" / "gpu.md").read_text()
     (block,) = [found for found in re.findall(r"```yaml\n(.*?)```", text, re.S) if "vision_tasks:" in found]
     return yaml.safe_load(block)
 
 
 def write_images(folder: Path, classes: list[str]) -> None:
-    """<split>/<class>/<image>: each class its own colour, in the folders' own spelling."""
+    """Writes <split>/<class>/<image>; each class has its own colour."""
     for split, count in (("train", 20), ("test", 5)):
         for label, name in enumerate(classes):
             for row in range(count):

@@ -17,14 +17,7 @@ from tallmasks.results.figures import FIGURES, FORMATS
 from tallmasks.results.paper import TABLES
 
 pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
-TARGETS = {"figures", "sweep", "paper", "report", "reported"}
 OF_THE_PAPER = [name for name, figure in FIGURES.items() if not {"field", "held_out"} & {*figure.views}]
-
-
-def planned(project: Project, *targets: str) -> dict[str, int]:
-    """The jobs that a dry run counts, without the rules that only ask for others."""
-    counts = project.dry_run(*targets).planned
-    return {rule: count for rule, count in counts.items() if rule not in TARGETS}
 
 
 @pytest.fixture
@@ -33,7 +26,7 @@ def copy(paper: Project, tmp_path: Path) -> Project:
 
 
 def test_every_file_is_there(paper: Project) -> None:
-    """A figure or table of the paper would be missing, in one of its formats."""
+    """A figure or table of the paper would be missing in one of its formats."""
     figures = {f"{name}.{ending}" for name in OF_THE_PAPER for ending in (*FORMATS, "csv", "provenance.json")}
     tables = {f"{name}.{ending}" for name in TABLES for ending in ("csv", "md", "tex", "html", "provenance.json")}
     for folder, names in (("figures", figures), ("tables", tables)):
@@ -60,10 +53,8 @@ def test_figure_data_are_the_results(paper: Project) -> None:
     """A figure would show numbers that no results file has."""
     drawn = pd.read_csv(paper.path("results/tiny/figures/per_task.csv")).set_index(["method", "task"])["accuracy"]
     tested = pd.read_csv(paper.path("results/tiny/three/per_task.csv")).query("split == 'test'")
-    assert (
-        not drawn.empty
-        and drawn.to_dict().items() <= tested.set_index(["method", "task"])["accuracy"].to_dict().items()
-    )
+    assert not drawn.empty
+    assert drawn.to_dict().items() <= tested.set_index(["method", "task"])["accuracy"].to_dict().items()
     masks = pd.read_csv(paper.path("results/tiny/figures/mask_percentage.csv"))
     assert masks["mask_percentage"].between(0.1, 99.9).all()
     tensors = pd.read_csv(paper.path("results/tiny/three/masks/tensors.csv"))
@@ -77,34 +68,34 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     for folder in ("store/tiny/derived/evaluate_subset", "store/tiny/derived/evaluate_thresholds"):
         shutil.rmtree(copy.path(folder))
     shutil.rmtree(copy.path("results/tiny/three/masks"))
-    assert planned(copy, "paper") == {"figure_per_task": 1, "paper_table_methods": 1, "masks": 1}
+    assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "masks": 1}
 
 
 def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:
     """An interrupted sweep of 150 subsets would begin anew; or figure 5 over other orders evaluate again."""
     orders = copy.path("params.yaml").read_bytes()
     copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
-    assert planned(copy, "paper") == {"subsets": 1, "figure_task_count": 1}
+    assert copy.dry_run("paper").planned == {"subsets": 1, "figure_task_count": 1}
     found = copy.one("store/tiny/derived/task_orders/*")
     aside = found.rename(copy.path("aside"))
-    assert planned(copy, "paper") == {"task_orders": 1, "subsets": 1, "figure_task_count": 1}
+    assert copy.dry_run("paper").planned == {"task_orders": 1, "subsets": 1, "figure_task_count": 1}
     aside.rename(found)
     copy.path("params.yaml").write_bytes(orders)
     for path in sorted(copy.root.glob("store/tiny/derived/evaluate_subset/*.json"))[:2]:
         path.unlink()
     shutil.rmtree(copy.path("results/tiny/three/subsets"))
-    assert planned(copy, "sweep") == {"evaluate_subset": 2, "subsets": 1}
+    assert copy.dry_run("sweep").planned == {"evaluate_subset": 2, "subsets": 1}
 
 
 def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:
     """`make paper` would draw everything again, after `git clone` or always."""
     for place, path in enumerate(sorted(copy.path("results").rglob("*.*"))):
         subprocess.run(["touch", "-d", f"@{1_000_000_000 + 7919 * place % 5000}", str(path)], check=True)
-    assert planned(copy, "paper") == {}
+    assert copy.dry_run("paper").planned == {}
 
 
 def embedded(page: str, name: str) -> dict[str, Any]:
-    """What Snakemake put into the report for its own program to show."""
+    """The data that Snakemake embeds in the report."""
     start = re.search(rf'<script id="{name}">\s*var {name} = ', page)
     assert start
     return json.JSONDecoder().raw_decode(page, start.end())[0]

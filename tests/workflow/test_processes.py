@@ -1,4 +1,4 @@
-"""What only a process of its own shows: what is imported when, the memory that is used, and what a kill leaves."""
+"""Tests that need a process of their own: imports, memory use, and leftovers of a kill."""
 
 import os
 import signal

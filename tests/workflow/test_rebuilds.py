@@ -13,9 +13,7 @@ EVERYTHING = {
 def test_a_first_run_does_everything_once_and_a_second_nothing(built: tuple[Project, Run], project: Project) -> None:
     """A user would wait again for what is there."""
     assert built[1].jobs == EVERYTHING
-    again = project.dvc("repro")
-    assert not again.jobs and "up to date" in again.output
-    assert "up to date" in project.dvc("status").output
+    assert not project.dvc("repro").jobs and project.up_to_date()
     assert not project.snakemake("all").jobs
     assert not project.git("status", "--porcelain").output
     assert not any(project.path(".tallmasks").glob("training/*")), "no half-finished training is left"
@@ -24,7 +22,7 @@ def test_a_first_run_does_everything_once_and_a_second_nothing(built: tuple[Proj
 def test_a_new_subset_costs_its_new_task_and_its_own_jobs(project: Project) -> None:
     """A new subset would fine-tune again; the same set under another name would be computed twice."""
     project.benchmark("again", ["dtd", "mnist", "svhn"])
-    assert project.snakemake("results/tiny/again/table.csv").jobs == {"tables": 1}
+    assert project.snakemake("results/tiny/again/table.csv").jobs.keys() == {"tables"}
     project.benchmark("new", ["mnist", "cars"])
     new_task = {"examples": 3, "head": 1, "finetune": 1, "task_vector": 1, "evaluate_task": 2}
     own = {"merge": 1, "mask": 1, "consensus": 1, "evaluate": 3, "tables": 1}

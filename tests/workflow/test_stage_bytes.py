@@ -141,7 +141,7 @@ def sums(recipe: str, arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def stage_of(kind: str, artifacts: dict[str, tuple[str, np.ndarray]]) -> dict[str, Any]:
-    """What is recorded of a stage, from the content's digest and the sums of each recipe."""
+    """The record of a stage, from the content digest and the sums of each recipe."""
     squares, projection = np.sum([both for _, both in artifacts.values()], axis=0)
     contents = {recipe: content[:8] for recipe, (content, _) in artifacts.items()}
     values = {"norm": float(f"{squares**0.5:.7g}"), "projection": float(f"{projection:.7g}")}

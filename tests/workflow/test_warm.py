@@ -89,7 +89,7 @@ def test_a_job_that_dies_is_an_error(tmp_path: Path, bare: tuple[Path, int]) -> 
 
 
 def test_a_job_needs_no_server(tmp_path: Path, bare: tuple[Path, int]) -> None:
-    """A run whose server was killed for its memory would stop with it."""
+    """A run would stop when its server is killed for its memory."""
     assert ended(probe(tmp_path, "print(os.getppid())", bare[0]))[1].startswith(f"{bare[1]}\n")
     os.kill(bare[1], signal.SIGKILL)
     assert ended(probe(tmp_path, "print(os.getppid())", bare[0]))[1].startswith(f"{os.getpid()}\n")

@@ -1,4 +1,4 @@
-"""What an artifact says of itself, and what becomes of one that was damaged: it is refused, or nothing was lost."""
+"""Labels of artifacts: a damaged artifact is refused, unless its content is unchanged."""
 
 import errno
 import hashlib
@@ -178,7 +178,7 @@ def test_what_may_not_be_read_or_written_is_said_in_one_line(tmp_path, monkeypat
 
 
 def test_a_disk_that_fails_is_told_by_a_file(tmp_path, monkeypatch):
-    """Of several disks nobody would know which one to replace."""
+    """With several disks nobody would know which one failed."""
 
     def fails(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -193,7 +193,7 @@ def test_verify_does_not_pass_what_it_did_not_look_at(tmp_path, capsys):
     (tmp_path / "place").mkdir()
     for name in ("merged.safetensors", "x"):  # nothing, then a bundle without its bundle.json
         assert main(["verify", str(tmp_path / "place")]) == 1
-        assert "nothing to check there" in capsys.readouterr().out
+        assert "nothing to check" in capsys.readouterr().out
         (tmp_path / "place" / name).write_bytes(tensors_at(tmp_path).read_bytes())
 
 

@@ -25,7 +25,7 @@ NAMES = sorted(path.parent.name for path in FROZEN.glob("*/bundle.json") if path
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bundle_of_version_1_gives_the_weights_that_it_gave(name: str) -> None:
-    """What somebody compressed and deleted would be lost, or come back as another model."""
+    """Models that somebody compressed and deleted would be lost."""
     bundle = load_bundle(FROZEN / name, base=None if name.startswith("included") else FROZEN / "base.safetensors")
     found = {f"{task}/{tensor}": values for task in bundle.tasks for tensor, values in bundle.state_dict(task).items()}
     assert all_same(found, load_file(FROZEN / f"{name}.weights.safetensors"))
@@ -42,7 +42,7 @@ def test_the_frozen_bundles_are_of_every_kind() -> None:
 
 
 def test_an_entropy_coded_bundle_is_refused_with_the_commit_that_reads_it() -> None:
-    """Whoever has one would not learn how to get the models out of it."""
+    """The owner of such a bundle would not learn which commit reads it."""
     with pytest.raises(TallmasksError, match="92d6ff0"):
         load_bundle(FROZEN / "coded_masks")
     assert "92d6ff0" in verify_bundle(FROZEN / "coded_masks")[0]

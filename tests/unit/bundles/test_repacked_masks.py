@@ -24,7 +24,7 @@ from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    """43 weights in two tensors, of which the second begins within a byte."""
+    """43 weights in two tensors; the second begins within a byte."""
     chain = build(tmp_path_factory.mktemp("chain"))
     (chain.folder / "theta0.safetensors").hardlink_to(chain.folder / "pretrained")
     return chain

@@ -34,7 +34,7 @@ DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 @pytest.fixture(scope="module", params=DTYPES)
 def of_dtype(request, tmp_path_factory):
-    """A bundle of every dtype of the base, in each dtype of the merged vector."""
+    """A bundle for each dtype of the merged vector."""
     return make(tmp_path_factory.mktemp(request.param), request.param)
 
 
@@ -84,7 +84,7 @@ def test_each_task_is_the_formula_from_any_value_on(of_dtype):
 
 
 def test_arrays_are_the_same_weights(tmp_path):
-    """Who works without torch would get other weights; bfloat16 would come as something else."""
+    """Users without torch would get other weights."""
     forms = {name: form for name, form in task_bundles.FORMS.items() if form[0] != torch.bfloat16}
     made = make(tmp_path / "numpy", forms=forms)
     found = load_bundle(made.folder, made.base_file).arrays("mnist")
@@ -113,7 +113,7 @@ def test_a_module_goes_from_task_to_task_and_back(of_dtype, device, monkeypatch)
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_without_a_base_the_module_itself_is_theta_0(made, device):
-    """A bundle whose base cannot be had could not be used, or would drift with every switch."""
+    """A bundle without its base could not be used, or would drift with every switch."""
     manifest = json.loads((made.folder / "bundle.json").read_text())
     assert manifest["base"]["path"] == str(made.base_file)
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
@@ -150,7 +150,7 @@ def test_the_recorded_base_is_found_and_checked(tmp_path):
 
 
 def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
-    """Beside another model's ./base, or without any, a bundle was added to whatever the module held, in silence."""
+    """A bundle would be added to another model than its base, without a warning."""
     monkeypatch.chdir(tmp_path)
     models = {}
     for name, seed in {"base": 0, "dtd": 1, "other": 2}.items():
@@ -287,12 +287,12 @@ def bundle_over(model, folder):
 
 
 def within(name):
-    """A wrapper whose names are those of DDP ("module") or torch.compile ("_orig_mod")."""
+    """A wrapper with the names of DDP ("module") or torch.compile ("_orig_mod")."""
     return lambda model: torch.nn.ModuleDict({name: model})
 
 
 def compiled_part(model):
-    """A model of which one module was compiled."""
+    """A model with one compiled module."""
     model.lm_head = within("_orig_mod")(model.lm_head)
     return model
 
@@ -326,7 +326,7 @@ def test_a_module_is_known_under_transformers_names_and_in_wrappers(tmp_path, ki
 
 
 def test_a_part_of_the_model_is_known_without_its_prefix(made, tmp_path):
-    """Who holds only the encoder that the files name would have to rename every tensor."""
+    """A user who holds only the encoder would have to rename every tensor."""
     state = {f"model.encoder.{name}": tensor for name, tensor in made.base.items()}
     save_file(state, tmp_path / "base.safetensors")
     base = open_checkpoint(tmp_path / "base.safetensors")

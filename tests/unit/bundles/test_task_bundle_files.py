@@ -1,4 +1,4 @@
-"""What is written of a task bundle, what is refused, and bundles that come from the hub's cache."""
+"""Files of task bundles: what is written, what is refused, and bundles in the hub's cache."""
 
 import hashlib
 import json
@@ -143,7 +143,7 @@ def test_rows_of_int8_that_hold_next_to_nothing(tmp_path):
 
 
 def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypatch):
-    """To use one task of fifty, all of them would have to be downloaded; or a link into the cache be refused."""
+    """A user of one task would have to download the masks of fifty."""
     made = make(tmp_path / "made", include_base=True)
     made.base_file.unlink()
     masks = json.loads((made.folder / "bundle.json").read_text())["masks"]
@@ -172,7 +172,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
 
 
 def test_all_problems_are_told_at_once(tmp_path):
-    """Who repairs a bundle would learn of the second damage only after the first was repaired."""
+    """A user would learn of the second damaged file only after repairing the first."""
     made = make(tmp_path, include_base=True)
     facts = json.loads((made.folder / "bundle.json").read_text())
     mask = made.folder / facts["masks"]["mnist"]

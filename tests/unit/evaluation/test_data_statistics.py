@@ -1,4 +1,4 @@
-"""What is known of a task's data: layer inputs and squared gradients, against plain passes of plain networks."""
+"""Statistics of a task's data (layer inputs, squared gradients) against plain passes of plain networks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ def fine_tuned(path: Path, plain: clip.CLIP) -> clip.ClipModel:
 
 
 def by_hand(visual: torch.nn.Module, images: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What enters the linear layers of a ViT, [tokens, k] by the name of their weight: the tower written out."""
+    """The inputs of a ViT's linear layers, [tokens, k] by the name of the weight, computed step by step."""
     patches = functional.conv2d(images, visual.conv1.weight, stride=visual.conv1.stride).flatten(2).transpose(1, 2)
     first = visual.class_embedding.expand(len(images), 1, -1)
     x = visual.ln_pre(torch.cat([first, patches], dim=1) + visual.positional_embedding)
@@ -70,7 +70,7 @@ def by_hand(visual: torch.nn.Module, images: torch.Tensor) -> dict[str, torch.Te
 
 
 def test_the_grams_of_clip_are_those_of_the_tower_by_hand(clip_files: tuple) -> None:
-    """RegMean would average attention's matrices, whose layers torch calls by other ways, or take another input."""
+    """RegMean would average attention's matrices with the wrong inputs."""
     path, plain, examples = clip_files
     found = layer_grams(fine_tuned(path, plain), examples)
     expected = by_hand(plain.visual, clip.prepare(examples.images))

@@ -1,4 +1,4 @@
-"""Tasks whose score is no count, and models that count several weight sets in one pass."""
+"""Tasks with fractional scores, and models that score several weight sets in one pass."""
 
 import json
 import math
@@ -33,7 +33,7 @@ class HalfPoints(LinearModel):
 
 
 class Sorted(HalfPoints):
-    """The same, which takes the examples in another order, in batches of sizes of its own."""
+    """The same, with the examples in another order and in batches of other sizes."""
 
     def batches(self, examples: Numbers, batch_size: int) -> Iterator[Numbers]:
         order = np.argsort(examples.numbers[:, 0])

@@ -47,7 +47,7 @@ def test_narrowing_rounds_to_nearest_even(dtype, lower):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_what_becomes_infinite_is_told_from_what_fits(dtype):
-    """A model would be written whose largest weights are infinite, or one refused that is right."""
+    """A model would be written with infinite weights, or a correct one refused."""
     largest = torch.finfo(TYPES[dtype]).max
     values = np.array([largest, -largest, 0, 1e-30], np.float32)
     np.testing.assert_array_equal(widened(narrowed(values, dtype, "x"), dtype)[:2], values[:2])
@@ -61,7 +61,7 @@ def test_what_becomes_infinite_is_told_from_what_fits(dtype):
 
 
 def test_bytes_that_lie_anywhere_are_read():
-    """Files whose header has an odd length would be read wrong, or crash."""
+    """Files with an odd header length would be read wrong, or crash."""
     run = np.zeros(4 * 9 + 1, np.uint8)
     run[1:] = np.arange(9, dtype=np.float32).view(np.uint8)
     np.testing.assert_array_equal(widened(run[1:], "F32"), np.arange(9))

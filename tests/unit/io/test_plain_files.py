@@ -1,4 +1,4 @@
-"""Of what somebody else gives, only plain files are read."""
+"""Input files must be plain files."""
 
 import os
 from collections.abc import Callable

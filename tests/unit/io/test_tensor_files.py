@@ -155,9 +155,9 @@ def test_a_failure_leaves_what_was_there(tmp_path):
 def test_no_space_is_an_error_before_anything_is_written(tmp_path):
     """A full disk would kill the process with a bus error and leave a torn file."""
     with room_for(4096):
-        with pytest.raises(TallmasksError, match=r"big: no space for the \d{6} bytes it needs"):
+        with pytest.raises(TallmasksError, match=r"big: .*\d{6} bytes"):
             write_tensors(tmp_path / "big", {"x": np.zeros(100_000, np.uint8)}, {})
-        with pytest.raises(TallmasksError, match=r"table\.json: no space for the 5000 bytes"):
+        with pytest.raises(TallmasksError, match=r"table\.json: .*5000 bytes"):
             atomic_write_text(tmp_path / "table.json", "x" * 5000)
     assert names_in(tmp_path) == []
 

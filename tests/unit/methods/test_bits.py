@@ -1,4 +1,4 @@
-"""What each method stores, in bits: tensor by tensor, and by the paper's formulas."""
+"""The stored bits of each method, tensor by tensor and by the paper's formulas."""
 
 import pytest
 
@@ -24,7 +24,7 @@ TRAINABLE = 768 * (3072 + 768 + 3 * 32 * 32 + 1)
     ],
 )
 def test_later_methods_are_counted_tensor_by_tensor(name: str, bits_of_a_task: int) -> None:
-    """A bit a weight would be claimed of a model whose first layer is stored whole, at 32 bits a weight."""
+    """The table would leave out tensors that a method stores at 32 bits a weight."""
     method, frozen = methods.get(name), 1000
     expected = 32 * (TRAINABLE + frozen) + 8 * bits_of_a_task
     assert abs(method.stored(8, TRAINABLE, frozen, SHAPES).bits - expected) <= 8 * len(SHAPES)  # a rounding a tensor

@@ -201,7 +201,7 @@ def test_what_is_no_state_dict_says_what_to_pass(call: Any, said: str, base: dic
 
 
 def test_a_method_that_is_a_merge_goes_by_its_own_name_too(base: dict[str, np.ndarray]) -> None:
-    """Whoever takes the command's `ties` to a notebook would have to know what its merge is called, or get a sum."""
+    """The command's name `ties` would not work in a notebook."""
     vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
     found, expected = (tallmasks.merge(vectors, name, keep=0.5) for name in ("ties", "ties_mean"))
     np.testing.assert_array_equal(flat(found), flat(expected))

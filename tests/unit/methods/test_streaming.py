@@ -50,7 +50,7 @@ def stream_of(vectors: list[np.ndarray], pretrained: np.ndarray) -> Stream:
 
 
 def gathered(stream: Stream, whole_tensors: bool, work: Callable[[TensorPiece], np.ndarray]) -> np.ndarray:
-    """What `work` gives on every piece, as one flat vector."""
+    """The results of `work` on every piece, as one flat vector."""
     out = np.full(LAYOUT.size, np.nan, np.float32)
     parts = LAYOUT.split(out)
 
@@ -92,7 +92,7 @@ def test_a_consensus_in_a_stream_is_the_plain_statement(merge: str) -> None:
 
 
 def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
-    """The merged model would answer nothing right, and nobody would know whose fault it was."""
+    """A merged model would be full of NaN, and nobody would know which input caused it."""
     vectors = flats()
     LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
     stream = stream_of(vectors, vectors[0])

@@ -49,12 +49,12 @@ def finetuned(pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def as_published(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """As the authors wrote them: open_clip's CLIP without its text transformer, behind "model."."""
+    """The authors' layout: open_clip's CLIP without its text transformer, names behind "model."."""
     return {f"model.{name}": tensor for name, tensor in state.items() if not name.startswith("transformer.")}
 
 
 def import_file(path: Path, pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """What is imported of a checkpoint; the pretrained file lies beside it."""
+    """The imported tensors of a checkpoint; the pretrained file is written beside it."""
     save_file(pretrained, path.parent / "pretrained.safetensors")
     found = convert(open_checkpoint(path), open_checkpoint(path.parent / "pretrained.safetensors"), "visual.")
     return {name: torch.from_numpy(np.array(values)) for name, values in found.items()}

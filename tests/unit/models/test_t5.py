@@ -195,7 +195,7 @@ def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder
 
 
 def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> None:
-    """How much memory there is would decide what is learned."""
+    """The trained weights would depend on the size of the memory."""
     batch = model.prepare(small_examples(folder, 10))
     longest = batch.inputs.shape[1]
     batch = replace(batch, longest=longest)
@@ -322,7 +322,7 @@ def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path:
 
 
 def test_another_cross_attention_than_the_one_that_is_replaced_is_refused() -> None:
-    """Under another transformers choices would share no inputs, or be scored by another attention, in silence."""
+    """Another release of transformers would silently give other scores."""
     network = T5ForConditionalGeneration(T5Config(**Architecture.of(ARCHITECTURE).config))
     network.decoder.block[0].layer[1].EncDecAttention = torch.nn.Linear(2, 2)
     with pytest.raises(TallmasksError, match=r"transformers 5.*T5LayerCrossAttention"):

@@ -57,7 +57,7 @@ def saved_folder(folder: Path, state: State, save: Callable[[Path], None] | None
 
 
 def with_embed_tokens(state: State) -> dict[str, torch.Tensor]:
-    """As the hub's pytorch_model.bin has it: the input table under three names, of one memory."""
+    """The layout of the hub's pytorch_model.bin: the input table under three names that share memory."""
     tensors = torch_state(state)
     return tensors | dict.fromkeys(
         ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), tensors["shared.weight"]
@@ -123,7 +123,7 @@ PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 
 
 
 def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
-    """A T5 of which the hub has no tokenizer.json could not be used."""
+    """A T5 without tokenizer.json on the hub could not be used."""
     (tmp_path / "spiece.model").write_bytes(spiece_model(PIECES))
     tokenizer = TextTokenizer(json_of_spiece(tmp_path / "spiece.model"), tmp_path, 108)
     assert tokenizer(["red cats", " red  cat ", "dog"]) == [[7, 5, 1], [7, 4, 1], [3, 2, 1]]

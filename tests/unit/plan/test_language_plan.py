@@ -71,7 +71,7 @@ def test_ties_of_an_adapter_keeps_a_fifth_of_its_values(params: Params, tmp_path
 
 
 def test_other_kinds_of_models_rename_nothing(params: Params) -> None:
-    """Whoever adds a language model would fine-tune the vision models anew."""
+    """Adding a language model would fine-tune the vision models again."""
     alone = copy.deepcopy(params)
     alone["models"] = {name: model for name, model in params["models"].items() if model["family"] == "clip"}
     for name in MEMBERS:

@@ -1,4 +1,4 @@
-"""Stages, merges and inputs of one's own, in plans."""
+"""Plans with own stages, merges and inputs."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def scaled(task_vector: Any, overlap: float) -> Any:
 
 @pytest.fixture
 def plan(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """With a joint stage, a merge and a method that name it, and no merge for the method."""
+    """A plan with a joint stage, a merge and a method that use it; the method has no merge."""
     made = Stage("overlaps", 1, overlaps, ("store/{model}/derived/overlaps/{name}.safetensors",), joint=True)
     monkeypatch.setitem(STAGES, "overlaps", made)
     own = Input("overlap", "one", "benchmark", overlap, stage="overlaps", role="overlaps")

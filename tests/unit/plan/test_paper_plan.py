@@ -1,4 +1,4 @@
-"""What the paper's figures are made from: what rebuilds, what is shared, and when."""
+"""Recipes of the paper's figures: what a change rebuilds, and what they share with the tables."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ Params = dict[str, Any]
 
 
 def digests(params: Params) -> dict[str, str]:
-    """Of every results folder of 8tasks behind a figure, and of every figure."""
+    """Digests of the views of 8tasks, and of every figure."""
     plan = Plan(params, ROOT)
     views = {kind: VIEWS[kind](plan, "tiny", "8tasks").digest for kind in VIEWS}
     return views | {name: figure(plan, "tiny", name).digest for name in FIGURES}

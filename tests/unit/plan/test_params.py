@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def refused(project: Path, content: str | bytes) -> str:
-    """What a params.yaml of that content is refused with: one line."""
+    """The one-line error for a params.yaml with that content."""
     path = project / "params.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(TallmasksError) as error:

@@ -81,7 +81,7 @@ def test_an_old_name_says_why_it_is_not_known(params: Params) -> None:
 def test_an_error_in_a_family_of_ones_own_is_said_with_its_line(
     params: Params, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its author would be told that there is no such family, of a file that is there."""
+    """The author of a family with an error would be told that the family does not exist."""
     (tmp_path / "broken_kin.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "broken_kin", raising=False)
@@ -120,7 +120,7 @@ def test_other_prompts_of_a_task_concern_that_task_alone(params: Params, monkeyp
 
 
 def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`~/weights` would be looked for in a folder of the name ~, in the project."""
+    """`~/weights` would be looked for in a folder named ~ in the project."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("weights.safetensors", "data/mnist/train/a/1.png", "mine/mnist.pt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ def test_imported_checkpoints_take_the_place_of_fine_tuning(params: Params) -> N
     assert node.recipe["params"]["checkpoint"]["revision"] == "0" * 40
     assert chain.head(plan, "vit_b32", "mnist").path == before["head/mnist"]
     assert chain.head(plan, "vit_b32", "fer2013").path != before["head/fer2013"], "its classes are in another order"
-    with pytest.raises(TallmasksError, match="imported have no seeds"):
+    with pytest.raises(TallmasksError, match="seeds"):
         VIEWS["seeds"](plan, "vit_b32", "two")
 
 

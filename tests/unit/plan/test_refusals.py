@@ -63,7 +63,7 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
     ],
 )
 def test_what_cannot_be_meant_is_refused(params: dict[str, Any], keys: str, value: Any, said: str) -> None:
-    """It would end in a traceback after the downloads, in a training without end, or in a table of something else."""
+    """A mistake would end in a traceback after the downloads, or in a table of something else."""
     place: Any = params
     *outer, last = keys.split()
     for key in outer:

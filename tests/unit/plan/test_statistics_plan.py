@@ -1,4 +1,4 @@
-"""What is known of tasks' data, in plans: what it is made from, what follows from it, and who has none."""
+"""Plans of data statistics: their inputs, what depends on them, and models without them."""
 
 from typing import Any
 

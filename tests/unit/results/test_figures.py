@@ -29,7 +29,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> ResultFiles:
 
 
 def shown(results: ResultFiles, name: str) -> ResultFiles:
-    """What a figure of the workflow is given."""
+    """The results files that the workflow gives to a figure."""
     return dataclasses.replace(results, benchmarks=figures.in_scope(FIGURES[name].scope, results.benchmarks))
 
 
@@ -239,7 +239,7 @@ def test_small_projects(tmp_path: Path, count: int) -> None:
 def test_the_documents_example_is_a_figure(
     results: ResultFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever copied it would get no figure, or one without its numbers."""
+    """A reader who copies the example would get no figure, or one without its numbers."""
     (source,) = re.findall(r"^```python\n(.*?)^```$", (DOCS / "results.md").read_text(), re.M | re.S)
     (tmp_path / "bars.py").write_text(source)
     monkeypatch.setattr(figures, "__file__", str(tmp_path / "__init__.py"))

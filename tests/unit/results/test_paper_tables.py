@@ -1,4 +1,4 @@
-"""The paper's tables: ours beside the paper's numbers, in every format."""
+"""The paper's tables with our numbers beside the paper's, in every format."""
 
 import html
 import re
@@ -75,7 +75,7 @@ def test_controlled_beside_table_1(results: ResultFiles) -> None:
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("model", ["tiny", "vit_b32"])
 def test_every_format_holds_every_cell(results: ResultFiles, name: str, model: str) -> None:
-    """A number would be missing, or stand in the wrong column, in one of the formats."""
+    """One of the formats would lack a number, or have it in the wrong column."""
     _, layout = written(results, name, model)
     expected = [[cell.text for cell in row] for _, rows in layout.sections for row in rows]
     lines = [re.split(r" \| ", line.strip("| ")) for line in markdown(layout).splitlines() if line.startswith("|")]

@@ -46,7 +46,7 @@ def test_one_model_takes_a_file_like_the_pretrained_one(pretrained: Path) -> Non
 
 
 def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretrained: Path, tmp_path: Path) -> None:
-    """What masks save would be measured from the wrong size."""
+    """The savings by masks would be computed from the wrong size."""
     checkpoint, values = tmp_path / "checkpoint", 4 * (7 + 400 * 501)
     write_tensors(checkpoint, {name: np.ones(SHAPES[name], np.float32) for name in TRAINABLE}, {})
     expected = round(8 * (3 * checkpoint.stat().st_size + pretrained.stat().st_size - values) / 1e9, 4)

@@ -141,7 +141,7 @@ def examples(params: Params, task: str = "paws", split: str = "train") -> Node:
 
 
 def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Examples under other wordings, of another commit or of a local copy would be taken for those asked for."""
+    """Examples with other wordings, or of another commit or local copy, would be taken for the right ones."""
     monkeypatch.chdir(tmp_path)
     node = examples(params)
     assert node.path.startswith("store/data/text/examples/paws-train-") and not node.sources

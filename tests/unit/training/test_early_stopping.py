@@ -21,7 +21,7 @@ from toys.numbers_toy import LinearModel, Numbers
 
 
 class DroppingModel(LinearModel):
-    """The toy with dropout on its inputs, and batches whose examples weigh as much as their labels say."""
+    """The toy with dropout on its inputs."""
 
     dropping = False
 
@@ -128,7 +128,7 @@ def test_dropout_follows_from_seed_and_task_alone(tmp_path: Path) -> None:
 
 
 def test_validation_data_change_no_step(tmp_path: Path) -> None:
-    """How often is looked would decide what is trained."""
+    """The trained weights would depend on how often validation runs."""
     often, never = run(model(tmp_path), config(validate_every=1)), run(model(tmp_path), config(validate_every=None))
     assert often.curve == never.curve and never.validation == () and never.step == 60
 
@@ -171,7 +171,7 @@ def test_pieces_of_a_batch_count_by_their_weight(tmp_path: Path) -> None:
 
 
 class CrampedModel(DroppingModel):
-    """Has too little memory, every second time, for more than two examples of which one is large."""
+    """Runs out of memory every second time on more than two examples if one is large."""
 
     asked, large = 0, 1.5
 

@@ -49,7 +49,7 @@ def test_every_problem_has_its_line(tmp_path):
     for line, (name, (_, said)) in zip(problems(base, **tasks), changes.items(), strict=True):
         assert line.startswith(f"{name}: ") and said in line, line
     empty = opened(tmp_path / "empty", {"steps": torch.ones(2, dtype=torch.int64)})
-    assert "no tensor of floats" in problems(empty)[0]
+    assert "floats" in problems(empty)[0]
 
 
 def test_tensors_that_are_tied_otherwise_are_refused(tmp_path):
@@ -107,11 +107,11 @@ def test_a_model_with_a_head_has_its_bases_names_behind_a_prefix(tmp_path):
     assert "classifier.weight" in problems(base, task=task)[0]
     both = open_model(file_of(tmp_path / "both", {**named, "encoder.0.weight": torch.ones(4, 4)}), base)
     assert "vit.embeddings.cls_token" in both.names  # another model than the base's with a prefix
-    assert not any("ties to another tensor" in line for line in problems(base, task=both))
+    assert not any("ties" in line for line in problems(base, task=both))
 
 
 def with_tokens(path, rows, vocabulary, *added):
-    """A BLOOM with a tokenizer, whose added tokens are numbered on."""
+    """A BLOOM with a tokenizer; added tokens follow the vocabulary."""
     bloom(path, {WORDS: rows, BODY: torch.ones(4)}, vocab_size=len(rows), hidden_size=4)
     tokens = [{"id": number, "content": text} for number, text in enumerate(added, len(vocabulary))]
     (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": tokens}))

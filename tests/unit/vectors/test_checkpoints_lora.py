@@ -110,7 +110,7 @@ def test_patterns_take_no_more_than_their_length(tmp_path):
 
 @pytest.mark.parametrize("flag", [False, True])
 def test_each_layer_has_its_own_way_round(flag, tmp_path):
-    """PEFT's file has one flag, of its last module: GPT-2 with its head would be another model."""
+    """GPT-2 with its head would be merged wrong: PEFT's file has one orientation flag, that of its last module."""
     settings = {"vocab_size": 9, "n_embd": 5, "n_layer": 1, "n_head": 1, "tie_word_embeddings": False}
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).save_pretrained(tmp_path / "base")
     base, block = open_checkpoint(tmp_path / "base"), "transformer.h.0.attn"

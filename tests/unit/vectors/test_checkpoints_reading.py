@@ -108,7 +108,7 @@ def test_an_archive_that_somebody_packed_is_unpacked_or_refused(pickled, tmp_pat
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_what_people_save_beside_tensors_is_read(zipped, tmp_path):
-    """Checkpoints of trainings, of modules and of older Pythons would be taken for traps."""
+    """Checkpoints that also hold optimizers or schedules would be refused."""
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     state = module.state_dict()
     weights = dict(module.named_parameters())
@@ -169,7 +169,7 @@ def test_a_folder_of_transformers_is_read(shards, dtype, tmp_path):
 
 
 def test_other_folders_are_read(tmp_path):
-    """Folders of open_clip, of older transformers and of one's own would be refused."""
+    """Folders of open_clip, older transformers and plain torch files would be refused."""
     for name in ("open_clip_model.safetensors", "pytorch_model.bin", "mine.pt"):
         file_of(tmp_path / name, state(), name)
         file_of(tmp_path / name, state(1), "optimizer.pt")
@@ -180,7 +180,7 @@ def test_other_folders_are_read(tmp_path):
 
 
 def test_folders_that_are_not_whole_are_refused(tmp_path):
-    """A model would be merged of which a part is missing, or of two downloads."""
+    """A model with a missing shard, or of two downloads, would be merged."""
     folder = saved_llama(tmp_path / "base", "20KB")
     index, shards = folder / "model.safetensors.index.json", sorted(folder.glob("model-*.safetensors"))
     content, text = shards[1].read_bytes(), index.read_text()
@@ -323,7 +323,7 @@ def test_a_download_that_breaks_off_is_one_line_and_goes_on(tmp_path):
 
 
 def test_what_the_hub_does_not_give_is_said(tmp_path):
-    """Who has no access yet would look for a spelling mistake, or read seven lines of a library."""
+    """A user without access would look for a spelling mistake."""
     folder = saved_llama(tmp_path / "model")
     (folder / "bundle.json").write_text("{}")
     with loopback_hub(folder, tmp_path / "cache") as server:

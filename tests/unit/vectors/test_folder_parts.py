@@ -33,7 +33,7 @@ def sentence_transformer(folder: Path, value: float) -> Path:
 
 
 def pipeline(folder: Path, value: float) -> Path:
-    """A diffusers pipeline, whose first part is in shards."""
+    """A diffusers pipeline; its first part is in shards."""
     shards = {"down.weight": "diffusion_pytorch_model-00001-of-00002.safetensors"}
     shards["up.weight"] = "diffusion_pytorch_model-00002-of-00002.safetensors"
     for name, file in shards.items():

@@ -120,7 +120,7 @@ def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
 
 
 def hide_library(monkeypatch):
-    """As in an installation without transformers."""
+    """Behave like an installation without transformers."""
     monkeypatch.setattr(library_models, "has_library", lambda: False)
     monkeypatch.setattr(library_models, "_library_model", library_models._library_model.__wrapped__)
 

@@ -1,4 +1,4 @@
-"""What vision tests start from: the same images whatever ran before."""
+"""The same random images for each test, whatever ran before."""
 
 import numpy as np
 import pytest

@@ -30,7 +30,7 @@ def test_the_validation_split_is_the_papers() -> None:
 
 
 def broken(tmp_path: Path, broken_rows: tuple[int, ...], count: int = 12) -> tuple[Path, list[Image.Image]]:
-    """A folder of test images, some of which are no images."""
+    """A folder of test images; some of them cannot be decoded."""
     images = [picture(RNG, 28, 28) for _ in range(count)]
     stored = [encoded(image, "PNG") for image in images]
     for row, damaged in zip(broken_rows, (b"<html>", stored[0][:90], b"", None), strict=False):

@@ -1,4 +1,4 @@
-"""What is said before a build of whatever it cannot download."""
+"""Missing downloads are reported before a build."""
 
 from pathlib import Path
 from typing import Any

@@ -17,7 +17,7 @@ ARTIFACTS = [name for name, stage in STAGES.items() if not stage.is_result]
 
 @pytest.fixture(scope="module")
 def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """The roles that inputs of each stage have, in a plan of every method."""
+    """The input roles of each stage in a plan of every method."""
     folder = tmp_path_factory.mktemp("local")
     for name in ("weights", "mnist", "svhn", "dtd"):
         (folder / f"{name}.pt").touch()
@@ -37,7 +37,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("name", ARTIFACTS)
 def test_a_rule_asks_for_the_roles_of_its_stage(roles: dict[str, set[str]], name: str) -> None:
-    """A job would run before what it reads is there, or a misspelt role be no input, in silence."""
+    """A job would start before its inputs exist, or a misspelt role would silently be no input."""
     asked = {*re.findall(r'BRIDGE\.artifact\.input\("(\w+)"\)', RULES[name])}
     if others := re.search(r"inputs_but\(([^)]*)\)", RULES[name]):
         assert {*re.findall(r'"(\w+)"', others[1])} <= asked and asked <= roles[name]
