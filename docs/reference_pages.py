@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from tallmasks import methods
-from tallmasks.commands.main import COMMANDS, module_of
+from tallmasks.commands.main import COMMANDS, command_parser, module_of
 from tallmasks.methods import Method
 from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Scaled
@@ -34,22 +34,19 @@ def commands_page() -> str:
 
 def _command(name: str) -> str:
     module = module_of(name)
-    parser = argparse.ArgumentParser(prog=f"tallmasks {name}", add_help=False)
-    module.add_arguments(parser)
     lines = [f"\n## {name}\n", _text(module.__doc__ or ""), ""]
-    arguments = parser._actions  # argparse has no other list of them
-    if arguments:
-        lines += ["| argument | meaning |", "|---|---|"]
-    return "\n".join([*lines, *(_argument(argument) for argument in arguments)]).rstrip()
+    for group in command_parser(name)._action_groups:  # argparse has no public list of them
+        if arguments := [one for one in group._group_actions if one.dest != "help"]:
+            if group.title in ("inputs", "method", "output"):
+                lines += [f"{group.title.capitalize()}:", ""]
+            lines += ["| argument | meaning |", "|---|---|", *map(_argument, arguments), ""]
+    return "\n".join(lines).rstrip()
 
 
 def _argument(argument: argparse.Action) -> str:
     value = argument.metavar or ("" if argument.nargs == 0 else argument.dest.upper())
     names = [f"{flag} {value}".strip() for flag in argument.option_strings] or [value]
-    meaning = argument.help or ""
-    if argument.choices:
-        meaning = "; ".join([*([meaning] if meaning else []), f"one of {', '.join(map(str, argument.choices))}"])
-    return f"| {', '.join(f'`{name}`' for name in names)} | {_cell(meaning)} |"
+    return f"| {', '.join(f'`{name}`' for name in names)} | {_cell(argument.help or '')} |"
 
 
 def _text(docstring: str) -> str:

@@ -181,6 +181,11 @@ class Manifest(_Object):
 
     def check_task(self, task: str) -> None:
         if task not in self.task_files:
+            if not isinstance(task, str):
+                raise TallmasksError(
+                    f"found a {type(task).__name__}, expected the name of a task ({', '.join(self.tasks)}); the order"
+                    " of arguments is apply_(module, task)"
+                )
             raise TallmasksError(
                 f"The bundle has no task {task!r}{nearest(str(task), self.tasks)}; it has {', '.join(self.tasks)}."
             )

@@ -1,19 +1,18 @@
-"""Compress fine-tuned models of one base into a bundle, from which any of them comes back.
+"""Compress fine-tuned models of one base into a bundle, which restores any of them.
 
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
     tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
 
-`tallmasks export` writes a task's model again, `tallmasks.load_bundle` opens the bundle in Python.  Heads,
-configuration and tokenizer are each task's own.
+`tallmasks export` writes a task's model from the bundle, and `tallmasks.load_bundle` opens it in Python. A bundle
+keeps each task's own heads, configuration and tokenizer.
 
-The default, t_switch, stores -1, 0 or 1 for each weight of each task: of the methods that need no data it keeps the
-most accuracy for its size (docs/which_method.md).  tsv_c stores matrices truncated to 1/T of their rank, bitdelta a
-sign for each weight of a matrix.
+t_switch stores -1, 0 or 1 per weight and task; it keeps the most accuracy for its size among the methods that need no
+data (docs/which_method.md).  tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
+each matrix.
 
-Other methods store one merged vector for all tasks and a mask for each, one bit a weight: task_arithmetic or ties
-(their disjoint sum, as in the paper), or a masking row of the tables.  A mask keeps the weights with
-|tau_t| > lambda |tau_MTL - tau_t|; choose lambda on validation data.  emr has masks of agreeing signs, and a scale for
-each task.
+The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties
+(the sum variant, as in the paper) or another merge. A mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|;
+choose lambda on validation data. The masks of emr keep weights whose signs agree, and each task has a scale.
 """
 
 from __future__ import annotations
@@ -54,17 +53,15 @@ METHOD = "t_switch"
 OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
 SUMMED = 1 << 16
-"""How many values are summed in float32; a scale's last digits depend on it."""
+"""Values summed in float32 at a time; the last digits of a scale depend on it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
-    flag: dict[str, Any] = {"action": "store_true", "default": None}
-    parser.add_argument("--include-base", **flag, help="copy the base model into the bundle")
+    _, _, output = given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
+    output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the bundle, and print where it is and how large."""
     given = given_checkpoints.read_settings(arguments, METHOD, OF_BUNDLES)
     method, models, facts = _prepared(given)
     files, count = bytes_of_bundle(facts), len(given.tasks)
@@ -101,17 +98,17 @@ def compress(
     include_base: bool = False,
     keep_base: Sequence[str] | None = None,
 ) -> Path:
-    """What `tallmasks compress` does, under the same names: compress checkpoints of one base into a bundle.
+    """Compress checkpoints of one base into a bundle, like `tallmasks compress`, and return its path.
 
     Args:
         base: a file, a folder, or a repository `org/name@revision`.
-        tasks: the same of fine-tuned models, by task.
+        tasks: the fine-tuned checkpoints by task.
         out: a new folder.
-        options: of the method, {"keep": 0.1}.
-        mask_lambda: for every task, or by task.
-        keep_base: patterns of tensors' names.
+        options: options of the method, for example {"keep": 0.1}.
+        mask_lambda: one value, or a mapping by task.
+        keep_base: patterns of tensor names.
 
-    Returns where it is; `tallmasks.load_bundle` opens it.  Raises TallmasksError as the command does.
+    `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
     """
     settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
     given = given_checkpoints.from_python(base, tasks, out, OF_BUNDLES, **settings)
@@ -120,7 +117,6 @@ def compress(
 
 
 def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
-    """The method, models that fit, and the facts of the bundle."""
     given.lacks(OF_MERGE, "merge")
     registry.check_name(given.method, registry.names_with_masks())
     method = registry.masks_over(given.spec)
@@ -128,16 +124,18 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
         in_stream(method)
     has_lambdas = bool(given.by_task("mask_lambda"))
     if has_lambdas and (method.scaled_mask or method.own_tensors):
-        raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or take --method ties")
+        raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")
     if method.own_tensors and given.dtype not in (None, "float32"):
         raise TallmasksError(
-            f"--dtype {given.dtype}: {method.name} has no merged vector; leave it out, or take --method ties"
+            f"--dtype {given.dtype}: {method.name} stores no merged vector; leave it out, or use --method ties"
         )
     models = opened(given, keeps_own=True)
     if isinstance(models.base, BundleModel):
-        raise TallmasksError(f"{given.base}: a bundle's base lies in files of its own; `tallmasks export` it first")
+        raise TallmasksError(
+            f"{given.base}: a task of a bundle cannot be the base; write it with `tallmasks export` first"
+        )
     origin = dict(models.base.origin)
-    if "path" in origin:  # from the bundle's folder, or the name alone: no home folder is told
+    if "path" in origin:  # relative to the bundle's folder, or only the name, so that no home folder is published
         there = os.path.relpath(origin["path"], given.output.parent)
         origin["path"] = Path(there).name if there.startswith("../") else there
     facts = BundleFacts(
@@ -160,7 +158,7 @@ def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
 
 
 def _common_dtype(models: Models) -> str:
-    """The dtype of the merged vector: the one that all checkpoints have, if they have one that a bundle can hold."""
+    """The dtype that all checkpoints share, if a bundle can store it; otherwise float32."""
     every = (models.base, *models.whole.values())
     codes = {one.info(name).dtype for one in every for name in models.layout.names if name in one.names}
     by_code = {code: name for name, code in OF_BUNDLES.items()}
@@ -168,7 +166,7 @@ def _common_dtype(models: Models) -> str:
 
 
 def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
-    """Write the bundle; each task's lambda or scale, if it has one, and the relative error of its task vector."""
+    """Write the bundle. Returns each task's lambda or scale, if any, and the relative error of its task vector."""
     given = models.given
     if method.own_tensors:
         return {}, _write_own(method.own_tensors, method.chosen, models, facts)
@@ -206,13 +204,13 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
 
 
 def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[float]:
-    """|tau|^2, tau . h and |h|^2 of a slice, for h = tau_MTL in a packed mask."""
+    """|tau|^2, tau . h and |h|^2 of a slice, for h = mask * tau_MTL."""
     held = merged * np.unpackbits(bits, count=merged.size, bitorder="little")
     return [float(np.einsum("i,i", *pair)) for pair in ((vector, vector), (vector, held), (held, held))]
 
 
 def _relative(gap: float, own: float) -> float:
-    """The length of a gap beside that of a task vector, from their squares."""
+    """The relative error from the squared lengths of the error and of the task vector."""
     return sqrt(max(gap, 0) / own) if own else 0.0
 
 
@@ -242,8 +240,9 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
 def _scaled(
     how: ScaledMask, vectors: Sequence[Vector], merged: Vector, size: int
 ) -> tuple[list[NDArray[np.uint8]], list[list[tuple[float, float]]]]:
-    """Each task's packed mask of a slice of a tensor of ``size`` values.  Last, what each part of the slice adds to
-    the lengths of tau_t and of the masked vector."""
+    """Each task's packed mask of a slice, and for each part of the slice the lengths of tau_t and of the masked vector.
+
+    ``size`` is the number of values of the whole tensor."""
     packed, lengths = [], []
     for vector in vectors:
         mask = how.mask(vector, merged)

@@ -1,25 +1,28 @@
-"""Say what this machine can run of params.yaml, before anybody spends an hour.
+"""Check whether this machine can run the models of params.yaml.
 
     tallmasks doctor
     tallmasks doctor vit_b32 t5_large
     tallmasks doctor results/vit_b32/20tasks/table.csv
 
-Checks Python, PyTorch, the GPUs and the disk.  Of a model's benchmarks, or of one file: the jobs, their GPU hours, the
-data sets and weights that are to be downloaded, and whether the hub answers.  Without names it shows the first problem
-of each model.  The exit status is 1 if one cannot be run as it is; each problem says what to do.
+Checks Python, PyTorch, the GPUs, the disk and the hub. For a named model or file of results/ it also lists the jobs,
+their GPU hours, and the data sets and weights to download; without names, only the first problem of each model. The
+exit status is 1 if one of them cannot run, and each problem says what to do.
 
-On a machine with a GPU the hours follow from some seconds of the model's own training and evaluation, with random
-weights.  Without a GPU they follow from rates that were measured on an H100.  Decoding images comes on top.
+With a GPU, the hours are estimated from a few seconds of training and evaluation with random weights; without one,
+from rates measured on an H100. The time to decode images is not included.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import shutil
 import textwrap
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 from tallmasks.artifacts.folders import RESULTS
@@ -30,23 +33,24 @@ from tallmasks.io import hub
 from tallmasks.models import cuda
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
+from tallmasks.plan.chain import pretrained_source
 from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Files, open_plan
 from tallmasks.tasks.catalogues import catalogue
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
-WIDTH = 110  # letters of a problem where all models are listed: the answer fits on a screen of 24 lines
+WIDTH = 110  # characters per problem if all models are listed, so that the output fits on 24 lines
 FLOAT = 4  # bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "a model of params.yaml, or a file of results/; all models by default"
+    what = "model of params.yaml or file of results/ (default: all models)"
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=what)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the answers; 1 if a target cannot be made as it is."""
     plan = open_plan()
     asked = [(target, *behind(plan, target)) for target in arguments.targets or plan.models]
     libraries = ("torch", "transformers", "open_clip_torch", "snakemake", "dvc")
@@ -57,22 +61,24 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
     stopped = False
     for target, model, nodes in asked:
-        facts, problems = of_target(plan, model, nodes)
-        stopped |= bool(problems)
-        print(f"{target}: {'cannot be run as it is' if problems else 'ready'}")
-        if arguments.targets:
-            print("\n".join(f"    {line}" for line in [*facts, *(f"- {text}" for text in problems)]))
-        elif problems:
-            print(f"    - {textwrap.shorten(problems[0], WIDTH, placeholder=' ...')}")
+        facts = list[str]() if arguments.targets else None
+        found = problems(plan, model, nodes, facts)
+        shown = list(found if arguments.targets else islice(found, 1))
+        stopped |= bool(shown)
+        print(f"{target}: {'cannot be run as it is' if shown else 'ready'}")
+        if facts is not None:
+            print("\n".join(f"    {line}" for line in [*facts, *(f"- {text}" for text in shown)]))
+        elif shown:
+            print(f"    - {textwrap.shorten(shown[0], WIDTH, placeholder=' ...')}")
     if not arguments.targets:
-        print("`tallmasks doctor MODEL` says everything about a model: what fits, what is missing, what to do.")
+        print("`tallmasks doctor MODEL` shows all facts and problems of a model.")
     return int(stopped)
 
 
 def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
-    """The model of a target and the artifacts behind it; the error where a file that params.yaml names is not there.
+    """The model of a target and the artifacts behind it, or the error of a missing file that params.yaml names.
 
-    Raises TallmasksError for what is neither a model nor written by a rule.
+    Raises TallmasksError for a target that is neither a model nor a file that a rule writes.
     """
     folder = Path(target)
     if folder.parts[:1] == (RESULTS.name,) and len(folder.parts) > 2:
@@ -86,25 +92,48 @@ def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
         return target, error
 
 
-def of_target(plan: Plan, model: str, nodes: list[Node] | TallmasksError) -> tuple[list[str], list[str]]:
-    """Facts of what the artifacts of a target need, and the problems that keep it from running on this machine."""
+def problems(plan: Plan, model: str, nodes: list[Node] | TallmasksError, facts: list[str] | None) -> Iterator[str]:
+    """Yield the problems that keep a target from running on this machine, the cheapest checks first.
+
+    Appends what the artifacts need to ``facts``, which takes longer; None skips that.
+    """
     if isinstance(nodes, TallmasksError):
-        return [], [str(nodes)]
+        yield str(nodes)
+        return
     missing = Files(plan.root).missing(nodes)
-    facts, problems = [f"{len(nodes) - len(missing)} of {len(nodes)} artifacts are there; to be made:"], list[str]()
+    if facts is not None and not missing:
+        facts.append(f"all {len(nodes)} artifacts exist")
+    elif facts is not None:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in missing).items())
+        facts.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to be made: {kinds}")
     if not missing:
-        return [f"all {len(nodes)} artifacts are there"], []
-    facts[0] += f" {', '.join(f'{count} {kind}' for kind, count in Counter(node.kind for node in missing).items())}"
+        return
     on_gpu = [node for node in missing if plan.resources(model, node.stage.uses)["gpu"]]
     if on_gpu:
-        _look_at_gpus(plan, model, on_gpu, facts, problems)
-    downloads = _look_at_sources(missing, facts, problems)
-    _look_at_disks(plan, model, missing, downloads, facts, problems)
-    return facts, problems
+        problem = _gpu_problem(max(plan.resources(model, node.stage.uses)["gpu"] for node in on_gpu))
+        if facts is not None:
+            measured_here = None
+            if not problem:
+                try:
+                    spec, at_once = plan.model(model), plan.resources(model, "finetuning").get("micro_batch_size")
+                    measured_here = measured(spec, spec["finetuning"], at_once)
+                except TallmasksError as error:
+                    problem = str(error)
+            facts += _gpu_facts(plan, model, on_gpu, measured_here)
+        if problem:
+            yield problem
+    size, wanted = 0, preflight.downloads(missing)
+    if wanted and hub.reachable():
+        size, refused = preflight.bytes_of(wanted)
+        yield from refused
+    if wanted and facts is not None:
+        facts.append(f"{len(wanted)} repositories to download{f', {size / 1e9:.3g} GB' if size else ''}")
+    yield from preflight.unavailable(missing)
+    yield from _disk_problems(plan, model, missing, size, facts)
 
 
 def gpu_hours(nodes: list[Node], rates: Rates) -> tuple[dict[str, float], set[str]]:
-    """GPU hours of the jobs that make `nodes` by kind, and the kinds of which only the start of each job is counted."""
+    """Estimated GPU hours by kind of job, and the kinds for which only the start of each job is counted."""
     hours, unknown = defaultdict[str, float](float), set[str]()
     for node in nodes:
         if node.kind == "finetune":
@@ -123,18 +152,25 @@ def gpu_hours(nodes: list[Node], rates: Rates) -> tuple[dict[str, float], set[st
 
 
 def _count(node: Node, role: str) -> int:
-    """The examples in a role of a job's inputs."""
     return sum(catalogue(examples.model).count(examples.params) for examples in node.inputs.get(role, ()))  # type: ignore[attr-defined]
 
 
-def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
-    """Bytes of what is missing of a model, from its architecture, by what it is for people.
+def _parameters(plan: Plan, model: str) -> tuple[int, int]:
+    """Trainable and frozen parameters, from the file of pretrained weights if possible: open_clip is slow to import."""
+    spec, (source,) = plan.model(model), pretrained_source(plan, model).values()
+    if isinstance(source, Path):
+        return family(spec).parameter_counts(spec, open_checkpoint(source).shapes)
+    return family(spec).architecture_counts(spec)
 
-    Examples are not counted of a catalogue that cannot.  Of each unfinished training that runs at once there are the
-    last save and the one that replaces it.
+
+def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
+    """Estimated bytes of missing artifacts by kind, from the architecture.
+
+    Catalogues without `example_bytes` are not counted. Each running training keeps its last save and the one that
+    replaces it.
     """
     spec = plan.model(model)
-    trainable, frozen = family(spec).architecture_counts(spec)
+    trainable, frozen = _parameters(plan, model)
     levels = len(plan.grids(model)["mask_lambda"]).bit_length() / 8
     examples = stored = 0.0
     for node in missing:
@@ -159,72 +195,65 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
     }
 
 
-def _look_at_gpus(plan: Plan, model: str, jobs: list[Node], facts: list[str], problems: list[str]) -> None:
-    """GPU hours and memory of some jobs, and whether there are the GPUs."""
-    facts.append(f"{len(jobs)} jobs on a GPU")
-    spec, rates, source = plan.model(model), None, "measured here, with random weights"
+def _gpu_problem(count: int) -> str | None:
+    if not cuda.usable():  # torch, which is slow to import, would say the same
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        why = "NVIDIA's driver lists none" if visible is None else f"CUDA_VISIBLE_DEVICES is {visible!r}"
+        return f"there is no GPU ({why}); use a machine with one, or {cuda.ON_A_CPU}"
     try:
-        cuda.require_gpus(max(plan.resources(model, node.stage.uses)["gpu"] for node in jobs))
-        rates = measured(spec, spec["finetuning"], plan.resources(model, "finetuning").get("micro_batch_size"))
+        cuda.require_gpus(count)
     except TallmasksError as error:
-        problems.append(str(error))
-        rates = rates_of_an_h100(spec)
-        source = f"measured on an H100; an A100 is taken to need {A100_FACTOR} times as long"
+        return str(error)
+    return None
+
+
+def _gpu_facts(plan: Plan, model: str, jobs: list[Node], measured_here: Rates | None) -> Iterator[str]:
+    yield f"{len(jobs)} jobs on a GPU"
+    spec = plan.model(model)
+    rates, source = measured_here, "measured here, with random weights"
     if rates is None:
-        facts.append("GPU hours: nobody measured this model; `tallmasks doctor` on a machine with a GPU does")
+        rates = rates_of_an_h100(spec)
+        source = f"measured on an H100; an A100 is assumed to take {A100_FACTOR} times as long"
+    if rates is None:
+        yield "GPU hours: not measured for this model; run `tallmasks doctor` on a machine with a GPU"
     else:
         hours, unknown = gpu_hours(jobs, rates)
         parts = ", ".join(f"{kind} {count:.2g}" for kind, count in hours.items())
-        facts.append(
-            f"{sum(hours.values()):.2g} GPU hours ({parts}), {START_SECONDS:.0f} s of each job's start included"
-        )
+        yield f"{sum(hours.values()):.2g} GPU hours ({parts}), including {START_SECONDS:.0f} s to start each job"
         speeds = f"{rates.training:,.0f} {family(spec).unit}/s in training, {rates.evaluation:,.0f} in evaluation"
-        facts.append(f"by {speeds}: {source}")
+        yield f"rates: {speeds}, {source}"
         if unknown:
-            facts.append(f"counted by their start alone: {', '.join(sorted(unknown))}")
-    trainable, frozen = family(plan.model(model)).architecture_counts(plan.model(model))
-    held = FLOAT * (4 * trainable + frozen)
-    facts.append(f"a fine-tuning holds at least {held / 1e9:.3g} GB of weights, gradients, moments; activations on top")
+            yield f"only the start is counted for: {', '.join(sorted(unknown))}"
+    trainable, frozen = _parameters(plan, model)
+    size = FLOAT * (4 * trainable + frozen)
+    yield f"a fine-tuning needs at least {size / 1e9:.3g} GB for weights, gradients and moments, plus activations"
 
 
-def _look_at_sources(missing: list[Node], facts: list[str], problems: list[str]) -> int:
-    """What is to be downloaded, and what cannot be; the bytes of the downloads as far as the hub says them."""
-    size, wanted = 0, preflight.downloads(missing)
-    if wanted and hub.reachable():
-        size, refused = preflight.bytes_of(wanted)
-        problems.extend(refused)
-    if wanted:
-        facts.append(f"{len(wanted)} repositories to download{f', {size / 1e9:.3g} GB' if size else ''}")
-    problems.extend(preflight.unavailable(missing))
-    return size
-
-
-def _look_at_disks(
-    plan: Plan, model: str, missing: list[Node], downloads: int, facts: list[str], problems: list[str]
-) -> None:
-    """Whether each disk has room for all that is to be written there."""
+def _disk_problems(
+    plan: Plan, model: str, missing: list[Node], downloads: int, facts: list[str] | None
+) -> Iterator[str]:
     made = bytes_made(plan, model, missing)
-    if parts := ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size):
+    parts = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size)
+    if parts and facts is not None:
         facts.append(f"to be made: {parts}")
     needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
     for disk in dict.fromkeys(folder.stat().st_dev for folder, _ in needed):
         folders, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)
         size, free = sum(sizes), shutil.disk_usage(folders[0]).free
         if size > free:
-            problems.append(
-                f"{size / 1e9:.3g} GB to be made or downloaded, and {free / 1e9:.3g} GB free on the disk of "
+            yield (
+                f"{size / 1e9:.3g} GB to make or download, but {free / 1e9:.3g} GB free on the disk of "
                 f"{' and '.join(map(str, folders))}; "
-                "make room, build fewer benchmarks (docs/store.md), or set HF_HOME to a folder on another disk"
+                "free some space, build fewer benchmarks (docs/store.md), or set HF_HOME to a folder on another disk"
             )
 
 
 def _hub_cache() -> Path:
-    """The hub's cache, or the folder that it will be made in."""
     from huggingface_hub import constants
 
     return _existing(Path(constants.HF_HUB_CACHE))
 
 
 def _existing(folder: Path) -> Path:
-    """A folder, or the nearest one above it that there is."""
+    """The folder, or the nearest parent that exists."""
     return next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())

@@ -1,11 +1,11 @@
-"""Write one task's model from a bundle of `tallmasks compress`: its weights and head, configuration and tokenizer.
+"""Write one task's model from a bundle: its weights and head, configuration and tokenizer.
 
     tallmasks export ./bundle --task cars -o ./cars-again
     tallmasks export org/bundle@main --task cars --base ./base -o ./cars-again
 
-The base model is the one that the bundle names (or holds), from its path or repository; or --base.  It must be the very
-one that the bundle was made with.  The weights are those of theta_0 + m_t * tau_MTL, or of theta_0 and what is stored
-of the task by itself; files are divided as the base's are.
+The base model is read from --base, from the bundle if it is included, or from the path or repository that the bundle
+names. It must be the model that the bundle was made with. The weights are theta_0 + m_t * tau_MTL, or theta_0 plus
+the task's own update. The output is split into files as the base is.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=expanded, metavar="BUNDLE", help="a folder, or a repository ORG/NAME[@REVISION]")
-    parser.add_argument("--task", required=True, help="whose model")
-    parser.add_argument(
-        "--base", type=expanded, help="the pretrained model: a file, a folder, or a repository; else the bundle's own"
+    inputs, output = map(parser.add_argument_group, ("inputs", "output"))
+    inputs.add_argument("bundle", type=expanded, metavar="BUNDLE", help="a folder, or a repository ORG/NAME[@REVISION]")
+    inputs.add_argument("--task", required=True, help="name of the task")
+    inputs.add_argument(
+        "--base",
+        type=expanded,
+        help="pretrained model: a file, a folder, or a repository (default: the one that the bundle names)",
     )
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="a new file or folder")
+    output.add_argument("-o", "--output", required=True, metavar="OUT", help="new file or folder")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the model, and print where it is."""
     output = new_path(arguments.output)
     bundle = load_bundle(arguments.bundle)
-    bundle.manifest.check_task(arguments.task)  # before a base is looked for
+    bundle.manifest.check_task(arguments.task)  # before the base is opened
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
     task = plain_markdown(arguments.task)

@@ -1,10 +1,12 @@
-"""Remove what no recipe declared in params.yaml names.
+"""Remove stored files that params.yaml no longer needs.
 
-Lists artifacts of other parameters in store/, and temporary files of killed jobs in store/ and results/.  In
-.tallmasks/ it lists damaged files, and unfinished trainings that no job resumes.  Removes them with --yes or on your
-answer.  Links below these folders are not followed.  Only files that the workflow wrote are removed: an artifact's
-recipe must have the digest in its name.
-What DVC has versioned stays in its cache.  `dvc checkout` brings it back, or `dvc repro` by its recipe.
+    tallmasks gc
+    tallmasks gc --yes
+
+Lists artifacts of other parameters in store/, temporary files of killed jobs in store/ and results/, and damaged files
+and abandoned trainings in .tallmasks/. It removes them with --yes or if you confirm. Symbolic links below these
+folders are not followed. Only files written by the workflow are removed: the hash in an artifact's name must be that
+of its recipe. Versions in DVC's cache stay; `dvc checkout` or `dvc repro` restores them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, and remove what the user agrees to lose."""
     declared = Index(open_plan()).declared()
     with only_writer():
         unnamed: list[Path] = []
@@ -37,21 +38,21 @@ def run(arguments: argparse.Namespace) -> int:
         going_on = {Path(path).name for path in declared if not Path(path).exists()}
         unnamed += [path for path in files_under(UNFINISHED) if path.name not in going_on]
         for path in foreign:
-            print(f"left alone, since the workflow did not make it or it is damaged: {path}", file=sys.stderr)
+            print(f"kept, because the workflow did not write it or it is damaged: {path}", file=sys.stderr)
         if not unnamed:
-            print("nothing to remove: a declared recipe names every artifact")
+            print("nothing to remove: params.yaml needs every artifact")
             return 0
         sizes = {path: path.lstat().st_size for path in unnamed}
         for path, size in sizes.items():
             print(f"{size / 1e6:10.1f} MB  {path}")
-        print(f"{sum(sizes.values()) / 1e6:10.1f} MB  in {len(sizes)} files that no declared recipe names")
+        print(f"{sum(sizes.values()) / 1e6:10.1f} MB  in {len(sizes)} files that params.yaml no longer needs")
         agreed = arguments.yes or (sys.stdin.isatty() and input("Remove them? [y/N] ").strip().lower() in {"y", "yes"})
         if not agreed:
             print("nothing removed; `tallmasks gc --yes` removes them")
             return 0
         for path in unnamed:
             path.unlink()
-            for folder in path.parents:  # of a job that was killed while it wrote several files
+            for folder in path.parents:  # a killed job leaves a temporary folder
                 if not _is_temporary(folder) or any(folder.iterdir()):
                     break
                 folder.rmdir()

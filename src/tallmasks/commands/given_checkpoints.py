@@ -1,4 +1,4 @@
-"""The options that `tallmasks merge` and `tallmasks compress` share, and how these, a file and Python give settings."""
+"""Options that `tallmasks merge` and `tallmasks compress` share, and the settings from options, a file or Python."""
 
 from __future__ import annotations
 
@@ -8,43 +8,74 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallmasks.commands.options import DTYPE_ALIASES, OptionError, number_by_task, one_of, pair
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.plain_files import expanded
 
 if TYPE_CHECKING:
-    from tallmasks.commands.models_file import Given  # whose libraries take long to import
+    from tallmasks.commands.models_file import Given  # its libraries are slow to import
 
 BY_TASK = ("mask_lambda", "weight", "density")
-"""What is set for all tasks, or by task."""
+"""Settings for all tasks or for one."""
+NUMBER_BY_TASK: dict[str, Any] = {
+    "type": number_by_task, "action": "append", "default": [], "metavar": "[NAME=]VALUE"
+}  # fmt: skip
 
 
 def add_arguments(
     parser: argparse.ArgumentParser, default_method: str | None, methods: Iterable[str], dtypes: Collection[str]
-) -> None:
-    """The options that both commands have; ``methods`` and ``dtypes`` are what ``--method`` and ``--dtype`` take."""
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE.yaml", help="the same from a file; options win")
-    parser.add_argument("--base", help="the pretrained model: a file, a folder, or a repository ORG/NAME[@REVISION]")
-    parser.add_argument(
-        "--task", action="append", default=[], metavar="NAME=CHECKPOINT", help="a fine-tuned model of it, and its name"
+) -> tuple[argparse._ArgumentGroup, ...]:
+    """Add the options of both commands. Returns the groups of inputs, method and output."""
+    groups = inputs, method, output = tuple(map(parser.add_argument_group, ("inputs", "method", "output")))
+    inputs.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE.yaml",
+        help="read options from a YAML file; command-line options override it",
     )
-    parser.add_argument("--method", help=f"{default_method or 'required'}; one of {', '.join(methods)}")
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the method: keep=0.1")
-    parser.add_argument(
-        "--mask-lambda", action="append", default=[], metavar="[NAME=]VALUE", help="of every task, or of one; 0.4"
+    inputs.add_argument("--base", help="pretrained model: a file, a folder, or a repository ORG/NAME[@REVISION]")
+    inputs.add_argument(
+        "--task",
+        type=pair("NAME=CHECKPOINT", "cars=./cars"),
+        action="append",
+        default=[],
+        metavar="NAME=CHECKPOINT",
+        help="fine-tuned model of the base, and a name for it; repeat for each model",
     )
-    parser.add_argument("--dtype", choices=dtypes, help="what is stored")
-    parser.add_argument(
+    inputs.add_argument(
         "--keep-base",
         action="append",
         metavar="PATTERN",
-        help="tensors of such names, 'embed*', are the base's, and are not counted",
+        help="keep the base's values for tensors whose names match, for example 'embed*'",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be read and written, and how large")
-    parser.add_argument("-o", "--output", metavar="OUT", help="a new file or folder")
+    default = f"(default: {default_method})" if default_method else "(required)"
+    method.add_argument("--method", help=f"one of {', '.join(methods)} {default}")
+    method.add_argument(
+        "--option",
+        type=pair("KEY=VALUE", "keep=0.1"),
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the method, for example keep=0.1; `tallmasks methods NAME` lists them",
+    )
+    method.add_argument(
+        "--mask-lambda",
+        **NUMBER_BY_TASK,
+        help="mask threshold for all tasks, or NAME=VALUE for one (default: 0.4)",
+    )
+    output.add_argument("-o", "--output", metavar="OUT", help="new file or folder")
+    output.add_argument(
+        "--dtype",
+        type=one_of(dtypes, DTYPE_ALIASES),
+        help=f"dtype of the stored values: {', '.join(dtypes)} (default: the checkpoints')",
+    )
+    output.add_argument("--dry-run", action="store_true", help="show what would be read and written, and its size")
+    return groups
 
 
 def new_path(text: str) -> Path:
-    """The path of something new, `~` expanded.  Raises TallmasksError where nothing can have such a name."""
+    """The path of a new file or folder, with `~` expanded. Raises TallmasksError if the name is not valid."""
     path = Path(expanded(text))
     try:
         with suppress(FileNotFoundError):
@@ -56,9 +87,9 @@ def new_path(text: str) -> Path:
 
 
 def read_settings(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Given:
-    """What the command line and the file say together.
+    """Combine the command line with the YAML file.
 
-    Raises TallmasksError where something is missing, said twice, unknown or not of its kind.
+    Raises TallmasksError for settings that are missing, repeated, unknown or of the wrong type.
     """
     from tallmasks.commands.models_file import KEYS, read_models_file
 
@@ -66,29 +97,16 @@ def read_settings(arguments: argparse.Namespace, default_method: str | None, dty
     if arguments.base is not None:
         values.pop("base_sha256", None)
     tasks, named = values.setdefault("tasks", {}), set()
-    for text in arguments.task:
-        name, equals, checkpoint = text.partition("=")
-        if not (name and equals and checkpoint):
-            raise TallmasksError(f"--task {text}: expected NAME=CHECKPOINT, cars=./cars for instance")
+    for name, checkpoint in arguments.task:
         if name in named:
-            raise TallmasksError(f"--task {name}=...: the task {name} is named twice; every task has one checkpoint")
+            raise OptionError(f"--task {name}=...: the task {name} is given twice; each task has one checkpoint")
         named.add(name)
-        of_file = {key: value for key, value in tasks.get(name, {}).items() if key != "sha256"}
-        tasks[name] = {**of_file, "checkpoint": checkpoint}
-    for text in arguments.option:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise TallmasksError(f"--option {text}: expected KEY=VALUE, keep=0.1 for instance")
-        values.setdefault("options", {})[name] = value
+        from_file = {key: value for key, value in tasks.get(name, {}).items() if key != "sha256"}
+        tasks[name] = {**from_file, "checkpoint": checkpoint}
+    values["options"] = {**values.get("options", {}), **dict(arguments.option)}
     for setting in BY_TASK:
-        for text in getattr(arguments, setting, []):
-            name, equals, value = text.rpartition("=")
-            target = _task_of(tasks, name, setting) if equals else values
-            try:
-                target[setting] = float(value)
-            except ValueError:
-                option = f"--{setting.replace('_', '-')}"
-                raise TallmasksError(f"{option} {text}: found {value!r:.100}, expected a number") from None
+        for task, value in getattr(arguments, setting, []):
+            (values if task is None else _task_settings(tasks, task, setting))[setting] = value
     for name, value in vars(arguments).items():
         if name in KEYS and name not in BY_TASK and value is not None:
             values[name] = value
@@ -96,15 +114,15 @@ def read_settings(arguments: argparse.Namespace, default_method: str | None, dty
 
 
 def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collection[str], **settings: Any) -> Given:
-    """The same from a function's arguments: paths may be `Path`, a dtype torch's; what is by task may be a mapping."""
+    """The settings from a function's arguments: paths may be `Path`, dtypes torch's, settings by task mappings."""
     if not isinstance(tasks, Mapping) or not tasks:
-        raise TallmasksError(f"tasks: found {type(tasks).__name__}; expected checkpoints by task, {{'cars': './cars'}}")
+        raise TallmasksError(f"tasks: found {type(tasks).__name__}, expected a mapping such as {{'cars': './cars'}}")
     values = {name: value for name, value in settings.items() if value is not None}
     named = {str(name): {"checkpoint": checkpoint} for name, checkpoint in tasks.items()}
     for setting in BY_TASK:
         if isinstance(values.get(setting), Mapping):
             for name, value in values.pop(setting).items():
-                _task_of(named, name, setting)[setting] = value
+                _task_settings(named, name, setting)[setting] = value
     if "dtype" in values:
         values["dtype"] = str(values["dtype"]).removeprefix("torch.")
     if isinstance(values.get("heads"), bool) and values.pop("heads"):
@@ -112,8 +130,7 @@ def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collectio
     return _complete({**values, "base": base, "tasks": named, "output": out}, dtypes)
 
 
-def _task_of(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[str, Any]:
-    """The settings of one task.  Raises TallmasksError where there is no such task."""
+def _task_settings(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[str, Any]:
     if name not in tasks:
         option = f"--{setting.replace('_', '-')}"
         raise TallmasksError(f"{option} {name}=...: there is no task {name!r}{nearest(name, tasks)}")
@@ -121,14 +138,13 @@ def _task_of(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[
 
 
 def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Given:
-    """The settings.  Raises TallmasksError where something is missing, or not of its kind."""
     from tallmasks.commands.models_file import checked_settings
 
     tasks = values["tasks"]
     if values.get("method") == "weight_averaging" and tasks and not values.get("base"):
-        values["base"] = next(iter(tasks.values()))["checkpoint"]  # what lies between models is the same from any base
+        values["base"] = next(iter(tasks.values()))["checkpoint"]  # the mean does not depend on the base
     options = {"base": "--base BASE", "tasks": "--task NAME=CHECKPOINT", "method": "--method METHOD"}
     for name, option in {**options, "output": "-o OUT"}.items():
         if not values.get(name):
-            raise TallmasksError(f"{option} is missing")
+            raise OptionError(f"{option} is missing")
     return checked_settings({**values, "output": new_path(str(values["output"]))}, "arguments", dtypes)

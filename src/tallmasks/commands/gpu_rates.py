@@ -1,4 +1,4 @@
-"""How many examples a second a model trains on and evaluates: measured on this machine's GPU, or earlier on an H100."""
+"""Examples per second in training and evaluation: measured on this machine's GPU, or recorded on an H100."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from tallmasks.models.cuda import Wanted
 from tallmasks.models.families import Spec, family
 
 START_SECONDS = 3.0
-"""What a job on a GPU takes before it computes: CUDA starts, and the model is loaded.  2 to 3 s on the H100 below."""
+"""Seconds until a GPU job starts to compute (CUDA start, loading the model); 2 to 3 s measured on an H100."""
 A100_FACTOR = 2.5
-"""How many times as long as an H100 an A100 is taken to need.  By NVIDIA's data sheets its peak of products in bfloat16
-is 3.2 times lower, and its memory bandwidth 1.7 times.
-"""
+"""Assumed slowdown of an A100 relative to an H100. NVIDIA's data sheets: 3.2 times lower peak in bfloat16, 1.7 times
+lower memory bandwidth."""
 TRIAL_SECONDS = 5.0
 _EXAMPLES = 2048
 
 
 class Rates(NamedTuple):
-    """Examples per second: in a training, and in an evaluation of several weight sets for each of them."""
+    """Examples per second; ``evaluation`` counts an example once per weight set."""
 
     training: float
     evaluation: float
@@ -29,27 +28,27 @@ class Rates(NamedTuple):
 
 ON_AN_H100 = {
     ("ViT-B-32-quickgelu", None): Rates(3942, 15600),
-    ("ViT-B-16-quickgelu", None): Rates(1703, 5109),  # the evaluation was not measured: a third of a training step
+    ("ViT-B-16-quickgelu", None): Rates(1703, 5109),  # evaluation not measured: three times the training rate
     ("ViT-L-14-quickgelu", None): Rates(478, 1390),
     ("t5-large-lm-adapt", None): Rates(370, 559),
     ("t5-large-lm-adapt", "ia3"): Rates(301, 559),
 }
-"""By architecture and adapter, measured at commit 5d659cf with the settings of params.yaml; see docs/gpu.md."""
+"""By architecture and adapter, measured at commit 5d659cf with the settings in params.yaml; see docs/gpu.md."""
 
 
 def rates_of_an_h100(spec: Spec) -> Rates | None:
-    """The measured rates of a model; None where nobody measured it."""
+    """The recorded rates of a model, or None."""
     architecture = spec["architecture"]
     return ON_AN_H100.get((architecture, spec.get("adapter"))) if isinstance(architecture, str) else None
 
 
 def measured(spec: Spec, settings: Mapping[str, Any], at_once: int | None, device: Wanted = "cuda") -> Rates | None:
-    """The rates of a model with random weights on random examples; None where its family has no `trial`.
+    """Measure a model with random weights on random examples; None if its family has no `trial`.
 
-    It takes half a minute at most, longer for a model whose training steps take seconds.
+    Takes up to half a minute, longer if a training step takes seconds.
 
     Args:
-        settings: the model's `finetuning` in params.yaml, or empty where there is nothing to train.
+        settings: the model's `finetuning` in params.yaml.
         at_once: `micro_batch_size`.
     """
     trial = getattr(family(spec), "trial", None)
@@ -70,7 +69,7 @@ def _training(trial: Any, spec: Spec, settings: Mapping[str, Any], at_once: int 
         finetune(model, "trial", examples, replace(config, iterations=steps))
         return time.perf_counter() - start
 
-    seconds(1)  # the first step takes memory, and compiles
+    seconds(1)  # the first step allocates memory and compiles
     one, two = seconds(1), seconds(2)
     steps = max(2, min(100, round(TRIAL_SECONDS / max(two - one, 1e-3))))
     return steps * config.batch_size / max(seconds(1 + steps) - one, 1e-6)

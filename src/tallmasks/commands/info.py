@@ -1,4 +1,4 @@
-"""Say what a bundle or a checkpoint holds.
+"""Show what a bundle or a checkpoint contains.
 
     tallmasks info ./bundle
     tallmasks info ./cars
@@ -6,7 +6,7 @@
     tallmasks info ./bundle#cars
     tallmasks info ./adapter --base ./base
 
-Reads names, shapes and sizes, and of a bundle how many weights each mask holds; no values of a checkpoint.
+Reads names, shapes and sizes, and the masks of a bundle for their densities; no values of a checkpoint.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", type=expanded, metavar="BUNDLE|CHECKPOINT", help="a file, a folder, or a repository ORG/NAME[@REVISION]"
     )
-    parser.add_argument("--base", type=expanded, help="of a LoRA: the model that it was trained on")
+    parser.add_argument("--base", type=expanded, help="for a LoRA: the model that it was trained on")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it."""
     if _is_bundle(arguments.what):
         of_bundle(load_bundle(arguments.what))
     else:
@@ -49,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_bundle(what: str) -> bool:
-    """Whether a folder, or a repository of the hub, has what every bundle has."""
     if os.path.lexists(what) or (named := repository_of(what)) is None:
         return Path(what, MANIFEST).is_file()
     repository, revision = named
@@ -60,7 +58,6 @@ def _is_bundle(what: str) -> bool:
 
 
 def of_checkpoint(checkpoint: Checkpoint) -> None:
-    """Print the tensors of a checkpoint, by dtype, and its files."""
     counts, values = Counter(info.dtype for info in checkpoint.tensors.values()), Counter[str]()
     for info in checkpoint.tensors.values():
         values[info.dtype] += info.size
@@ -75,7 +72,7 @@ def of_checkpoint(checkpoint: Checkpoint) -> None:
 
 
 def of_bundle(bundle: Bundle) -> None:
-    """Print what a bundle was made of, its tasks, and what it takes beside the checkpoints that it stands for."""
+    """Print the base, the tasks and the size of a bundle, compared with that of the checkpoints."""
     manifest = bundle.manifest
     stored = sum(tensor.size for tensor in manifest.stored.values())
     values = sum(tensor.size for tensor in manifest.tensors.values())
@@ -88,7 +85,7 @@ def of_bundle(bundle: Bundle) -> None:
     how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
     print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {how}")
     if manifest.buffers:
-        print(f"  buffers, no weights, are each task's own: {name_some(manifest.buffers, 2)}")
+        print(f"  buffers (not weights), kept per task: {name_some(manifest.buffers, 2)}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:
         print(f"  {'task':24} {'own':>10}")
@@ -103,13 +100,13 @@ def of_bundle(bundle: Bundle) -> None:
     for task, model in manifest.models.items():
         if model.own:
             size = decimal(manifest.files[str(model.own_file)].size)
-            print(f"  {task}: its own, stored whole, {size}: {name_some(model.own)}")
+            print(f"  {task}: stored whole, {size}: {name_some(model.own)}")
     if lacking := {task: model.missing for task, model in manifest.models.items() if model.missing}:
         names = sorted({name for of_task in lacking.values() for name in of_task})
         print(f"  not in the models of {name_some(lacking)}: {name_some(names)}")
     kept = {name: part.size for name, part in manifest.files.items() if name.startswith(COMPANIONS)}
     if kept:
         size = decimal(sum(kept.values()))
-        print(f"  configurations and tokenizers that are not the base's: {len(kept)} files, {size}")
+        print(f"  configurations and tokenizers that differ from the base's: {len(kept)} files, {size}")
     whole = manifest.sizes or ModelSizes(base=alone, models=alone * len(bundle.tasks))
     say_sizes(whole.base, size_of_bundle(bundle), whole.models, len(bundle.tasks))

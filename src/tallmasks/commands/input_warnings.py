@@ -1,4 +1,4 @@
-"""Warnings of models that can be merged, but perhaps should not: other configurations or tokenizers, a wrong base."""
+"""Warnings about models that probably should not be merged: different configurations or tokenizers, a wrong base."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _HARMLESS = {
     "use_cache", "vocab_size", "finetuning_task", "problem_type", "task_specific_params", "gradient_checkpointing",
     "output_attentions", "output_hidden_states", "return_dict", "tokenizer_class",
 }  # fmt: skip
-"""Fields of a config.json that say nothing of what the weights compute; so do dropout and initial values."""
+"""Fields of config.json that do not change what the weights compute; nor do dropout and initialisation."""
 _SAMPLED = 1 << 18
-"""How many values of each task vector are compared with those of the others."""
+"""Number of values of each task vector that are compared."""
 _ONE_WAY = 0.4
-"""The smallest cosine between task vectors that is suspicious.  If a task and the base of unrelated tasks are swapped,
-and all task vectors have one length, cosines are 0.5 and 0.71."""
+"""Cosines between all task vectors above this are suspicious. Swapping the base with one of several unrelated tasks
+gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 
 
 def warn_of_inputs(models: Models, keeps_own: bool) -> None:
-    """Print a line for everything suspicious; reads few values.
+    """Warn about suspicious inputs; reads few values.
 
-    ``keeps_own``: every task keeps its configuration and its tokenizer.
+    With ``keeps_own``, every task keeps its configuration and tokenizer, so these may differ.
     """
     if not keeps_own:
         _warn_of_configurations(models.base, models.tasks)
@@ -53,13 +53,13 @@ def _warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -
 
 
 def _differing(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
-    """The fields that differ and change what the weights compute, with both values if these are short."""
+    """Fields that differ and change what the weights compute, with both values if they are short."""
     mine: Mapping[str, Any] = base.configs[name]
     theirs: Mapping[str, Any] = task.configs[name]
     if not any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
         return
     if name == "config.json" and (ours := library_model(base)) and (own := library_model(task)):
-        mine, theirs = ours.settings, own.settings  # with the library's defaults and today's names
+        mine, theirs = ours.settings, own.settings  # with the library's defaults and current names
     for key in sorted({*mine, *theirs}):
         if _changes(key, mine.get(key), theirs.get(key)):
             value, other = theirs.get(key), mine.get(key)
@@ -78,7 +78,7 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
     }
     if len(set(contents.values())) < 2:
         return
-    advice = "`merge --tokens base` or `--tokens union` puts the rows of each token together"
+    advice = "`merge --tokens base` or `--tokens union` aligns the rows by token"
     texts: dict[int, dict[str, str]] = {}
     try:
         for name in contents:
@@ -93,7 +93,7 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
         if len(of_row) > 1
     ]
     if clashes:
-        warn(f"the models' tokens differ, so rows of different tokens are merged: {name_some(clashes, 2)}. {advice}")
+        warn(f"the tokenizers differ, so rows of different tokens are merged: {name_some(clashes, 2)}. {advice}")
         return
     sets = {name: frozenset(read_tokenizer(every[name]).ids) for name in contents}
     for name, of_task in sets.items():
@@ -117,13 +117,13 @@ def _warn_of_directions(models: Models) -> None:
             and np.array_equal(vectors[first], vectors[second])
             and all(tasks[second].same(tasks[first], n) for n in names)
         ):
-            warn(f"{first} and {second} are one checkpoint under two names, which counts twice: leave one out")
+            warn(f"{first} and {second} are the same checkpoint, which then counts twice: leave one out")
             del vectors[second]
     lengths = {task: float(np.linalg.norm(vector)) for task, vector in vectors.items()}
     pairs = list(combinations(vectors, 2)) if all(lengths.values()) else []
     cosines = [float(vectors[a] @ vectors[b]) / (lengths[a] * lengths[b]) for a, b in pairs]
     if cosines and min(cosines) > _ONE_WAY:
         warn(
-            f"all task vectors point one way (cosines from {min(cosines):.2f} to {max(cosines):.2f}): is"
-            f" {models.base.title} the model that was fine-tuned, and not one of the fine-tuned models?"
+            f"all task vectors point in a similar direction (cosines from {min(cosines):.2f} to {max(cosines):.2f}):"
+            f" check that {models.base.title} is the pretrained base, and not one of the fine-tuned models"
         )

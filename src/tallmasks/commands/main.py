@@ -1,4 +1,11 @@
-"""The command line: `tallmasks <command> ...`; doctor, gc, why, verify and storage are for the project's folder."""
+"""Merge and compress fine-tuned models of one base.
+
+    tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method ties -o ./merged
+    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
+    tallmasks methods ties
+
+`tallmasks COMMAND --help` shows the options of a command.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +23,32 @@ from types import ModuleType
 from typing import Any, TextIO, cast
 
 from tallmasks import __version__
-from tallmasks.errors import TallmasksError, TallmasksWarning, needed_for, user_errors
+from tallmasks.commands.options import OptionError, Parser
+from tallmasks.errors import TallmasksError, TallmasksWarning, nearest, needed_for, user_errors
 
-COMMANDS = {
-    "example": "write a small base and four fine-tuned models, to try the other commands on",
-    "merge": "merge fine-tuned models of one base into one model",
-    "compress": "compress fine-tuned models of one base into a bundle: one vector, and a bit mask per task",
-    "export": "write one task's model from a bundle",
-    "info": "say what a bundle or a checkpoint holds",
-    "methods": "list the methods, or describe one: what it looks at, its options and its paper",
-    "doctor": "say what this machine can run of params.yaml, before anybody spends an hour",
-    "gc": "list what no declared recipe names in the store, and remove it on confirmation",
-    "why": "say why a result or an artifact would be rebuilt, or that it would not",
-    "verify": "check the content of artifacts and results files, all of it",
-    "prompts": "print the data and the prompts of the text tasks, of all or of those named",
-    "storage": "print what methods store: of a model of any size, or for each model and benchmark of params.yaml",
+GROUPS = {
+    "checkpoints of your own": {
+        "example": "write a small base and four fine-tuned models, to try the other commands on",
+        "merge": "merge fine-tuned models of one base into one model",
+        "compress": "compress fine-tuned models of one base into a bundle, which restores any of them",
+        "export": "write one task's model from a bundle",
+        "info": "show what a bundle or a checkpoint contains",
+    },
+    "the project in this folder (params.yaml, store/, results/)": {
+        "doctor": "check whether this machine can run the models of params.yaml",
+        "gc": "list stored files that params.yaml no longer needs, and remove them on confirmation",
+        "why": "explain why a result or an artifact would be rebuilt, or that it would not",
+        "verify": "verify the checksum of every artifact and result",
+    },
+    "reference": {
+        "methods": "list the methods, or describe one: its options, what it needs, its paper",
+        "prompts": "print the data and the prompts of the text tasks",
+        "storage": "print how much storage each method needs",
+    },
 }
-"""Every command and what it does."""
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 _OTHER_NAMES = {"methods": "method_list"}
-"""Modules that have another name than their command, since a package has it."""
+"""Modules whose name differs from the command's, because a package has that name."""
 
 
 _CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
@@ -44,13 +58,13 @@ _WRITTEN = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_DIRECTIONS, 
 
 
 def harmless(text: str) -> str:
-    """A text with its control characters spelled out, as in ``\\x1b``, but for newlines and tabs."""
+    """Escape control characters, except newlines and tabs, as in ``\\x1b``."""
     return text.translate(_WRITTEN)
 
 
 @contextmanager
 def in_plain_lines() -> Iterator[None]:
-    """Print harmless text alone on stdout, and of warnings only the package's own, a line each on stderr."""
+    """Escape control characters on stdout, and print only the package's own warnings, one line each on stderr."""
     logging.disable(logging.WARNING)
     try:
         with redirect_stdout(cast(TextIO, _Harmless(sys.stdout))), warnings.catch_warnings():
@@ -63,7 +77,7 @@ def in_plain_lines() -> Iterator[None]:
 
 
 class _Harmless:
-    """A stream to another one, as which it passes in all the rest."""
+    """A stream that escapes control characters."""
 
     def __init__(self, to: TextIO) -> None:
         self._to = to
@@ -77,42 +91,55 @@ class _Harmless:
 
 @in_plain_lines()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; an error that a user can put right is one line, no traceback."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(prog="tallmasks", description=__doc__)
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    """Run one command and return its exit status. Errors that a user can fix are one line without a traceback."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    command = arguments[0]
     try:
         if odd := next((word for word in arguments if re.search(r"[\ud800-\udfff]", word)), None):
-            raise TallmasksError(f"{odd}: this argument is no UTF-8; expected text. Rename what it stands for")
-        for name, summary in COMMANDS.items():
-            command = commands.add_parser(name, help=summary)
-            if arguments[:1] == [name]:  # the others need not be imported
-                with needed_for(f"tallmasks {name}"):
-                    module = module_of(name)
-                command.description = module.__doc__
-                command.formatter_class = argparse.RawDescriptionHelpFormatter
-                module.add_arguments(command)
-                command.set_defaults(run=module.run)
-        parsed = parser.parse_args(arguments or ["--help"])
-        with user_errors(), needed_for(f"tallmasks {parsed.command}"):
+            raise TallmasksError(f"{odd}: the argument is not valid UTF-8; rename the file or folder")
+        if command.startswith("-"):
+            _top_parser().parse_args(arguments)
+        if command not in COMMANDS:
+            raise OptionError(f"there is no command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
+        with user_errors(), needed_for(f"tallmasks {command}"):
+            parsed = command_parser(command).parse_args(arguments[1:])
             status = int(parsed.run(parsed))
         sys.stdout.flush()
         return status
     except TallmasksError as error:
         in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         print("\033[31merror:\033[0m" if in_colour else "error:", harmless(str(error)), file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may Python's last flush complain
+    except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush does not fail
         return 128 + signal.SIGPIPE
 
 
+def _top_parser() -> Parser:
+    parser = Parser("tallmasks", __doc__ or "")
+    parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=__version__, help="show the version")
+    groups = (
+        "\n".join([f"{title}:", *(f"  {name:10}{summary}" for name, summary in group.items())])
+        for title, group in GROUPS.items()
+    )
+    parser.description = "\n\n".join([parser.description or "", *groups])
+    return parser
+
+
+def command_parser(command: str) -> Parser:
+    module = module_of(command)
+    parser = Parser(f"tallmasks {command}", module.__doc__ or "")
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
+    return parser
+
+
 def module_of(command: str) -> ModuleType:
-    """The module of a command, which has `add_arguments(parser)` and `run(arguments)`."""
+    """The module of a command, which defines `add_arguments(parser)` and `run(arguments)`."""
     return importlib.import_module(f"tallmasks.commands.{_OTHER_NAMES.get(command, command)}")
 
 

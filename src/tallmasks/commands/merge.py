@@ -8,11 +8,13 @@
     tallmasks merge merge.yaml
     tallmasks merge ./merged/merge.yaml -o ./again
 
-A checkpoint is a safetensors file, a transformers folder, a state dict of torch.save, or a PEFT LoRA folder.  It may
-also be a repository of the hub, or one task's model of a bundle, ./bundle#cars.  The merged model has the base's
-layout, its tokenizer and configuration, a model card and a recipe.  It appears whole or not at all.  Code is not
-copied, nor what links lead to outside of the folder.  The recipe, merge.yaml, makes the same model again and refuses
-other inputs.  Memory does not grow with the models: they are read a piece at a time.
+A checkpoint is a safetensors file, a transformers folder, a state dict saved by torch.save, a PEFT LoRA folder, a
+repository of the hub, or one task of a bundle (./bundle#cars).
+
+The output has the base's layout, tokenizer and configuration, plus a model card and a recipe, merge.yaml. The recipe
+reproduces the model and refuses other inputs. Code files are not copied, and symbolic links that leave the folder are
+not followed. If the merge fails, nothing is written. Checkpoints are read in pieces, so memory use does not depend on
+model size.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import numpy as np
 from tallmasks.commands import given_checkpoints
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.commands.opened_models import Models, opened, passes, say_copied
+from tallmasks.commands.options import number, one_of, whole_number
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
@@ -52,43 +55,65 @@ _DTYPES = [DTYPES[code].torch for code in FLOATS]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given_checkpoints.add_arguments(parser, None, method_names(), _DTYPES)
-    parser.add_argument("--scaling-coefficient", type=float, help="alpha; else what the method's paper recommends")
-    parser.add_argument("--k", type=int, help="of a consensus: how many tasks' masks must hold a weight; 2")
-    by_task: dict[str, Any] = {"action": "append", "default": [], "metavar": "[NAME=]VALUE"}
-    parser.add_argument(
-        "--weight", **by_task, help="the factor of a task vector, 1. If you set one, the default of alpha is 1"
-    )
-    parser.add_argument("--density", **by_task, help="the share of its weights that a task keeps, of TIES, DARE, ...")
-    parser.add_argument(
-        "--trim", choices=TRIMS, help="TIES keeps its share of the whole model, or of each tensor as mergekit does"
-    )
-    parser.add_argument(
-        "--normalize", action=argparse.BooleanOptionalAction, help="divide by the weights; as the method does without"
-    )
-    parser.add_argument(
+    inputs, method, output = given_checkpoints.add_arguments(parser, None, method_names(), _DTYPES)
+    inputs.add_argument(
         "--only",
         action="append",
         metavar="PATTERN",
-        help="merge only tensors of such names, 'model.layers.*'; others are the base's",
+        help="merge only tensors whose names match, for example 'model.layers.*'; keep the base's values for others",
     )
-    parser.add_argument(
+    inputs.add_argument(
         "--heads",
         nargs="*",
         metavar="PATTERN",
-        help="do not merge tensors of such names, nor those of other shapes. The merged model has the base's."
-        " heads/NAME.safetensors has the task's",
+        help="do not merge tensors whose names match or whose shapes differ; the merged model has the base's, and"
+        " heads/NAME.safetensors each task's",
     )
-    parser.add_argument(
+    inputs.add_argument(
         "--tokens",
-        choices=["base", "union"],
-        help="for vocabularies that grew: keep the base's tokens, or those of all models. Needs each tokenizer.json",
+        type=one_of(("base", "union")),
+        metavar="{base,union}",
+        help="for models with added tokens: base keeps the base's tokens, union those of all models; each model needs"
+        " a tokenizer.json",
     )
-    parser.add_argument("--out-shard-size", metavar="SIZE", help="of a folder's weight files, 5GB; else as the base's")
+    method.add_argument(
+        "--scaling-coefficient",
+        type=number,
+        metavar="ALPHA",
+        help="factor of the merged task vector (default: the value recommended by the method's paper)",
+    )
+    method.add_argument(
+        "--k", type=whole_number, help="for consensus methods: keep weights in at least K tasks' masks (default: 2)"
+    )
+    method.add_argument(
+        "--weight",
+        **given_checkpoints.NUMBER_BY_TASK,
+        help="factor of each task vector (default: 1); setting it changes the default of --scaling-coefficient to 1",
+    )
+    method.add_argument(
+        "--density",
+        **given_checkpoints.NUMBER_BY_TASK,
+        help="fraction of weights kept per task (TIES, DARE, ...; default: the method's own)",
+    )
+    method.add_argument(
+        "--trim",
+        type=one_of(TRIMS),
+        metavar="{model,tensor}",
+        help="for TIES: apply the density to the whole model, or to each tensor as mergekit does (default: model)",
+    )
+    method.add_argument(
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="divide by the sum of the weights (default: the method's own choice)",
+    )
+    output.add_argument(
+        "--out-shard-size",
+        metavar="SIZE",
+        help="size of the weight files of a folder, for example 5GB (default: as the base's)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge, and print where the result is."""
     given = given_checkpoints.read_settings(arguments, None, _DTYPES)
     method, alpha, weighting, models = _prepared(given)
     what = f"by {method.title}, alpha = {alpha:g}"
@@ -127,18 +152,18 @@ def merge_checkpoints(
     heads: Sequence[str] | bool | None = None,
     tokens: str | None = None,
 ) -> Path:
-    """What `tallmasks merge` does, under the same names: merge checkpoints of one base into one, and say where it is.
+    """Merge checkpoints of one base into one model, like `tallmasks merge`, and return its path.
 
     Args:
-        base: a file, a folder, or a repository `org/name@revision`; None for weight_averaging alone.
-        tasks: the same of fine-tuned models, by task.
-        method: `tallmasks.method_names()` lists them.
+        base: a file, a folder, or a repository `org/name@revision`; may be None for weight_averaging.
+        tasks: the fine-tuned checkpoints by task.
+        method: one of `tallmasks.method_names()`.
         out: a new file or folder.
-        options: of the method, {"keep": 0.1}.
-        mask_lambda, weight, density: for every task, or by task.
-        only, keep_base, heads: patterns of tensors' names; True for the heads that have other shapes.
+        options: options of the method, for example {"keep": 0.1}.
+        mask_lambda, weight, density: one value, or a mapping by task.
+        only, keep_base, heads: patterns of tensor names; heads=True selects the tensors whose shapes differ.
 
-    The other arguments are the command's options.  Raises TallmasksError as the command does.
+    The other arguments are the command's options. Raises TallmasksError like the command.
     """
     settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
     given = given_checkpoints.from_python(base, tasks, out, _DTYPES, **settings)
@@ -147,7 +172,7 @@ def merge_checkpoints(
 
 
 def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, ...]:
-    """What `merge_checkpoints` takes, or `compress`, as ``method``, in the order of the tables."""
+    """The methods of `merge_checkpoints` or `compress`, in the order of the tables."""
     if command == "compress":
         return registry.names_with_masks()
     return tuple(
@@ -158,7 +183,6 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 
 def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
-    """What is done (see `merging_method`), and models that fit."""
     given.lacks(("include_base",), "compress")
     method, alpha, weighting = merging_method(given)
     models = opened(given)
@@ -166,29 +190,30 @@ def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
     if loras and uses_small_directions(registry.get_merge(str(method.merge))):
         warn(
             f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which an adapter loses if it is"
-            " merged into bfloat16 first: that may give a quite different model"
+            " merged into bfloat16 first: the two results can differ a lot"
         )
     _warn_of_few(method, len(models.tasks))
     blocks = block_count(models.base.layout.names)
     if given.layers not in (None, blocks):
-        raise TallmasksError(f"layers: found {given.layers}, and the base has {blocks}; models are merged whole")
+        raise TallmasksError(f"layers: found {given.layers}, but the base has {blocks}; only whole models are merged")
     return method, alpha, weighting, models
 
 
 def _warn_of_few(method: Method, count: int) -> None:
-    """Warn of one model alone, and of a consensus of all."""
     if count == 1:
-        warn("there is one model, and nothing to merge it with: give another by --task")
+        warn("there is one model, and nothing to merge it with: add another --task")
     elif count == method.k:
-        warn(f"{method.title} keeps only what all {count} masks hold: take --k 1, a method without masks or more tasks")
+        warn(
+            f"{method.title} keeps only weights that are in all {count} masks: use --k 1, a method without masks, or"
+            " more tasks"
+        )
 
 
 def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
-    """Merge piece by piece into the new file or folder."""
     given, lambdas = models.given, models.given.lambdas
     more: dict[str, str | bytes] = {}
     if models.apart.heads and not models.base.is_folder:
-        raise TallmasksError("--heads: one file has no place for them; give the base as a folder")
+        raise TallmasksError("--heads: a single file cannot hold them; give the base as a folder")
     if models.base.is_folder:
         recipe = recipe_of(method, alpha, weighting, models)
         more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
@@ -210,41 +235,40 @@ def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -
 
 
 def _heads(models: Models) -> dict[str, bytes]:
-    """The file of each task's own tensors, by name."""
     if not models.apart.heads:
         return {}
-    from tallmasks.bundles.manifest import task_files  # whose libraries take long to import
+    from tallmasks.bundles.manifest import task_files  # slow to import
 
     files = task_files(models.apart.heads, "heads/")
     return {files[task]: tensors_file(models.tasks[task], names) for task, names in models.apart.heads.items()}
 
 
 def merging_method(given: Given) -> tuple[Method, float, Weighting]:
-    """The row of the table that is meant, with its options and k; alpha; and how the tasks count.
+    """The method with its options and k, the scaling coefficient, and the tasks' weights.
 
-    Raises TallmasksError where there is no such method or option, it does not merge into one, or a setting is not its.
+    Raises TallmasksError for an unknown method or option, a method that does not merge, or a setting it does not have.
     """
     registry.check_name(given.method, method_names())
     method = registry.get(given.spec)
     if not _is_a_merge(method):
         compress = given.method in registry.names_with_masks()
-        hint = "that is for `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
+        hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
         raise TallmasksError(f"--method {given.method} does not merge models into one; {hint}")
     in_stream(method)
     if given.k is not None:
         if "agreement" not in method.needs or not isinstance(method.update, functools.partial):
-            raise TallmasksError(f"--k is for a consensus; {given.method} has none")
+            raise TallmasksError(f"--k is for consensus methods, and {given.method} is not one; leave it out")
         if not 0 <= given.k <= len(given.tasks):
-            raise TallmasksError(f"--k {given.k}: expected a number of tasks, 0 to {len(given.tasks)}")
+            raise TallmasksError(f"--k {given.k}: expected a number of tasks from 0 to {len(given.tasks)}")
         method = replace(method, update=functools.partial(method.update.func, k=given.k))
     if weighting := given.weighting:
         weighting.check(str(method.merge), f"--method {given.method}")
     if isinstance(method.protocol, Fixed):
         own = method.protocol.coefficient_for(len(given.tasks))
         if given.scaling_coefficient is not None:
-            raise TallmasksError(f"--scaling-coefficient: {given.method} has its own, {own:g}; leave it out")
+            raise TallmasksError(f"--scaling-coefficient: {given.method} has a fixed one, {own:g}; leave it out")
         if weighting.normalize is False:
-            raise TallmasksError(f"normalize: {given.method} is a mean, divided by the sum of weights; leave it out")
+            raise TallmasksError(f"normalize: {given.method} always divides by the sum of the weights; leave it out")
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
     without = 1.0 if weighting.weights else method.protocol.unvalidated
@@ -252,5 +276,4 @@ def merging_method(given: Given) -> tuple[Method, float, Weighting]:
 
 
 def _is_a_merge(method: Method) -> bool:
-    """Whether a method gives one model."""
     return method.section == "merging" and method.merge is not None

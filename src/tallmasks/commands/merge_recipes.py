@@ -1,4 +1,4 @@
-"""What a merged model says of itself: its recipe, `merge.yaml`, which makes it again, and its card for the hub."""
+"""The recipe of a merged model, `merge.yaml`, which reproduces it, and its model card for the hub."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _LONGEST_CARD = 1 << 20
 
 
 def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models) -> str:
-    """The file from which `tallmasks merge` makes a model again: every setting, every input with its commit or sha256,
-    and the version."""
+    """Every setting, every input with its commit or sha256, and the version, for `tallmasks merge` to reproduce it."""
     given = models.given
     tasks = {
         name: given.tasks[name].model_copy(
@@ -58,7 +57,7 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
 
 
 def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) -> str:
-    """README.md of a merged model, as the hub wants it: what was merged, how, and how to make it again."""
+    """README.md of a merged model, with the front matter that the hub expects."""
     every = [models.base, *models.tasks.values()]
     repositories = list(dict.fromkeys(one.origin["repository"] for one in every if "repository" in one.origin))
     licenses = {_license(one) for one in every}
@@ -91,7 +90,7 @@ def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) ->
 
 
 def _source(checkpoint: Checkpoint) -> str:
-    """What opens a checkpoint again."""
+    """The checkpoint as --base and --task take it."""
     origin = checkpoint.origin
     return f"{origin['repository']}@{origin['revision']}" if "repository" in origin else checkpoint.title
 
@@ -103,7 +102,7 @@ def _link(checkpoint: Checkpoint) -> str:
 
 
 def _license(checkpoint: Checkpoint) -> str | None:
-    """The licence that a folder's card names."""
+    """The licence in the front matter of a folder's card."""
     if not checkpoint.is_folder or not checkpoint.files:
         return None
     path = next(iter(checkpoint.files.values())).parent / CARD

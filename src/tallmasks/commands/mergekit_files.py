@@ -1,9 +1,9 @@
-"""mergekit's YAML files, in the words of this package's own.
+"""Translate mergekit's YAML files into this package's settings.
 
 `base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype` and `out_dtype` are
-understood; a parameter is one value for all tensors.  A file with weights means what it means to mergekit: densities
-are 1 where there is none, TIES trims each tensor by itself, lambda is 1.  The base is no task where `models` lists it,
-but for `linear` with a weight of its own.  `slices` may be one of whole models.
+supported; a parameter must be one value for all tensors. Files with weights get mergekit's defaults: density 1, TIES
+trims each tensor separately, lambda 1. If `models` lists the base, it is skipped, except for `linear` with a weight.
+`slices` may be one slice of whole models.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output",
             "tokenizer_source": "tokens"}  # fmt: skip
-"""What mergekit calls what here has another name."""
+"""The name of a setting here, by mergekit's name."""
 METHODS = {"linear": "weight_averaging", "dare_linear": "dare"}
 _GENERAL = {"lambda": "scaling_coefficient", **{key: key for key in (
     "scaling_coefficient", "k", "mask_lambda", "weight", "density", "trim", "normalize")}}  # fmt: skip
-_SLICES = "slices: layers of several models cannot be stacked here; only one slice of whole models is understood"
+_SLICES = "slices: stacking layers of several models is not supported, only one slice of whole models"
 _FLAGS = {"normalize", "rescale", "int8_mask", "filter_wise"}
-_GAMMA = "gamma: mergekit leaves out the largest of a whole tensor, breadcrumbs here of each row; say `outliers: 0.01`"
+_GAMMA = "gamma: mergekit drops the largest values per tensor, breadcrumbs here per row; use `outliers: 0.01`"
 
 
 def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[str, Any]:
-    """A file with mergekit's words as one with this package's; ``base`` counts in the place of its own.
+    """Translate the content of a file; ``base`` overrides the file's base.
 
-    Raises TallmasksError for what mergekit has and this package has not, by its name.
+    Raises TallmasksError with the name of a setting that this package does not support.
     """
     content = _without_slices(content)
     if "slices" in content:
@@ -47,7 +47,7 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if (dtype := values.pop("out_dtype", None)) is not None:
         values["dtype"] = dtype
     parameters = _parameters(values.pop("parameters", {}), path, "parameters")
-    parameters.pop("int8_mask", None)  # of mergekit's memory, not of its values
+    parameters.pop("int8_mask", None)  # changes mergekit's memory use, not its results
     general = {own: parameters.pop(key) for key, own in _GENERAL.items() if key in parameters}
     values = {**general, **values, "options": {**parameters, **_mapping(values.get("options", {}), path, "options")}}
     if isinstance(values.get("method"), str):
@@ -55,7 +55,7 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if isinstance(values.get("tasks"), list):
         listed = values.get("method") == "weight_averaging"
         values["tasks"] = _tasks(values["tasks"], path, base or values.get("base"), listed)
-        # DELLA's, of each model in mergekit
+        # DELLA's epsilon is a parameter of each model in mergekit
         epsilons = [task.pop("epsilon", None) for task in values["tasks"].values()]
         if any(epsilon != epsilons[0] for epsilon in epsilons):
             raise TallmasksError(f"{path}: models: epsilon: found {epsilons}; expected the same for all models")
@@ -65,18 +65,18 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
     if any("gamma" in one for one in (parameters, *settings)):
         raise TallmasksError(f"{path}: {_GAMMA}")
     is_ours = str(values.get("method")).partition(":")[0] in names()
-    merge = str(get(values["method"]).merge) if is_ours else ""  # others refuse what is unknown
+    merge = str(get(values["method"]).merge) if is_ours else ""  # unknown methods are refused later
     enlarged = merge in ("dare", "dare_ties", "della")
     if (rescale := values["options"].pop("rescale", enlarged)) != enlarged:
         raise TallmasksError(f"{path}: parameters: rescale: found {short(rescale)}, expected {short(enlarged)}")
-    if merge == "sum":  # for which mergekit takes a density too, and does nothing with it
+    if merge == "sum":  # mergekit accepts a density here and ignores it
         for one in settings:
             one.pop("density", None)
     return {**_defaults(merge, values), **values} if any("weight" in one for one in settings) else values
 
 
 def _without_slices(content: dict[str, Any]) -> dict[str, Any]:
-    """A file with one slice, of the first n layers of all models, as one with `models` and `layers: n`."""
+    """Replace a single slice of the first n layers of all models by `models` and `layers: n`."""
     match content.get("slices"):
         case [{"sources": [{"layer_range": [0, int(layers)]}, *_] as sources, **others}] if not others:
             if all(isinstance(one, dict) and one.get("layer_range") == [0, layers] for one in sources):
@@ -87,7 +87,7 @@ def _without_slices(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
-    """What mergekit takes where a file with weights says nothing."""
+    """mergekit's defaults for files with weights."""
     if merge not in DENSITY:
         return {}
     defaults: dict[str, Any] = {} if DENSITY[merge] in values["options"] else {"density": 1.0}
@@ -100,7 +100,7 @@ def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[str, dict[str, Any]]:
-    """`models` as `tasks`, without the base; or with it where it has a weight, and it counts."""
+    """`models` as `tasks`; the base is kept only ``with_base`` and if it has a weight."""
     of_base = Path(expanded(base)).absolute() if isinstance(base, str) else None
     named: dict[str, dict[str, Any]] = {}
     for entry in models:
@@ -109,17 +109,17 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
             raise TallmasksError(f"{path}: models: there is no key {unknown[0]!r}; expected model, name, parameters")
         model = _reference(entry.get("model"), path, "models: model")
         of, plus, lora = model.partition("+")
-        if plus and not Path(expanded(model)).exists():  # mergekit's word for a LoRA on a model
+        if plus and not Path(expanded(model)).exists():  # mergekit's notation for a LoRA on a model
             if of != base:
                 raise TallmasksError(
-                    f"{path}: models: {model}: here a LoRA is on the base, {base}; merge these two first, with peft"
+                    f"{path}: models: {model}: expected a LoRA of the base, {base}; merge the LoRA into its model first"
                 )
             model = lora
         parameters = _parameters(entry.get("parameters") or {}, path, f"models: {model}: parameters")
         if Path(expanded(model)).absolute() == of_base and not (with_base and "weight" in parameters):
             continue
         last = Path(model.partition("@")[0])
-        own = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # a folder's may have dots
+        own = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # names of folders can have dots
         name = entry.get("name", own)
         if not isinstance(name, str):
             raise TallmasksError(f"{path}: models: name: found {short(name)}, expected a text")
@@ -135,7 +135,7 @@ def _tasks_of(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _reference(value: Any, path: Path, where: str) -> str:
-    """A model as `--base` and `--task` take it: of a text, {path, revision}, or {model, lora} of two of these."""
+    """A model as `--base` and `--task` take it, from a string, {path, revision}, or {model, lora} of two of these."""
     match value:
         case str():
             return value
@@ -147,7 +147,7 @@ def _reference(value: Any, path: Path, where: str) -> str:
 
 
 def _parameters(value: Any, path: Path, where: str) -> dict[str, Any]:
-    """Parameters as mergekit reads them, which takes "0.5" for a number and 1.0 for true."""
+    """Parameters as mergekit reads them: "0.5" is a number, and 1.0 is true for flags."""
     parameters = dict(_mapping(value, path, where))
     for key, one in parameters.items():
         if isinstance(one, list | dict):
@@ -160,5 +160,5 @@ def _parameters(value: Any, path: Path, where: str) -> dict[str, Any]:
 
 def _mapping(value: Any, path: Path, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TallmasksError(f"{path}: {where}: found {short(value)}, expected names and values")
+        raise TallmasksError(f"{path}: {where}: found {short(value)}, expected keys and values")
     return value

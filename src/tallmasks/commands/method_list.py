@@ -1,11 +1,11 @@
-"""List methods, merges and inputs, or describe one of them.
+"""List the methods, merges and inputs, or describe one of them.
 
     tallmasks methods
     tallmasks methods ties
     tallmasks methods ties_mean
     tallmasks methods threshold
 
-A method merges or compresses.  Its name is that of params.yaml, and of --method of `tallmasks merge` or `compress`.
+params.yaml and the --method option of `tallmasks merge` and `compress` use these names.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from tallmasks.methods.registry import all_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="of a method, a merge or an input; without it, a line for each")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a method, a merge or an input (default: list all)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it."""
     if arguments.name is None:
         print_all()
     else:
@@ -39,7 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_all() -> None:
-    """Print a line for each method, each merge, and each input that a method's function may name."""
     entries = [methods.get(name) for name in methods.names()]
     rows = [(str(one.row), one.name, looks_at(one), needs(one), " ".join(all_options(one))) for one in entries]
     _print_columns([("row", "method", "looks at", "needs besides the models", "options"), *rows])
@@ -57,7 +55,7 @@ def print_all() -> None:
 
 
 def print_one(name: str) -> None:
-    """Print what a method, a merge or an input is, and its options.  Raises TallmasksError where there is none."""
+    """Describe a method, a merge or an input. Raises TallmasksError for an unknown name."""
     rows, kind = [methods.get(row) for row in methods.names()], name.partition(":")[0]
     if kind in methods.names():
         method = methods.get(name)
@@ -100,7 +98,7 @@ def print_one(name: str) -> None:
 
 def _summary(described: Callable[..., Any]) -> str:
     """The first paragraph of a function's or a class's docstring."""
-    plain = getattr(described, "func", described)  # of a partial
+    plain = getattr(described, "func", described)  # the function of a partial
     return " ".join((inspect.getdoc(plain) or "").partition("\n\n")[0].split())
 
 

@@ -1,19 +1,19 @@
-"""What `tallmasks merge` and `tallmasks compress` work on: one class for options, a YAML file and Python's arguments.
+"""Settings of `tallmasks merge` and `tallmasks compress`: one class for options, YAML files and Python's arguments.
 
-    base: meta-llama/Llama-3.2-1B          # what --base takes
+    base: meta-llama/Llama-3.2-1B          # as --base
     tasks:
-      cars: ./cars                         # what --task takes, cars=./cars
+      cars: ./cars                         # as --task cars=./cars
       dtd: {checkpoint: ./dtd, mask_lambda: 0.3, weight: 0.7, density: 0.5}
     method: consensus_ties
     options: {keep: 0.1}
     scaling_coefficient: 0.5
-    output: ./merged                       # what -o takes
+    output: ./merged                       # as -o
     out_shard_size: 5GB
-    keep_base: ["embed*"]                  # `only`, `heads` too
+    keep_base: ["embed*"]                  # `only` and `heads` too
     tokens: base
 
-`weight` and `density` of all tasks, `trim` and `normalize` are of `tallmasks merge` alone.  `include_base`, true or
-false, is of `tallmasks compress` alone.  `mergekit_files` has the words of mergekit's files.
+`weight`, `density`, `trim` and `normalize` belong to `tallmasks merge`, `include_base` to `tallmasks compress`.
+`mergekit_files` translates mergekit's files.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks import __version__
 from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
+from tallmasks.commands.options import DTYPE_ALIASES
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.plain_files import expanded
 from tallmasks.io.validation import Section, optional, validated
@@ -37,8 +38,7 @@ from tallmasks.methods import registry
 from tallmasks.methods.weighting import Weighting
 
 MASK_LAMBDA = 0.4
-"""The middle of the paper's grid, where masks are needed and none is given."""
-
+"""The default: the middle of the paper's grid."""
 
 CheckpointName = Annotated[
     str,
@@ -51,7 +51,7 @@ MaskLambda = Annotated[float, Field(ge=0)]
 
 
 class GivenTask(Section):
-    """A fine-tuned model; ``sha256`` is what a recipe says of its files."""
+    """A fine-tuned model; ``sha256`` has the checksums that a recipe recorded."""
 
     checkpoint: CheckpointName
     weight: float = optional()
@@ -61,12 +61,12 @@ class GivenTask(Section):
 
 
 def _shard_size(value: Any) -> int:
-    """How many bytes a text such as "5GB" or "500MB" means; a number is bytes."""
+    """The bytes of "5GB", "500MB" or a number of bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", str(value).strip(), re.IGNORECASE)
     unit = (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " ") if match else 0
     size = int(Decimal(match[1]) * unit) if match else 0
     if not size:
-        raise TallmasksError(f"--out-shard-size {value}: expected a number of bytes, 5GB or 500MB for instance")
+        raise TallmasksError(f"--out-shard-size {value}: expected a size such as 5GB or 500MB")
     return size
 
 
@@ -81,8 +81,7 @@ Patterns = Annotated[
 
 
 class Given(Section):
-    """What is merged or compressed, in the order of the recipe.  ``base`` and ``checkpoint`` name a file, a folder or a
-    repository; only, keep_base and heads are those of `opened_models.apart`."""
+    """The settings, in the order of the recipe; see `opened_models.apart` for only, keep_base and heads."""
 
     tallmasks: str = optional("the version that wrote it")
     base: CheckpointName = optional()
@@ -97,47 +96,45 @@ class Given(Section):
     density: Density = optional()
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
-    dtype: str = optional()
+    dtype: Annotated[str, BeforeValidator(lambda name: DTYPE_ALIASES.get(name, name))] = optional()
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
     only: Patterns = Field([])
     keep_base: Patterns = Field([])
-    tokens: Literal["base", "union"] = optional("whose rows the embeddings have")
+    tokens: Literal["base", "union"] = optional("the tokens of the merged embeddings")
     heads: Patterns = optional()
-    layers: int = optional("how many blocks the models have")
+    layers: int = optional("number of blocks of the models")
     output: Annotated[Path, Field(strict=False)] = optional()
     include_base: bool = False
 
     @property
     def spec(self) -> str:
-        """The method with its options. Raises TallmasksError where there is no such method or option."""
+        """The method with its options. Raises TallmasksError for an unknown method or option."""
         return registry.spec_of({self.method: self.options} if self.options else self.method, "--method")
 
     @property
     def sha256(self) -> dict[str | None, dict[str, str]]:
-        """What a recipe says of files, by task; of the base under None."""
+        """The recorded checksums of files by task; the base's under None."""
         by_model = [(None, self.base_sha256), *((name, task.sha256) for name, task in self.tasks.items())]
         return {name: by_file for name, by_file in by_model if by_file is not None}
 
     def lacks(self, names: Collection[str], command: str) -> None:
-        """Refuse what only another command takes. Raises TallmasksError, which names the command."""
+        """Raise TallmasksError for settings that only another command has."""
         settings = self.model_fields_set.union(*(task.model_fields_set for task in self.tasks.values()))
         for name in names:
             if name in settings:
-                raise TallmasksError(f"{name} means nothing here: it is of `tallmasks {command}`; leave it out")
+                raise TallmasksError(f"{name} is a setting of `tallmasks {command}`, not of this command; leave it out")
 
     @property
     def lambdas(self) -> list[float]:
-        """The mask lambda of every task, in order."""
         lambdas = self.by_task("mask_lambda")
         return [lambdas.get(task, MASK_LAMBDA) for task in self.tasks]
 
     @property
     def weighting(self) -> Weighting:
-        """How the tasks count."""
         return Weighting(self.by_task("weight"), self.by_task("density"), self.trim or "model", self.normalize)
 
     def by_task(self, setting: str) -> dict[str, Any]:
-        """A setting of every task that has it: its own, or else that of all tasks."""
+        """The values of a setting by task: the task's own, or else the general one."""
         general = getattr(self, setting)
         own = {name: getattr(task, setting) for name, task in self.tasks.items()}
         by_task = {name: general if value is None else value for name, value in own.items()}
@@ -148,7 +145,7 @@ KEYS = tuple(Given.model_fields)
 
 
 def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Given:
-    """Settings, each of its kind.  Raises TallmasksError, which says where and which key is wrong."""
+    """Validate settings. Raises TallmasksError with the place and the key of a wrong value."""
     given = validated(values, Given, where)
     if given.dtype not in (None, *dtypes):
         raise TallmasksError(f"{where}: dtype: found {given.dtype}, expected one of {', '.join(dtypes)}")
@@ -156,9 +153,9 @@ def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collectio
 
 
 def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
-    """What a file says, as `checked_settings` takes it; ``base`` counts in the place of the file's own.
+    """Read settings from a file; ``base`` overrides the file's base.
 
-    Raises TallmasksError where it cannot be read, or a key or value is not what it may be.
+    Raises TallmasksError if the file cannot be read, or a key or value is wrong.
     """
     try:
         content = read_yaml(path)
@@ -171,5 +168,5 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
         values = in_own_words(values, path, base)
     given = checked_settings(values, path, dtypes)
     if given.tallmasks not in (None, __version__):
-        warn(f"{path}: written by version {given.tallmasks}, and this is {__version__}: the last bits may differ")
+        warn(f"{path}: written by version {given.tallmasks}, this is {__version__}; the last bits can differ")
     return given.model_dump(exclude_unset=True)

@@ -1,4 +1,4 @@
-"""Base and fine-tuned models that fit each other, opened; nothing is read of their values but what was not changed."""
+"""Open the base and the fine-tuned models and check that they fit."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Apart:
-    """What is not merged.
+    """Tensors that are not merged.
 
     Attributes:
-        names: of the base's tensors and the tasks', aliases among them.
-        heads: of each task, the tensors that lie beside the merged model.
+        names: names in the base or a task, including aliases.
+        heads: by task, the tensors that are written beside the merged model.
     """
 
     names: frozenset[str] = frozenset()
     heads: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def without(self, checkpoint: Checkpoint) -> Checkpoint:
-        """A checkpoint as far as it is merged."""
         if not self.names:
             return checkpoint
         tensors = {name: info for name, info in checkpoint.tensors.items() if name not in self.names}
@@ -63,20 +62,20 @@ def apart(
     keep_base: Sequence[str] = (),
     heads: Sequence[str] | None = None,
 ) -> Apart:
-    """What patterns leave out, and with ``heads`` what differs in shape or is not in every model.
+    """Tensors that patterns leave out, and with ``heads`` those that differ in shape or are not in every model.
 
     Args:
-        only, keep_base: patterns of names, as of a shell.
-        heads: patterns of more tensors that every task keeps; None where no task keeps any.
+        only, keep_base: shell patterns of names.
+        heads: patterns of further tensors that each task keeps; None if tasks keep none.
 
-    Raises TallmasksError where a pattern fits no tensor, or most of the base would be a head.
+    Raises TallmasksError if a pattern matches no tensor, or most of the base would be a head.
     """
     models = (base, *tasks.values())
     every = dict.fromkeys(name for one in models for name in one.names)
     for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in every):
-                raise TallmasksError(f"{option} {pattern}: no tensor has such a name; there is {name_some(every)}")
+                raise TallmasksError(f"{option} {pattern}: no tensor name matches; there are {name_some(every)}")
     left = [name for name in every if (only and not _fits(name, only)) or _fits(name, keep_base)]
     own: list[str] = []
     if heads is not None:
@@ -88,12 +87,14 @@ def apart(
         ]
         size = sum(base.tensors[name].size for name in own if name in base.tensors)
         if 2 * size > sum(info.size for info in base.tensors.values()):
-            raise TallmasksError(f"--heads: most of {base.title} would be a head of each task: these are other models")
+            raise TallmasksError(
+                f"--heads: most of {base.title} would be a head of each task; these are different models"
+            )
         if inner := [name for name in own if not _fits(name, heads) and _is_inside(name, models)]:
             raise TallmasksError(
-                f"--heads: {name_some(inner)}: in a block of every model, and not a tensor of every one; expected heads"
-                " outside of such blocks. Are these other names of one tensor? Save the models with one release of"
-                f" transformers. Else name them: `--heads {inner[0]}` or `--keep-base {inner[0]}`"
+                f"--heads: {name_some(inner)}: some models lack these, though all have the block; heads are outside of"
+                " blocks. If the names differ between releases of transformers, save all models with one release;"
+                f" otherwise name them: `--heads {inner[0]}` or `--keep-base {inner[0]}`"
             )
     names = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
     aliases = {alias for one in models for alias, name in one.aliases.items() if name in names}
@@ -106,26 +107,24 @@ def _fits(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _is_inside(name: str, models: Sequence[Checkpoint]) -> bool:
-    """Whether some model lacks a tensor, and every one has others in its block, such as `encoder.layer.0.`."""
+    """Whether some model lacks a tensor although every model has others of its block, such as `encoder.layer.0.`."""
     block = name[: max((match.end() for match in re.finditer(r"\.\d+\.", name)), default=0)]
     absent = any(name not in one.names for one in models)
     return absent and bool(block) and all(any(other.startswith(block) for other in one.names) for one in models)
 
 
 def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
-    """Whether every model has a tensor, in one shape."""
     return all(name in one.names for one in models) and len({one.info(name).shape for one in models}) == 1
 
 
 def opened(given: Given, keeps_own: bool = False) -> Models:
-    """Open and compare all that is given.
+    """Open and compare all models.
 
-    With ``keeps_own`` a task may have tensors of its own, and keeps its buffers; see `Models`.
+    With ``keeps_own``, tasks may have tensors of their own, and keep their buffers; see `Models`.
 
-    Raises TallmasksError where something is not there, is damaged, or does not fit the base; or the output is there
-    already.
+    Raises TallmasksError if a model is missing, damaged or does not fit the base, or the output exists.
     """
-    from tallmasks.bundles.bundle_models import open_model  # whose libraries take long to import
+    from tallmasks.bundles.bundle_models import open_model  # slow to import
 
     refuse_existing(given.output, folder=given.output.is_dir())
     base = open_model(given.base)
@@ -151,10 +150,10 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
         if models.sha256s.get(name, {}) != dict(expected):
             what = "the base" if name is None else name
             title = models.every[name].title
-            raise TallmasksError(f"{what}: {title} is not what the recipe was written with: its sha256 is another")
+            raise TallmasksError(f"{what}: {title} is not what the recipe was written with: its sha256 differs")
     for name, one in models.task_parts.items():
         if all(one.same(models.part, tensor) for tensor in models.layout.names):
-            warn(f"{name}: its weights are the base's, so it adds nothing")
+            warn(f"{name}: its weights are identical to the base's, so it adds nothing")
     warn_of_inputs(models, keeps_own)
     return models
 
@@ -165,9 +164,9 @@ def _refuse_others(
     own: Mapping[str, Sequence[str]],
     missing: Mapping[str, Sequence[str]],
 ) -> None:
-    """Raise TallmasksError for a model that has less than half of its weights, or of the base's, in common with it."""
+    """Raise TallmasksError for a model that shares less than half of its weights, or of the base's, with the base."""
     for task, one in tasks.items():
-        for checkpoint, names, kind in ((one, own[task], "has besides"), (base, missing[task], "lacks")):
+        for checkpoint, names, kind in ((one, own[task], "has in addition"), (base, missing[task], "lacks")):
             if 2 * sum(checkpoint.info(name).size for name in names) > checkpoint.layout.size:
                 raise TallmasksError(
                     f"{task}: {one.title} {kind} {name_some(names)} ({len(names)} in all), more than half of"
@@ -178,13 +177,14 @@ def _refuse_others(
 
 @dataclass(frozen=True)
 class Models:
-    """What is merged or compressed, and what is left out of it.
+    """The models to merge or compress.
 
     Attributes:
-        tasks: models with the tensors of the base.
+        tasks: the tasks' models with the base's tensors only.
+        apart: tensors that are left out.
         keeps_own: whether each task keeps its buffers.
         whole: the tasks' models with all of their tensors.
-        own, missing: by task, what its model has beside the tensors of the base, and what it lacks of them.
+        own, missing: by task, tensors that the base lacks, and tensors of the base that the task lacks.
     """
 
     given: Given
@@ -198,12 +198,11 @@ class Models:
 
     @cached_property
     def part(self) -> Checkpoint:
-        """The base as far as it is merged."""
+        """The base without the tensors that are left out."""
         return self.apart.without(self.base)
 
     @cached_property
     def task_parts(self) -> dict[str, Checkpoint]:
-        """The same of the tasks."""
         return {name: self.apart.without(checkpoint) for name, checkpoint in self.tasks.items()}
 
     @property
@@ -213,23 +212,23 @@ class Models:
 
     @property
     def nbytes(self) -> tuple[int, int]:
-        """Bytes of the base, and of the tasks' models: weight files, and of LoRAs their base too."""
+        """Bytes of the base's and the tasks' weight files; LoRAs count with their base."""
         of_loras = self.base.nbytes * any(isinstance(one, LoraCheckpoint) for one in self.whole.values())
         return self.base.nbytes, sum(one.nbytes for one in self.tasks.values()) + of_loras
 
     @cached_property
     def sha256s(self) -> dict[str | None, dict[str, str]]:
-        """The sha256 of every weight file by name, of those that no commit of the hub names."""
+        """The sha256 of every weight file by model and name, without models that a commit of the hub identifies."""
         return {name: one.sha256s() for name, one in self.every.items() if "repository" not in one.origin}
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
-        """The tensors of floats that every task has as the base has them."""
+        """The float tensors that are the base's in every task."""
         return unchanged(self.part, self.task_parts)
 
     @cached_property
     def buffers(self) -> tuple[str, ...]:
-        """What is no weight and differs in some task, where each task keeps its own: buffers, and what is no float."""
+        """Buffers and tensors without floats that differ in some task, if each task keeps its own."""
         weights = set(self.part.layout.names)
         names = [name for name in self.part.tensors if name not in weights] if self.keeps_own else []
         every = self.task_parts.values()
@@ -238,29 +237,27 @@ class Models:
 
     @cached_property
     def layout(self) -> Layout:
-        """The weights that some task changed.  Raises TallmasksError where there is none."""
+        """The weights that some task changed. Raises TallmasksError if there are none."""
         same = set(self.unchanged)
         changed = [name for name in self.part.layout.names if name not in same]
         if not changed:
-            raise TallmasksError("every task's weights are the base's: there is nothing to merge")
+            raise TallmasksError("the weights of every task are identical to the base's: there is nothing to merge")
         return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
 
     def moves(self, name: str) -> bool:
-        """Whether a tensor that all models have is not the base's in every task."""
+        """Whether some task changed a tensor that all models have."""
         return not all(one.same(self.part, name) for one in self.task_parts.values())
 
     def mean(self, piece: TensorPiece) -> NDArray[np.float32]:
-        """The plain mean over the tasks of a piece of a float tensor, float32: within the tasks' values."""
+        """The mean over the tasks of a piece of a float tensor, float32."""
         pieces = [one.piece(piece.name, piece.start, piece.stop) for one in self.tasks.values()]
         return np.asarray(np.mean(pieces, axis=0, dtype=np.float64), np.float32)
 
     def progress(self, what: str, passes: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Of reading every task vector `passes` times."""
+        """The progress of reading every task vector `passes` times."""
         return work_progress(what, passes * self.layout.size * len(self.tasks))
 
     def stream(self, progress: Callable[[int], None]) -> Stream:
-        """The models as a stream, which tells how much of it was read."""
-
         def change(checkpoint: Checkpoint) -> ReadPiece:
             def read(name: str, start: int, stop: int) -> NDArray[np.float32]:
                 progress(stop - start)
@@ -274,7 +271,7 @@ class Models:
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 
     def say_buffers(self) -> None:
-        """Print what was taken for no weight, and what becomes of it."""
+        """Print which tensors are treated as buffers, and where their values come from."""
         models = [self.part, *self.task_parts.values()]
         buffers = {name: kind for one in models for name, kind in one.buffers.items()}
         moved = self.buffers if self.keeps_own else self.part.averages
@@ -282,15 +279,14 @@ class Models:
         everywhere = [name for name in rest if all(_has_its_form(self.part, one, name) for one in models)]
         floats = [name for name in everywhere if self.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
         for names, what in (
-            (moved, "each task's own" if self.keeps_own else "the mean over the tasks"),
-            (floats, "the base's"),
-            (sorted(set(rest) - set(everywhere)), "not alike in all models, and stay as the base has them"),
+            (moved, "kept per task" if self.keeps_own else "averaged over the tasks"),
+            (floats, "taken from the base"),
+            (sorted(set(rest) - set(everywhere)), "not alike in all models, so taken from the base"),
         ):
             if names:
-                print(f"  buffers, no weights, are {what}: {name_some(names, 2)}")
+                print(f"  buffers (not weights), {what}: {name_some(names, 2)}")
 
     def describe(self, what: str, nbytes: int) -> None:
-        """Print what would be read and written."""
         read = {"base": self.base, **self.tasks}
         for name, checkpoint in read.items():
             print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(checkpoint.nbytes)}")
@@ -302,7 +298,6 @@ class Models:
 
 
 def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
-    """Whether both have a tensor in one shape, as floats or in one dtype."""
     if name not in base.names or name not in task.names:
         return False
     mine, theirs = base.info(name), task.info(name)
@@ -310,19 +305,19 @@ def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
 
 
 def say_own(models: Models) -> None:
-    """Print what each task has of its own in a bundle, and what of the tasks' folders is not in it."""
+    """Print which tensors each task has of its own in a bundle, and which files are not in it."""
     if names := sorted({name for of_task in models.own.values() for name in of_task}):
-        print(f"  each task's own, stored whole: {name_some(names)}")
+        print(f"  stored whole per task: {name_some(names)}")
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
-        print(f"  not in every task's model, and left out there: {name_some(names)}")
+        print(f"  missing in some tasks' models, and left out there: {name_some(names)}")
     if left_out := dict.fromkeys(name for one in models.whole.values() for name in one.left_out):
-        print(f"  not kept of the tasks' folders: {name_some(map(_printable, left_out))}")
+        print(f"  files of the tasks' folders that are not kept: {name_some(map(_printable, left_out))}")
     code = [
         task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
     ]
     if code:
         print(
-            f"  {name_some(code)}: the model's class is code (auto_map); copy its .py files beside what `export` writes"
+            f"  {name_some(code)}: the model class is custom code (auto_map); copy its .py files to the exported folder"
         )
 
 
@@ -331,7 +326,7 @@ def _printable(name: str) -> str:
 
 
 def say_copied(base: Checkpoint) -> None:
-    """Print which files of a base's folder were copied beside its weights, and which were left out."""
+    """Print which files of a base's folder were copied, and which were left out."""
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
         left_out = name_some(map(_printable, base.left_out))
@@ -339,15 +334,14 @@ def say_copied(base: Checkpoint) -> None:
 
 
 def say_sizes(base: int, bundle: int, models: int, count: int) -> None:
-    """Print how many bytes a base and a bundle take beside so many models; warn where that is no less."""
+    """Compare the bytes of base and bundle with those of the models; warn if they are not fewer."""
     these = "the model takes" if count == 1 else f"the {count} models take"
     print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
     if base + bundle >= models:
-        warn("base and bundle take no less space than the models: keep these, or compress more of them together")
+        warn("base and bundle together are not smaller than the models: keep the models, or compress more of them")
 
 
 def passes(merge: str | None) -> int:
-    """How often every task vector is read, in all likelihood: for what a merge has to know of the whole, and for what
-    is written."""
+    """Estimated number of times that every task vector is read: to prepare the merge if needed, and to write."""
     chosen = get_merge(merge) if merge else None
     return 1 + (chosen is not None and chosen.prepare is not None and chosen.over == "slices")

@@ -1,4 +1,4 @@
-"""How far long work is: a bar with the time left where somebody watches, a line now and then where not."""
+"""Progress of long work: a bar on a terminal, otherwise a line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AFTER = 10.0  # seconds before the first
 
 @contextmanager
 def work_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """What to tell, from any thread, how much more is done of ``total``, in any unit; ``what`` it is, is for people."""
+    """Give a thread-safe function to call with the amount of work just done; ``total`` is in the same unit."""
     total = max(total, 1)
     if sys.stderr.isatty():
         from rich.console import Console  # slow to import

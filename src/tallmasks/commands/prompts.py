@@ -3,8 +3,8 @@
     tallmasks prompts
     tallmasks prompts paws ropes
 
-Of each task it prints where the data are, the published rows of each split, and the prompts.  The prompts' numbers are
-those of `templates` in params.yaml.  Of a named task, the first prompt is also shown filled with a made-up row.
+Prints for each task where the data are, the published rows of each split, and the prompts with their numbers for
+`templates` in params.yaml. For a named task, the first prompt is also shown filled with a made-up row.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from tallmasks.tasks.text.text_tasks import TASKS, TextTask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(TASKS))
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)} (default: all)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the tasks that are named, or all."""
     for name in arguments.tasks:
         if name not in TASKS:
             raise TallmasksError(f"no text task {name!r}{nearest(name, TASKS)}; there are: {', '.join(TASKS)}")
@@ -35,7 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def described(task: TextTask, filled: bool) -> Iterator[str]:
-    """The lines about one task; with its first prompt filled, if asked for."""
     prompts = prompts_of(task.name)
     rows = ", ".join(f"{split} {task.rows(split):,}" for split in SPLITS)
     yield f"{task.name} ({task.title}): {task.description}"

@@ -1,15 +1,15 @@
-"""Print what methods store: of a model of any size, or for each model and benchmark of params.yaml.
+"""Print how much storage each method needs.
 
-    tallmasks storage --parameters 7e9 --tasks 8 --dtype bfloat16
+    tallmasks storage --parameters 7B --tasks 8 --dtype bfloat16
     tallmasks storage
 
-The first prints the bytes of all models, one merged model, and the base with each kind of bundle.  The model
-counts as one square matrix that every task changed.  `tallmasks compress --dry-run` has the bytes of your own models.
+With --parameters: the bytes of all models, of one merged model, and of the base plus each kind of bundle. The model
+counts as one square matrix that every task changed. `tallmasks compress --dry-run` gives the bytes for your models.
 
-The second prints CSV in 1e9 bits, by the formulae of appendix C of the paper.  Parameters are counted in the model's
-file of pretrained weights if params.yaml names one, else from its architecture.  Nothing is downloaded.  TSV-C and
-BitDelta need the shapes of all tensors; without the file only their leading term is counted.  Results files have the
-exact size.
+Without: CSV in 1e9 bits for each model and benchmark of params.yaml, by the formulas in appendix C of the paper.
+Parameters are counted in the file of pretrained weights if params.yaml names one, otherwise from the architecture;
+nothing is downloaded. TSV-C and BitDelta depend on the shapes of all tensors; without the file only the leading term
+is counted. Results files have the exact size.
 """
 
 from __future__ import annotations
@@ -26,29 +26,40 @@ from rich.filesize import decimal
 
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import bytes_of_bundle
-from tallmasks.errors import TallmasksError
+from tallmasks.commands.options import DTYPE_ALIASES, OptionError, count, one_of, whole_number
 from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.results.stored_files import StartingPoint, bundle_facts
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
 BUNDLES = ("tall_mask_task_arithmetic", "t_switch", "bitdelta", "tsv_c")
-"""The kinds of bundle.  Masks over any merge take the same, and so does EMR-Merging."""
+"""The kinds of bundle. Masks over any merge, and EMR-Merging, take the same space."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parameters", type=float, metavar="P", help="7e9; without it the models of params.yaml")
-    parser.add_argument("--tasks", type=int, metavar="T", default=8, help="how many fine-tuned models of one base; 8")
+    parser.add_argument(
+        "--parameters",
+        type=count,
+        metavar="P",
+        help="number of parameters, for example 7e9, 7B or 350M (default: the models of params.yaml)",
+    )
+    parser.add_argument(
+        "--tasks", type=whole_number, metavar="T", default=8, help="number of fine-tuned models (default: 8)"
+    )
     dtypes = [dtype for dtype, code in OF_BUNDLES.items() if code in FLOATS]
-    parser.add_argument("--dtype", choices=dtypes, default="float32", help="of base, models and vector; float32")
+    parser.add_argument(
+        "--dtype",
+        type=one_of(dtypes, DTYPE_ALIASES),
+        default="float32",
+        help=f"dtype of base, models and vector: {', '.join(dtypes)} (default: float32)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table."""
     if arguments.parameters is None:
         return _of_project()
     if not 1 <= arguments.parameters <= 1e15 or not 1 <= arguments.tasks <= 1000:
-        raise TallmasksError("expected --parameters from 1 to 1e15, 7e9 for instance, and --tasks from 1 to 1000")
+        raise OptionError("expected --parameters from 1 to 1e15 and --tasks from 1 to 1000")
     rows = dict(_sizes(int(arguments.parameters), arguments.tasks, arguments.dtype))
     print(f"{'':36} {'bytes':>9} {'of all models':>13}")
     for name, size in rows.items():
@@ -57,7 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]:
-    """What may be kept, and its bytes."""
     code, side = OF_BUNDLES[dtype], isqrt(parameters)
     model = parameters * FLOATS[code]
     yield f"all {tasks} models", tasks * model
@@ -69,7 +79,7 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
 
 
 def _of_project() -> int:
-    """Print the CSV.  Its libraries are those of the workflow."""
+    """Print the CSV; its imports need the extra `workflow`."""
     from tallmasks.models.families import family
     from tallmasks.plan.chain import pretrained_source
     from tallmasks.plan.project import open_plan

@@ -1,17 +1,16 @@
-"""Check the content of artifacts and results files, all of it.
+"""Verify the checksum of every artifact and result.
 
-    tallmasks verify                              store/ and results/ of this project
+    tallmasks verify
     tallmasks verify store/tiny results/tiny/8tasks
     tallmasks verify file.safetensors
-    tallmasks verify ./bundle                     of `tallmasks compress`
+    tallmasks verify ./bundle
 
-An artifact's values and metadata must have the digest that was recorded.  Its recipe must have the digest in its name.
-Results files must match their provenance.  Missing artifacts are no problem: Snakemake makes them when a job needs
-them.
+Checks the values and metadata of artifacts against their recorded checksums, the recipe against the hash in the file's
+name, and results against their provenance. Missing artifacts are not a problem: Snakemake makes them when needed.
 
-A damaged file of store/ is moved to .tallmasks/damaged/, and the line says how DVC brings it back.  Dangling links and
-named pipes are removed from store/ and results/, since DVC cannot read them.  Nothing else is changed.  The exit status
-is 1 if anything is wrong, or if a place has nothing to check.
+Damaged files of store/ are moved to .tallmasks/damaged/, and the output says how to restore them. Dangling links and
+named pipes are removed from store/ and results/, because DVC cannot read them. Nothing else is changed. The exit
+status is 1 if a check fails or a path contains nothing to check.
 """
 
 from __future__ import annotations
@@ -29,16 +28,17 @@ from tallmasks.errors import TallmasksError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or folders; all without it")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="files or folders (default: store/ and results/)"
+    )
     parser.add_argument(
         "--changed",
         action="store_true",
-        help="only damage, and only of artifacts that changed since their last check; as `dvc repro` does first",
+        help="check only files that changed since their last check, as `dvc repro` does first",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is not as it should be, and how much was looked at."""
     wanted = arguments.paths or [folder for folder in (STORE, RESULTS) if folder.is_dir()]
     if arguments.changed:
         wanted = [path for path in wanted if path.exists()]
@@ -50,10 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = [path for path in wanted if path not in bundles]
     damaged_bundles = 0
     for folder in bundles:
-        from tallmasks.bundles.verification import verify_bundle  # whose libraries take long to import
+        from tallmasks.bundles.verification import verify_bundle  # slow to import
 
         damage = verify_bundle(folder, base=True)
-        print(*damage, f"{folder}: a bundle, every file of it checked: {len(damage)} problems", sep="\n")
+        print(*damage, f"{folder}: all files of the bundle checked: {len(damage)} problems", sep="\n")
         damaged_bundles += bool(damage)
     under = {start: list(entries_under(start)) if start.is_dir() else [start] for start in wanted}
     files = [path for entries in under.values() for path in entries]
@@ -68,13 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
         if path not in checkable and leads_nowhere(path)
     ]
     if not arguments.paths and not STORE.is_dir() and Path("dvc.lock").is_file():
-        lines.append(f"{STORE}/ is not there, and dvc.lock has it: `dvc pull` brings it back")
+        lines.append(f"{STORE}/ is missing, but dvc.lock lists it: `dvc pull` brings it back")
     if not arguments.paths:
         lines += _lost_sources()
     if not (lines or arguments.changed):
         groups = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
         lines = [
-            f"{group}: nothing to check there, neither an artifact nor a {PROVENANCE} nor a bundle.json"
+            f"{group}: nothing to check: no artifact, no {PROVENANCE} and no bundle.json"
             for group, entries in groups
             if not checkable.intersection(entries)
         ]
@@ -91,18 +91,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lost_sources() -> Iterator[str]:
-    """A line for each file of weights that params.yaml names and that is not there."""
-    from tallmasks.plan.params import FILE, read_params  # whose libraries take long to import
+    """A line for each missing file of weights that params.yaml names."""
+    from tallmasks.plan.params import FILE, read_params  # slow to import
     from tallmasks.plan.planner import Plan
 
     models = Plan(read_params(FILE)).models.values() if FILE.is_file() else ()
     for named in sorted({str(model["pretrained"]) for model in models}):
         if named.endswith(".safetensors") and not Path(named).expanduser().exists():
-            yield f"{named} is not there, and params.yaml names it: `git checkout {named}` brings back what is shipped"
+            yield f"{named} is missing, but params.yaml names it: `git checkout {named}` restores a shipped file"
 
 
 def _away(path: Path) -> str:
-    """Move what is damaged out of this project's store, and say how it comes back."""
+    """Move a damaged file out of the store, and say how to restore it."""
     path = Path(os.path.relpath(path))
     if path.parts[0] not in (STORE.name, RESULTS.name) or not (ARTIFACT.fullmatch(path.name) or leads_nowhere(path)):
         return ""
@@ -113,7 +113,7 @@ def _away(path: Path) -> str:
 
 
 def _in_dvc(path: Path) -> bool:
-    """Whether dvc.lock has a lost file, and DVC's cache or a remote its content: else DVC would empty its folder."""
+    """Whether `dvc pull` can restore a file; if cache and remotes lack its content, DVC would empty the folder."""
     try:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
@@ -130,7 +130,7 @@ def _in_dvc(path: Path) -> bool:
 def _damage(
     artifacts: list[Path], provenances: list[Path], remembered: Path | None, done: Callable[[Path], None]
 ) -> Iterator[str]:
-    """What is wrong with the content of artifacts and of results, a line each; ``done`` gets every file."""
+    """A line per damaged file; ``done`` is called with every file."""
     for path in artifacts:
         try:
             check(path, remembered)

@@ -1,10 +1,10 @@
-"""Say in words why a target would be rebuilt, or that it would not.
+"""Explain why a target would be rebuilt, or that it would not.
 
     tallmasks why results/tiny/8tasks/table.csv
     tallmasks why store/tiny/checkpoints/finetune/mnist-s0-0123456789ab.safetensors
 
-Prints the artifacts to build, and what is new about each.  That is a value in params.yaml, a stage's version, or a
-source file, compared with the artifacts in the store.
+Lists the artifacts to build, and what changed since the artifacts in the store: values in params.yaml, a stage's
+version, or a source file.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from tallmasks.plan.planner import Plan
 from tallmasks.plan.project import Files, open_plan
 from tallmasks.plan.views import VIEWS
 
-SHOWN = 4  # names in one line
+SHOWN = 4  # names per line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=Path, help="a file or folder of results/, or an artifact of store/")
+    parser.add_argument(
+        "target", type=Path, metavar="TARGET", help="a file or folder of results/, or an artifact of store/"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the answer; the exit status is 0 whatever it is."""
     print("\n".join(explain(open_plan(), Path(os.path.relpath(arguments.target)))))
     return 0
 
 
 def explain(plan: Plan, target: Path) -> Iterator[str]:
-    """The answer, line by line."""
     files = Files(plan.root)
     if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
         node = results_with(plan, target)
@@ -69,10 +69,7 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
 
 
 def results_with(plan: Plan, target: Path) -> Node:
-    """The results with a file or folder below results/<model>/.
-
-    Raises TallmasksError where no rule writes it.
-    """
+    """The results that contain a file or folder below results/<model>/. Raises TallmasksError if no rule writes it."""
     _, model, second, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
     for kind, (folder, drawings) in DRAWINGS.items():
@@ -92,9 +89,9 @@ def results_with(plan: Plan, target: Path) -> Node:
 
 
 def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
-    """What has to be made, and what is new about those that no other missing artifact explains."""
+    """List what has to be made, and the changes that no other missing artifact explains."""
     if not nodes:
-        yield "Everything that it is written from is there: one short job."
+        yield "All of its inputs exist: one short job."
         return
     counts = Counter(node.kind for node in nodes)
     yield f"To be made first: {', '.join(f'{count} {kind}' for kind, count in counts.items())}."
@@ -108,14 +105,14 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
     for (kind, *changes), some in reasons.items():
         names = name_some((node.slug for node in some), SHOWN)
         if changes:
-            yield f"{kind} {names}: there with another recipe:"
+            yield f"{kind} {names}: exists with another recipe:"
             yield from (f"    {line}" for line in changes)
         else:
             yield f"{kind} {names}: not in store/ with this recipe."
 
 
 def news(plan: Plan, node: Node) -> Iterator[str]:
-    """What a missing artifact's own recipe has that the nearest one of its name in the store has not."""
+    """Differences between a missing artifact's recipe and the most similar one of that name in the store."""
     changes = []
     for path in sorted((plan.root / node.path).parent.glob(f"{node.slug}-*")):
         if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug:
@@ -125,13 +122,13 @@ def news(plan: Plan, node: Node) -> Iterator[str]:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """One line per value that differs, but for other digests of an input, which follow from what lies behind it."""
+    """One line per value that differs, except digests of inputs, which only repeat changes further up."""
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
         follows = key.startswith("inputs.") and key in old and key in new
         if not follows and old.get(key) != new.get(key):
             then, now = (short(values[key]) if key in values else "nothing" for values in (old, new))
-            yield f"{key}: {then} then, {now} now"
+            yield f"{key}: was {then}, is now {now}"
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

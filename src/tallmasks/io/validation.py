@@ -41,7 +41,8 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        choices = dict.fromkeys(one["msg"] for loc, one in errors if loc == keys)  # of all union members
+        messages = (one["msg"].partition(" or instance of ")[0] for loc, one in errors if loc == keys)
+        choices = dict.fromkeys(messages)  # of a union
         reason = f"{', or '.join(choices).replace('or Input should be', 'or')}; found {short(first['input'])}"
     raise TallmasksError(": ".join(filter(None, [str(file), ".".join(str(key)[:60] for key in keys), reason])))
 

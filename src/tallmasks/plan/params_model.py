@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
 
 from tallmasks.errors import short
@@ -317,9 +317,15 @@ class UnseenTasks(Section):
     evaluate: Texts
 
 
+def _benchmark(value: Any) -> Any:
+    if not isinstance(value, list | dict):
+        raise ValueError(f"expected a list of tasks, such as [mnist, cars]; found {short(value)}")
+    return value
+
+
 class Params(Section):
     build: list[Name] = Field(description="models to build if no target is named")
-    benchmarks: dict[Name, Texts | UnseenTasks] = Field(
+    benchmarks: dict[Name, Annotated[Texts | UnseenTasks, BeforeValidator(_benchmark)]] = Field(
         min_length=1,
         description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import compress
 
@@ -78,6 +79,15 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         return
     missing = {*base.layout.names, *base.averages} - set(task.names)
     extra = {*task.layout.names, *task.averages} - set(base.names)
+    for one, other, names in ((task, base, extra), (base, task, missing)):
+        if layers := _whole_layers(other.names, names):
+            of_layers = {name for name in names if name.startswith(tuple(f"{layer}." for layer in layers))}
+            yield (
+                f"{one.title} has {len(layers)} layer{'s' * (len(layers) > 1)} that {other.title} lacks:"
+                f" {name_some(layers)} ({len(of_layers)} tensors); expected the same number of layers. Give a"
+                f" checkpoint that was fine-tuned from {base.title}"
+            )
+            names -= of_layers
     if untied := _tied_in(base, extra):
         yield (
             f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to another tensor. Untie"
@@ -122,10 +132,10 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         texts.append(f"{name} (found {list(found)}, expected {list(expected)})")
     if shapes:
         yield (
-            f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a checkpoint of"
-            " the same architecture"
+            f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a"
+            " checkpoint of the same architecture"
         )
-    if vocabulary:
+    elif vocabulary:
         yield (
             f"{task.title} has a vocabulary (or outputs) of another size: {name_some(vocabulary)}. `merge"
             " --tokens base` takes the rows of the base's tokens, if both have a tokenizer.json. Or resize it with"
@@ -137,6 +147,19 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             f"{task.title} has other dtypes: {name_some(dtypes)}; expected floats where {base.title} has floats, and"
             " only there. Give a checkpoint that was saved by the same library"
         )
+
+
+def _whole_layers(names: Collection[str], extra: Collection[str]) -> list[str]:
+    """The layers (`model.layers.2`) of extra tensors that ``names`` lack, if these have other layers of that stack."""
+
+    def layers(of: Collection[str]) -> dict[str, None]:
+        found = (re.match(r"(.*?\.\d+)\.", name) for name in sorted(of))
+        return dict.fromkeys(match[1] for match in found if match)
+
+    known = layers(names)
+    stacks = {layer.rpartition(".")[0] for layer in known}
+    new = [layer for layer in layers(extra) if layer not in known and layer.rpartition(".")[0] in stacks]
+    return sorted(new, key=lambda layer: (layer.rpartition(".")[0], int(layer.rpartition(".")[2])))
 
 
 def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
