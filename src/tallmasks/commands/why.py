@@ -32,7 +32,9 @@ SHOWN = 4  # names per line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", type=Path, metavar="TARGET", help="a file or folder of results/, or an artifact of store/")
+    parser.add_argument(
+        "target", type=Path, metavar="TARGET", help="a file or folder of results/, or an artifact of store/"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
