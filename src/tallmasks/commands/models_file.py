@@ -96,7 +96,7 @@ class Given(Section):
     density: Density = optional()
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
-    dtype: Annotated[str, BeforeValidator(lambda name: DTYPE_ALIASES.get(name, name))] = optional()
+    dtype: Annotated[str, AfterValidator(lambda name: DTYPE_ALIASES.get(name, name))] = optional()
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
     only: Patterns = Field([])
     keep_base: Patterns = Field([])

@@ -76,8 +76,8 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
     for command, slip, words in (
         ("compress", {"include_base": "yes"}, "include_base: Input should be a valid boolean"),
-        ("compress", {"tasks": {"one": {"checkpoint": "cars", "weight": 0.5}}}, "of `tallmasks merge`"),
-        ("merge", {"method": "ties", "include_base": True}, "include_base means nothing here"),
+        ("compress", {"tasks": {"one": {"checkpoint": "cars", "weight": 0.5}}}, "`tallmasks merge`"),
+        ("merge", {"method": "ties", "include_base": True}, "`tallmasks compress`"),
     ):
         file.write_text(json.dumps(said | slip))
         assert words in refusal(capsys, command, file)
@@ -144,9 +144,9 @@ BASE = ["--base", "base", "--task", "cars=cars"]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["magnitude_masking"], "magnitude_masking has no masks"),
+        (["magnitude_masking"], "magnitude_masking"),
         (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
-        (["bitdelta", "--dtype", "bfloat16"], "bitdelta has no merged vector"),
+        (["bitdelta", "--dtype", "bfloat16"], "--dtype bfloat16: bitdelta"),
     ],
 )
 def test_what_means_nothing_to_a_method_is_refused(

