@@ -20,7 +20,7 @@ DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
 """By stage: the folder below results/<model>/, and what is drawn there by name."""
 
 
-@results(version=10, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
+@results(version=11, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
 def figure(plan: Plan, model: str, name: str) -> Spec:
     """One figure of the results of a model.  Raises TallmasksError where there are none that it shows."""
     return _drawn(plan, model, "figure", name)

@@ -45,7 +45,7 @@ def clustered(similarity: pd.DataFrame) -> list[str]:
 
 def draw(data: pd.DataFrame) -> Figure:
     """A heat map per benchmark, all on one scale; the diagonal is left out of the scale and white."""
-    figure, panels = style.panels(data, ["benchmark"], columns=2, height=3.3)
+    figure, panels = style.panels(data, ["benchmark"], columns=2, height=3.65)
     apart = data[data["task"] != data["other"]]["jaccard"]
     low, high = (apart.min(), apart.max()) if len(apart) else (0.0, 1.0)
     for panel, part in panels:
@@ -53,9 +53,11 @@ def draw(data: pd.DataFrame) -> Figure:
         matrix = part.pivot(index="task", columns="other", values="jaccard").loc[tasks, tasks]
         shown = np.where(np.eye(len(tasks)), np.nan, matrix)
         image = panel.imshow(shown, cmap=style.SEQUENTIAL, vmin=low, vmax=high, interpolation="nearest")
-        labels, size = [title(task) for task in tasks], 8 if len(tasks) < 16 else 7
-        panel.set_xticks(range(len(tasks)), labels, rotation=90, fontsize=size)
-        panel.set_yticks(range(len(tasks)), labels, fontsize=size)
+        labels = [title(task) for task in tasks]
+        panel.set_xticks(range(len(tasks)), labels, rotation=90)
+        panel.set_yticks(range(len(tasks)), labels)
         panel.grid(visible=False)
-    figure.colorbar(image, ax=figure.axes, shrink=0.5, label="Jaccard index of two tasks' masks")
+    figure.colorbar(
+        image, ax=figure.axes, location="bottom", shrink=0.5, aspect=40, label="Jaccard index of two tasks' masks"
+    )
     return figure

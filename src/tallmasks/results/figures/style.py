@@ -207,6 +207,8 @@ def legend(figure: Figure) -> None:
             handles.setdefault(label, handle)
     grid, shown = figure.axes[0].get_gridspec(), (list(handles.values()), list(handles))
     if figure.get_figwidth() == COLUMN:
+        rows = -(-len(handles) // 2)
+        figure.set_figheight(figure.get_figheight() + 0.3 * rows)
         figure.legend(*shown, loc="outside lower center", ncols=2)
     elif grid is None or len(figure.axes) == grid.nrows * grid.ncols:
         figure.legend(*shown, loc="outside right center")
@@ -228,15 +230,19 @@ def line_per_method(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
 
 
-def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
-    """The name of each point, of three columns, to the right of all, moved apart where names would hide each other."""
+def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str, side: str = "right") -> None:
+    """Write the name of each point to the right of all points, or to the left, spaced so that names do not overlap.
+
+    ``x``, ``y`` and ``name`` are columns of the data.
+    """
     data = data.sort_values(y, kind="stable")
     steps = 0.09 * np.ptp(panel.get_ylim()) * np.arange(len(data))
     heights = isotonic_regression(data[y].to_numpy(float) - steps).x + steps
-    right = panel.transData + ScaledTranslation(9 / 72, 0, panel.figure.dpi_scale_trans)
+    at, points, align = (data[x].max(), 9, "left") if side == "right" else (data[x].min(), -9, "right")
+    beside = panel.transData + ScaledTranslation(points / 72, 0, panel.figure.dpi_scale_trans)
     for point, height in zip(data.to_dict("records"), heights, strict=True):
         panel.annotate(
-            point[name], (point[x], point[y]), (data[x].max(), height), textcoords=right, va="center",
+            point[name], (point[x], point[y]), (at, height), textcoords=beside, ha=align, va="center",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 1, "shrinkB": 3},
         )  # fmt: skip
