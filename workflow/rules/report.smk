@@ -1,4 +1,4 @@
-# `snakemake --report` by itself opens with what is there.
+# The opening sections that exist already: `snakemake --report` may be run before all models are built.
 config["opened"] = [model for model in config["build"] if Path(f"results/{model}/report/opening.html").exists()]
 
 
@@ -10,7 +10,7 @@ localrules:
     reported,
 
 
-# tables and figures of a model -> the opening of the report, and where everything is from; anew for every report
+# tables and figures of a model -> its opening section and provenance page, written again for every report
 rule about:
     input:
         BRIDGE.always,
@@ -37,8 +37,8 @@ rule about:
         "exec python workflow/runner/warm.py workflow/scripts/about.py {params.job} > {log} 2>&1"
 
 
-# What the report holds: the figures and tables of the paper's methods but figure 5; figure 5, and the figures of every
-# method, where they are there already.
+# The report has all tables and figures of the paper's methods. Figure 5 and the figures of every method are included only
+# if they exist already.
 rule reported:
     input:
         rules.figures.input,
@@ -50,7 +50,7 @@ rule reported:
         expand("results/{model}/report/opening.html", model=config["build"]),
 
 
-# A job that failed leaves marks on files that are whole, at which Snakemake's report would stop without the option.
+# --rerun-incomplete: a failed job can leave complete files marked as incomplete, and the report would stop at them.
 rule report:
     input:
         rules.reported.input,

@@ -1,4 +1,4 @@
-"""Write what a report says of a model as a whole: the results that it opens with, and where they are from."""
+"""Write a model's opening section of the report and its provenance page."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ def run(job: Job) -> None:
 
 
 def opening(model: str, folder: Path) -> str:
-    """The results that a report opens with: the table of methods, what is saved, accuracy per task.
-
-    They are parts of a page, whose style is in workflow/report/workflow.rst.
-    """
+    """HTML of the table of methods and two figures; workflow/report/workflow.rst includes and styles it."""
     page = (folder / "tables" / "methods.html").read_text()
     table = page[page.index("<table>") : page.index("</body>")]
     figures = [(folder / "figures" / f"{name}.svg").read_text() for name in ("overview", "per_task")]
@@ -35,7 +32,6 @@ def opening(model: str, folder: Path) -> str:
 
 
 def provenance(model: str, folder: Path) -> TableLayout:
-    """Every provenance file of a model's results."""
     records = {path: json.loads(path.read_text()) for path in sorted(folder.rglob("*provenance.json"))}
     digests = {path.relative_to(folder): digest_of(record["recipe"]) for path, record in records.items()}
     rows = [[Cell(f"{p}".removesuffix("provenance.json").rstrip("./")), Cell(one)] for p, one in digests.items()]

@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy and storage against the number of tasks, of four methods, in one look."""
+"""Beyond the paper: accuracy and storage of four methods against the number of tasks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ NAMES = {
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and method of `NAMES`: tasks, normalised test accuracy in percent, and Gb stored."""
+    """One row per benchmark and method: normalised test accuracy in percent, storage in 1e9 bits."""
     table = results.with_tasks(results.each("table.csv").query("method in @NAMES"))
     return table[["benchmark", "method", "tasks", "normalized_accuracy", "storage_gb"]]
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Accuracy on the left, storage on the right; the title says what TALL-masks save at the largest benchmark."""
     figure, panels = style.empty_panels(2, columns=2, height=2.3, width=4.4)
     titles = {"normalized_accuracy": "accuracy (% of fine-tuned)", "storage_gb": "storage (gigabits)"}
     last = data[data["tasks"] == data["tasks"].max()].drop_duplicates("method")

@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy against stored bits, and the methods that no other one beats in both."""
+"""Beyond the paper: accuracy against stored bits, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ from tallmasks.results.figures import FigureSpec, ResultFiles, style
 FIGURE = FigureSpec(title="Accuracy against stored bits", place=110, views=("tables",))
 
 NAMED = ("zeroshot", "task_arithmetic", "consensus_task_arithmetic", "magnitude_pruning", "tall_mask_task_arithmetic")
-"""The methods that have their name beside those on the front."""
+"""Methods with a name, besides those on the front."""
 
 
 PANEL, LEFT, RIGHT = 6.0, 1.1, 1.9
-"""Inches: a panel, and the space for names at its left and right."""
+"""Inches: the width of a panel, and the space for names at its left and right."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """The methods of the tables; see `fronts`."""
     return fronts(results, "table.csv")
 
 
 def fronts(results: ResultFiles, file: str) -> pd.DataFrame:
-    """One row per benchmark and method of a file: normalised test accuracy in percent, Gb stored, and whether it is on
-    the Pareto front: no other method is as accurate with fewer bits, or more accurate with as many."""
+    """One row per benchmark and method: normalised test accuracy in percent, storage in 1e9 bits, Pareto optimality."""
     table = results.each(file)[["benchmark", "method", "normalized_accuracy", "storage_gb"]]
     stores_more = [methods.get(name).stores_more for name in table["method"]]
     table = results.with_tasks(table).assign(at_least=stores_more, on_front=False)
@@ -45,8 +43,6 @@ def _on_front(row: Any, part: pd.DataFrame) -> bool:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: the front as a step line; a marker and a name for each of its methods and of `NAMED`; a
-    dot for each other method."""
     labels = {"xlabel": "stored bits (Gb)", "ylabel": "normalised accuracy (%)"}
     figure, panels = style.panels(data, ["benchmark"], columns=1, height=2.2, sharey=True, **labels)
     for panel, part in panels:
