@@ -1,1 +1,1 @@
-"""Counting right answers, choosing on validation data, and the records of both."""
+"""Count correct answers, choose values on validation data, and store both."""

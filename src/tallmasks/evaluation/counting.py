@@ -1,7 +1,7 @@
-"""Counting right answers of many weight sets on many tasks.
+"""Count correct answers of many weight sets on many tasks.
 
-A weight set is theta_0 + coefficient * update, built on the model's device in one operation and never written to disk.
-As many as the memory holds share one pass over the examples.  These are read and prepared once for all.
+A weight set is theta_0 + coefficient * update, built on the model's device.  As many as fit into memory share one pass
+over the examples.
 """
 
 from __future__ import annotations
@@ -24,28 +24,21 @@ from tallmasks.vectors.packed_bits import unpacked
 Progress = Callable[[str], None]
 Update = NDArray[np.float32] | torch.Tensor
 
-CPU_BYTES = 4 << 30  # for weight sets; in GPU memory, GPU_SHARE of what is free
+CPU_BYTES = 4 << 30  # for weight sets; on a GPU, GPU_SHARE of its free memory
 GPU_SHARE = 0.6
 REPORT_EVERY = 5.0  # seconds
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """The examples of a task, by split."""
-
     name: str
     splits: Mapping[str, Examples]
 
 
 class Evaluator:
-    """One model with the data of its tasks, ready to count right answers for any number of weight sets.
+    """A model with the data of its tasks.  All counts are in the order of ``tasks``.
 
-    Args:
-        model: the pretrained model.
-        tasks: in the order of all counts.
-        batch_size: examples per forward pass.
-        progress: called with a line for people every few seconds.
-        unit: what people call the examples.
+    ``progress`` gets a line of text every few seconds; ``unit`` is what it calls the examples.
     """
 
     def __init__(
@@ -62,11 +55,10 @@ class Evaluator:
         self._buffers: list[torch.Tensor] = []
 
     def totals(self, split: str) -> list[int]:
-        """Numbers of examples, [tasks]."""
         return [len(task.splits[split]) for task in self.tasks]
 
     def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
-        """Right answers of theta_0 + coefficient * update, float32 [P'], as [tasks][coefficients]."""
+        """Correct answers of theta_0 + coefficient * update, float32 [P'], as [tasks][coefficients]."""
         direction = self._on_device(update)
         counts: list[list[Score]] = [[] for _ in self.tasks]
         report = _Report(self._progress, split, self._unit, len(coefficients) * sum(self.totals(split)))
@@ -81,14 +73,14 @@ class Evaluator:
         return counts
 
     def as_is(self, split: str, weights: Update) -> list[Score]:
-        """Right answers of one weight set, float32 [P'], on every task, [tasks]."""
+        """Correct answers of one weight set, float32 [P'], on each task, [tasks]."""
         report = _Report(self._progress, split, self._unit, sum(self.totals(split)))
         return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
 
     def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[Score]]:
-        """Right answers of each task's own weight sets on that task, [tasks][candidates].
+        """Correct answers of each task's own weight sets on that task, [tasks][candidates].
 
-        ``updates`` gives the float32 [P'] updates for a task's index, as many as there are ``candidates``.
+        ``updates`` maps a task's index to its ``candidates`` updates, float32 [P'].
         """
         report = _Report(self._progress, split, self._unit, candidates * sum(self.totals(split)))
         counts: list[list[Score]] = [[] for _ in self.tasks]
@@ -109,18 +101,15 @@ class Evaluator:
     def evaluation(
         self, method: str, correct: Mapping[str, Sequence[Score]], weights: Callable[[int], Update], **chosen: Any
     ) -> Evaluation:
-        """What a method scored: right answers {split: [tasks]}, and further scores of each task's weight set.
+        """An `Evaluation` of correct answers {split: [tasks]}, with the further scores of each task's weight set.
 
-        ``weights`` gives the weight set for a task's index; ``chosen`` are the fields of what was chosen.
+        ``weights`` maps a task's index to its weight set; ``chosen`` are `Evaluation`'s fields of chosen values.
         """
         tasks, total = tuple(task.name for task in self.tasks), {split: self.totals(split) for split in SPLITS}
         return Evaluation(method, tasks, total, correct, **chosen, further=self._further(weights))
 
     def _further(self, weights: Callable[[int], Update]) -> dict[str, list[float | None]]:
-        """Test scores in other measures of the weight set for each task's index, by name [tasks]; see `Model`.
-
-        None for a task without such scores, nothing for a model without them.
-        """
+        """Other test scores by name, [tasks], None where a task has none; see `Model`."""
         score = getattr(self.model, "further_scores", None)
         if score is None:
             return {}
@@ -133,11 +122,11 @@ class Evaluator:
         return {name: [scores.get(name) for scores in by_task] for name in names}
 
     def built(self, update: Update, coefficient: float = 1.0) -> torch.Tensor:
-        """theta_0 + coefficient * update, in memory that the next weight set overwrites."""
+        """theta_0 + coefficient * update, in memory that is overwritten by the next weight set."""
         return torch.add(self._pretrained, self._on_device(update), alpha=coefficient, out=self._buffer(0))
 
     def to_device(self, array: NDArray) -> NDArray | torch.Tensor:
-        """An array for computing updates: as it is on a CPU, else on the GPU."""
+        """Move an array to the model's GPU; returned unchanged on a CPU."""
         return array if self.model.device.type == "cpu" else torch.from_dlpack(array).to(self.model.device)
 
     def _on_device(self, update: Update) -> torch.Tensor:
@@ -147,27 +136,24 @@ class Evaluator:
         return torch.from_dlpack(np.ascontiguousarray(update)).to(self.model.device)
 
     def _room(self) -> int:
-        """How many weight sets fit into the device's memory."""
         device, size = self._pretrained.device, self._pretrained.nbytes
         if device.type != "cuda":
             return max(1, CPU_BYTES // size)
         return max(1, len(self._buffers) + int(GPU_SHARE * cuda.free_bytes(device) // size))
 
     def _buffer(self, index: int) -> torch.Tensor:
-        """Device memory for one weight set, used again and again."""
         while index >= len(self._buffers):
             self._buffers.append(torch.empty_like(self._pretrained))
         return self._buffers[index]
 
     def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[Score]:
-        """Right answers of every weight set on one split of one task, in one pass over its examples."""
         right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
         own = self.model.use(sets[0])
         count = getattr(self.model, "count_right_of", self._one_by_one)
         fewer = "lower `evaluation: batch_size` in params.yaml, or set jobs_per_gpu: 1"
         with torch.inference_mode(), cuda.room_for(f"a pass of {self.batch_size} {self._unit}", fewer):
             for batch in prefetched(self.model.batches(task.splits[split], self.batch_size), self.model.device):
-                right = right + count(batch, sets)  # scores make the sum of counts one of scores
+                right = right + count(batch, sets)  # not +=: scores make it a float tensor
                 report.advance(len(sets) * len(batch))
         self.model.use(own)
         return right.tolist()
@@ -181,15 +167,13 @@ class Evaluator:
 
 
 def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> NDArray[np.bool_] | torch.Tensor:
-    """A packed mask uint8 [ceil(P' / 8)], lowest bit first, as bool [P']: an array for a CPU, else on the device."""
+    """Unpack a mask, uint8 [ceil(P' / 8)] with the lowest bit first, to bool [P']: a NumPy array for a CPU."""
     if device.type == "cpu":
         return np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
     return unpacked(torch.from_dlpack(packed).to(device))[:size]
 
 
 class _Report:
-    """Lines with the share done, examples/s and the time left, every few seconds and at the end."""
-
     def __init__(self, progress: Progress, what: str, unit: str, count: int) -> None:
         self._progress, self._what, self._unit, self._count = progress, what, unit, count
         self._done = 0

@@ -1,6 +1,6 @@
 """Statistics of a task's data: second moments of layer inputs, and squared gradients.
 
-Both take one example at a time, so that nothing is padding and no result depends on the batches.
+One example at a time: no padding, and results do not depend on the batch size.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from tallmasks.models.families import Batch, Examples, WatchedModel
 
 
 def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
-    """X^T X / n of every linear layer, float32 [k, k] by the name of its weight [m, k] (Jin et al. 2023, RegMean).
+    """X^T X / n of every linear layer, float32 [k, k], by the name of its weight [m, k] (Jin et al. 2023, RegMean).
 
-    X [n, k] are its inputs for all examples, token after token.  Products are float32, one for each example; their sums
-    are float64.
+    X [n, k] holds the layer's inputs, one row per token.  Products are float32 per example; sums are float64.
 
-    Raises TallmasksError where no linear layer ran.
+    Raises TallmasksError if no linear layer ran.
     """
     sums: dict[str, torch.Tensor] = {}
     rows: Counter[str] = Counter()
@@ -40,17 +39,16 @@ def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np
         for batch in _one_by_one(model, examples):
             model.log_probabilities(batch)
     if not sums:
-        raise TallmasksError("none of the network's linear layers told what enters it; expected one at least")
+        raise TallmasksError("none of the network's linear layers reported its inputs; expected at least one")
     return {name: (sums[name] / rows[name]).float().cpu().numpy() for name in sorted(sums)}
 
 
 def squared_gradients(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
-    """The diagonal of the Fisher information as Fisher merging estimates it, float32 by tensor.
+    """Diagonal of the Fisher information for Fisher merging (Matena and Raffel 2022), float32 by tensor.
 
-    It is the squared gradient of sum_c sqrt(p_c) log p_c as a mean over examples.  The network's probabilities p are
-    held fixed.  So all classes count by their probability, not the labels or the most probable class.  The code of
-    Matena and Raffel 2022 in MergeLM (yule-BUAA/MergeLM, `fisher_merging`) does the same.  But it adds the gradients of
-    a batch before squaring, so its batch size matters; here it is 1.  For text, the target's tokens are the choices.
+    Mean over examples of the squared gradient of sum_c sqrt(p_c) log p_c, with the factor sqrt(p_c) held fixed: every
+    class counts by its probability; labels are not used.  MergeLM's `fisher_merging` (yule-BUAA/MergeLM) is the same,
+    but sums the gradients of a batch before squaring.  For text, c runs over the target's tokens.
     """
     parameters = model.parameters()
     total = [torch.zeros_like(parameter) for parameter in parameters]
@@ -74,5 +72,4 @@ COMPUTED: dict[str, Callable[[WatchedModel, Examples], dict[str, NDArray[np.floa
     "grams": layer_grams,
     "fisher": squared_gradients,
 }
-"""The functions of the statistics, by the names that merges ask for.  A new one also has its line in
-`tallmasks.models.families.STATISTICS`."""
+"""By the names that merges ask for.  A new one also needs an entry in `tallmasks.models.families.STATISTICS`."""

@@ -1,4 +1,4 @@
-"""Evaluations of methods by their protocols, for tables, sweeps and commands."""
+"""Evaluate methods by their protocols, for tables, sweeps and commands."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
 
 
 class Tuner:
-    """Chooses alpha from an ascending grid on validation data, then reads the test data once.
+    """Chooses alpha from an ascending grid on validation data, then evaluates once on test data.
 
-    ``finetuned`` is the validation accuracy of each task's fine-tuned model, fractions [tasks].  ``zero_shot``: right
-    answers of theta_0 by split, [tasks], where they are known; alpha = 0 is not counted then.
+    ``finetuned``: validation accuracies of the fine-tuned models, fractions [tasks].  ``zero_shot``: correct answers of
+    theta_0 by split, [tasks]; if given, alpha = 0 is not evaluated again.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Tuner:
         self._zero_shot = zero_shot or {}
 
     def __call__(self, method: str, update: Update) -> Evaluation:
-        """The evaluation of theta_0 + alpha * update, float32 [P'], under the name of a method."""
+        """Evaluate theta_0 + alpha * update, float32 [P'], under the name of a method."""
 
         def counts(split: str, values: Sequence[float]) -> list[list[Score]]:
             if values[0] or split not in self._zero_shot:
@@ -54,7 +54,7 @@ class Tuner:
         return self._chosen(method, counts, lambda value: self._evaluator.built(update, value))
 
     def over(self, method: str, updates: Callable[[float], Update]) -> Evaluation:
-        """The evaluation of theta_0 + updates(value), where the chosen value is no factor."""
+        """Evaluate theta_0 + updates(value), where the chosen value is not a factor of the update."""
 
         def counts(split: str, values: Sequence[float]) -> list[list[Score]]:
             by_value = [self._evaluator.scaled(split, updates(value), [1.0]) for value in values]
@@ -84,7 +84,7 @@ class Tuner:
 
 
 def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
-    """The updates of one method, computed on the evaluator's device."""
+    """Updates of one method, computed on the evaluator's device."""
 
     def to_device(declared: Input, value: Any) -> Any:
         if declared.packed:
@@ -97,10 +97,10 @@ def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
 def evaluate(
     method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, lambdas: Sequence[float]
 ) -> Evaluation:
-    """The evaluation of one method on a set of tasks, by its protocol (see `tallmasks.methods`).
+    """Evaluate one method by its protocol (see `tallmasks.methods`).
 
-    The evaluator's tasks are in the source's order.  ``tune`` chooses alpha, or another value in its place, for the
-    protocol "scaled"; ``lambdas`` is the ascending grid for the protocol "masked".
+    The evaluator and the source have the same tasks in the same order.  ``tune`` is for the protocol "scaled", and
+    ``lambdas``, the ascending grid, for "masked".
     """
     update = updates_on(evaluator, method, source)
     if isinstance(method.protocol, Scaled):
@@ -127,8 +127,6 @@ def evaluate(
 
 
 def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequence[float]) -> Evaluation:
-    """Each task's mask lambda by its own validation data, then its test data once."""
-
     def every(task: int) -> Iterator[Update]:
         return (update(task, lambda_index) for lambda_index in range(len(lambdas)))
 
@@ -147,10 +145,7 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
 
 
 def evaluate_chosen(method: Method, source: Source, evaluator: Evaluator, value: float) -> Evaluation:
-    """The evaluation of a method's one model for all tasks, where ``value`` was chosen by the tasks of the source.
-
-    The evaluator's tasks may be others.
-    """
+    """Evaluate a merged model with ``value`` as chosen on the source's tasks.  The evaluator may have other tasks."""
     update: Update
     if method.tuned:
         update = method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
@@ -164,9 +159,9 @@ def evaluate_chosen(method: Method, source: Source, evaluator: Evaluator, value:
 
 
 class FromFiles:
-    """The inputs of a method in artifacts by role; satisfies `tallmasks.methods.Source`.
+    """Inputs of a method, read from artifacts by role; satisfies `tallmasks.methods.Source`.
 
-    A role with one artifact per task has them in the order of ``tasks``.  ``pretrained`` is theta_0, float32 [P'].
+    A role with one artifact per task lists them in the order of ``tasks``.  ``pretrained`` is theta_0, float32 [P'].
     """
 
     def __init__(
@@ -182,7 +177,7 @@ class FromFiles:
         if role not in self._inputs:
             names = " or ".join(sorted(name for name, declared in INPUTS.items() if declared.role == role)) or role
             raise TallmasksError(
-                f"{self._method.name}: an input of it looks at {names} and does not say so; declare it with of=(...,)"
+                f"{self._method.name}: an input reads {names} without declaring it; add it to that input's of=(...,)"
             )
         return self._inputs[role]
 
@@ -221,17 +216,17 @@ class FromFiles:
 
 
 def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.float32]:
-    """tau_MTL of a merge of some task vectors, float32 [P']."""
+    """tau_MTL of a merge of task vectors, float32 [P']."""
     out = np.empty(vectors[0].flat.size, np.float32)
     methods.get_merge(merge)(vectors, out)
     return out
 
 
 class InMemory:
-    """Merges, masks and agreements of some task vectors, each made at its first use.
+    """Merges, masks and agreements of task vectors, computed on first use and cached.
 
-    ``pretrained`` is theta_0, float32 [P']; ``lambdas`` the ascending grid; ``select`` gives the chosen lambda of each
-    task for the TALL-mask method on a merge.
+    ``pretrained``: theta_0, float32 [P']; ``lambdas``: ascending; ``select`` returns each task's chosen lambda for a
+    TALL-mask method.
     """
 
     def __init__(
@@ -252,7 +247,7 @@ class InMemory:
         return merged_in_memory(merge, self.vectors)
 
     def planes(self, merge: str) -> list[NDArray[np.uint8]]:
-        """Every task's masks for the whole grid, as `tallmasks.masks` packs them."""
+        """Each task's masks for the whole grid, packed as in `tallmasks.masks`."""
         merged = self.merged(merge)
         shape = (len(self._lambdas).bit_length(), -(-merged.size // 8))
         planes = [np.empty(shape, np.uint8) for _ in self.vectors]
@@ -260,7 +255,7 @@ class InMemory:
         return planes
 
     def agreement(self, merge: str) -> NDArray[np.uint8]:
-        """n(p) of the masks that the TALL-mask method on a merge chooses, uint8 [P']."""
+        """How many tasks' chosen masks select each weight, n(p), uint8 [P']."""
         selected = self._select(methods.masking(merge))
         out = np.empty(self.vectors[0].flat.size, np.uint8)
         kernels.count_agreement(self.planes(merge), [self._lambdas.index(value) for value in selected], out)

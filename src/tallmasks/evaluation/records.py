@@ -1,4 +1,4 @@
-"""Evaluations as JSON artifacts."""
+"""Evaluations, stored as JSON artifacts."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from tallmasks.evaluation.choice import accuracies
 
 SPLITS = ("validation", "test")
 Score = int | float
-"""A number of right answers; or, where an answer can be partly right, the sum of the examples' scores in 0 to 1."""
+"""Number of correct answers; or, for answers with partial credit, the sum of the examples' scores in [0, 1]."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one method scored on a set of tasks.
+    """One method's scores on a set of tasks.  All lists are in the order of ``tasks``.
 
     Attributes:
-        tasks: in the order of all lists here.
-        total: examples per split, {split: [tasks]}.
-        correct: right answers of the chosen model per split, {split: [tasks]}.
+        total: examples, {split: [tasks]}.
+        correct: correct answers of the chosen model, {split: [tasks]}.
         scaling_coefficient: chosen or fixed; None for a method without one.
-        mask_lambda: the chosen lambda of each task; None for a method without masks.
-        grid: the values that were tried on validation data, empty where nothing was chosen.
-        curve: right answers on validation data for each of them, [tasks][grid].
-        further: test scores of the chosen model in other measures, by name [tasks]; None for a task without such.
+        mask_lambda: chosen, [tasks]; None for a method without masks.
+        grid: the values tried on validation data; empty if nothing was chosen.
+        curve: correct answers on validation data for each value, [tasks][grid].
+        further: other test scores of the chosen model, by name [tasks]; None for a task without one.
     """
 
     method: str
@@ -45,7 +44,7 @@ class Evaluation:
     further: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse scores that no model can have, with a ValueError: models from outside count by their own code."""
+        """Raise ValueError for impossible scores: external models count with their own code."""
         curves = [("curve", row) for row in zip(*self.curve, strict=True)]
         rows: list[tuple[str, Sequence[Score | None]]] = [*self.correct.items(), *self.further.items(), *curves]
         for name, scores in rows:
@@ -55,17 +54,15 @@ class Evaluation:
                 _is_score(score, total) or (optional and score is None)
                 for score, total in zip(scores, totals, strict=True)
             ):
-                raise ValueError(f"{name}: {list(scores)} of {list(totals)} are no scores of so many examples")
+                raise ValueError(f"{name}: {list(scores)} are not valid scores of {list(totals)} examples")
 
     @property
     def at_grid_ends(self) -> tuple[bool, ...]:
-        """Whether a choice is the first or last value of its grid, so that a better one may lie beyond: one value for
-        alpha, one of each task for mask lambdas; empty where nothing was chosen."""
+        """Whether alpha, or each task's mask lambda, is the first or last value of its grid; empty without a grid."""
         chosen = (self.scaling_coefficient,) if self.mask_lambda is None else self.mask_lambda
         return tuple(value in (self.grid[0], self.grid[-1]) for value in chosen) if len(self.grid) > 1 else ()
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, without an empty `further`, as most tasks have it."""
         everything = {each.name: getattr(self, each.name) for each in fields(self)}
         if not self.further:
             del everything["further"]
@@ -87,7 +84,6 @@ class Evaluation:
         )
 
     def in_order(self, tasks: Sequence[str]) -> Evaluation:
-        """The same evaluation with its tasks in another order."""
         order = [self.tasks.index(task) for task in tasks]
 
         def sorted_rows(rows: Sequence[Any]) -> tuple[Any, ...]:
@@ -105,7 +101,7 @@ class Evaluation:
 
     @classmethod
     def joined(cls, single: Sequence[Evaluation]) -> Evaluation:
-        """One evaluation of several tasks from evaluations of one task each, with nothing chosen."""
+        """Combine evaluations of one task each, with nothing chosen, into one."""
         names = dict.fromkeys(name for part in single for name in part.further)
         return cls(
             method=single[0].method,
@@ -126,7 +122,7 @@ def _is_score(score: object, total: object) -> bool:
 
 @contextmanager
 def _record(path: Path) -> Iterator[dict[str, Any]]:
-    """A JSON artifact.  A missing or wrong value raises Damaged."""
+    """The content of a JSON artifact; turns errors of reading its values into Damaged."""
     record = read_json(path)
     try:
         yield record
@@ -135,18 +131,13 @@ def _record(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """The evaluation of a method on a set of tasks, or on one task.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        Damaged: it is not what was written.
-    """
+    """Read one evaluation.  Raises FileNotFoundError, or Damaged if the content is not as written."""
     with _record(path) as record:
         return Evaluation.from_json(record)
 
 
 def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """By task, where its data and an imported checkpoint are from, of some evaluations of one task each."""
+    """By task, the origin of its data and of an imported checkpoint, from evaluations of one task each."""
     by_task: dict[str, dict[str, Any]] = {}
     for evaluation in map(read_json, paths):
         if "origins" in evaluation:
@@ -155,18 +146,18 @@ def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
 
 
 def read_thresholds(path: Path) -> dict[int, Evaluation]:
-    """Consensus merging's evaluations by threshold k.  Raises as `read_evaluation`."""
+    """Read consensus merging's evaluations by threshold k.  Raises as `read_evaluation`."""
     with _record(path) as record:
         return {int(k): Evaluation.from_json(value) for k, value in record["thresholds"].items()}
 
 
 def read_subset(path: Path) -> list[Evaluation]:
-    """Several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
+    """Read several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
     with _record(path) as record:
         return [Evaluation.from_json(value) for value in record["evaluations"]]
 
 
 def read_orders(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
-    """Figure 5's orders of the tasks by name, and the zero-shot accuracies by task.  Raises as `read_evaluation`."""
+    """Read figure 5's task orders by name, and zero-shot accuracies by task.  Raises as `read_evaluation`."""
     with _record(path) as record:
         return {name: tuple(order) for name, order in record["orders"].items()}, record["zeroshot"]

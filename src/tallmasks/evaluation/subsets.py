@@ -1,9 +1,8 @@
-"""Which subsets of a benchmark stand for "n tasks": appendix "Sample subset selection protocol" of Wang et al. 2024.
+"""Subsets of n tasks of a benchmark: appendix "Sample subset selection protocol" of Wang et al. 2024.
 
-There are eight orders of all tasks, four by zero-shot accuracy and four by name.  The first n tasks of an order are
-its subset of size n.  A *zigzag* or *wave* order takes the two ends of a sorted list in turn; the other one of the two
-is the same list backwards.  Which is which follows the paper's lists, not the words: by accuracy the zigzag begins at
-the ends (STL10, KMNIST, CIFAR10, ...), by name the wave does (CIFAR10, SVHN, CIFAR100, ...).
+The first n tasks of each of eight orders, four by zero-shot accuracy and four by name.  *Zigzag* and *wave* alternate
+between the two ends of a sorted list; one is the other reversed.  As in the paper's lists, the one that starts at the
+ends is the zigzag by accuracy (STL10, KMNIST, CIFAR10, ...) and the wave by name (CIFAR10, SVHN, CIFAR100, ...).
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ ORDERS = tuple(f"{sort}_{shape}" for sort in ("zeroshot", "name") for shape in S
 
 @dataclass(frozen=True)
 class Subset:
-    """A set of tasks, and every (order, n) whose first n tasks it holds."""
+    """A set of tasks, sorted by name, and every (order, n) with these as its first n tasks."""
 
     tasks: tuple[str, ...]
-    """Sorted by name."""
     places: tuple[tuple[str, int], ...]
 
 
 def orders(zeroshot: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
-    """The eight orders of the tasks by name (see ``ORDERS``), from the zero-shot accuracy by task.
+    """The eight orders of ``ORDERS``, from the zero-shot accuracy by task.
 
-    Names are compared in the paper's spelling, capitals before small letters, also of tasks of equal accuracy.
+    Names sort in the paper's spelling, capitals before small letters; tasks of equal accuracy sort by name.
     """
     by_name = tuple(sorted(zeroshot, key=title))
     by_accuracy = tuple(sorted(by_name, key=lambda task: zeroshot[task]))
@@ -54,7 +52,7 @@ def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
 
 
 def distinct_subsets(ordered: Mapping[str, Sequence[str]]) -> list[Subset]:
-    """The first n tasks of every order, for every n; equal sets appear once, small ones first."""
+    """The first n tasks of every order, for every n; equal sets once, small sets first."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for n in range(1, len(next(iter(ordered.values()))) + 1):
         for order, tasks in ordered.items():

@@ -1,7 +1,4 @@
-"""Evaluations of many merged models in one process, for figures 5 and 6 of Wang et al. 2024.
-
-Merges, masks and consensus masks are made in memory, so a sweep costs little more than its evaluations.
-"""
+"""Evaluate many merged models in one process, for figures 5 and 6 of Wang et al. 2024."""
 
 from __future__ import annotations
 
@@ -19,29 +16,27 @@ from tallmasks.vectors.task_vectors import TaskVector
 
 
 def share(images: int | None, tasks: int) -> int | None:
-    """The examples of each of T tasks, at least one, for `images` in all; None stands for every one."""
+    """Examples per task, at least 1, for ``images`` over all tasks; None for no limit."""
     return None if images is None else max(1, images // tasks)
 
 
 def sample(examples: Examples, count: int | None) -> Examples:
-    """`count` of the examples, always the same ones, or all if there are no more.
-
-    NumPy has promised never to change this stream (NEP 19).
-    """
+    """A fixed random sample of ``count`` examples; all if there are fewer or ``count`` is None."""
     if count is None or count >= len(examples):
         return examples
+    # NumPy guarantees that this stream never changes (NEP 19)
     return examples[np.sort(np.random.RandomState(0).permutation(len(examples))[:count])]
 
 
 class TaskSubset:
-    """One set of tasks with its merges, masks and agreements, each made at its first use.
+    """Evaluates methods on one set of tasks, sharing merges, masks and agreements in memory.
 
     Args:
-        vectors: the task vectors by task, in the order of the evaluators' tasks.
+        vectors: by task, in the order of the evaluators' tasks.
         pretrained: theta_0, float32 [P'].
-        tuner: the chooser of alpha for a grid.
-        own: the evaluator with the validation examples for mask lambdas.
-        grids: the values to try, by the keys of `grids` in params.yaml.
+        tuner: returns the `Tuner` for a grid of alpha.
+        own: has the validation examples for mask lambdas.
+        grids: by the keys of `grids` in params.yaml.
     """
 
     def __init__(
@@ -58,7 +53,6 @@ class TaskSubset:
         self._memory = InMemory(list(vectors.values()), pretrained, grids["mask_lambda"], self._selected)
 
     def evaluate(self, method: Method) -> Evaluation:
-        """One method on this set of tasks, by its protocol (see `tallmasks.methods`)."""
         if method.name not in self._masked:
             tune = self._tuner(method.protocol.grid(self._grids)) if isinstance(method.protocol, Scaled) else None
             scores = evaluate(method, self._memory.of(method), self._own, tune, self._grids["mask_lambda"])

@@ -1,4 +1,4 @@
-"""The pretrained network with unlabelled examples, as `tallmasks.methods.merges` describes it."""
+"""The pretrained network with unlabelled examples, for merges that learn."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from tallmasks.models.families import Examples, WatchedModel
 from tallmasks.vectors.task_vectors import TaskVector
 
 REPORTS = 20
-"""How often a learning is told of."""
+"""Progress lines per learned merge."""
 
 
 class UnlabelledTasks:
-    """Satisfies `tallmasks.methods.merges.Network`.
-
-    ``examples``: of each task, in the order of ``task_vectors``; ``progress`` gets lines for people.
-    """
+    """Satisfies `tallmasks.methods.merges.Network`.  ``examples`` are by task, in the order of ``task_vectors``."""
 
     def __init__(
         self,

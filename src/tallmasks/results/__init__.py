@@ -1,1 +1,1 @@
-"""Tables, figures and the published numbers beside them."""
+"""Tables, figures and published reference numbers."""

@@ -1,4 +1,4 @@
-"""The long table of a benchmark: every method by year, what it needs, what was chosen for it, and what it stores."""
+"""The table of every method of a benchmark: year, inputs, chosen values, accuracy and storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallmasks.results.typesetting import TableLayout
 
 
 def year(method: Method) -> int | None:
-    """The year of a method's paper; None of what no paper proposes."""
+    """The year of a method's paper; None without a paper."""
     number = re.search(r"\b(?:19|20)\d\d\b", method.paper)
     return int(number[0]) if number else None
 
@@ -30,10 +30,9 @@ def field_table(
     counts: ParameterCounts,
     stored: Mapping[str, float | None] | None = None,
 ) -> pd.DataFrame:
-    """One row per method, by section, year and place: test accuracy and its 95 % interval, normalised accuracy, in
-    percent, and what is stored, in 1e9 bits.
+    """One row per method, by section and year: accuracies in percent, storage in 1e9 bits.
 
-    The evaluations have the same tasks in the same order; ``stored``: bits of files by method, in 1e9, where known.
+    The evaluations have the same tasks in the same order.  ``stored``: size of the files by method, 1e9 bits.
     """
     rows = []
     for evaluation in evaluations:
@@ -65,7 +64,7 @@ def field_table(
 
 
 def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
-    """The table as people read it; the best of a section is bold, apart from the fine-tuned models."""
+    """The table for people; the best of each section is bold."""
     files = bool(table["stored_gb"].notna().any())
 
     def cells(row: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Figure 1 from real weights: one block of one matrix, from task vectors to masks and the consensus."""
+"""Figure 1 from real weights: task vectors, masks and consensus of one block of a matrix."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
 SIDE = 16
-"""Rows and columns of the block, the first of the matrix."""
+"""The block has at most SIDE rows and columns."""
 K = 2
 """The consensus threshold."""
 
 
 def illustrated_block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> pd.DataFrame:
-    """The first weights of the largest matrix: task vectors, masks, and the masked sum of the vectors.
+    """Task vectors, masks and the masked sum for the first block of the largest matrix.
 
     One row per weight: ``row`` ("vector", "mask", "masked"), ``block`` (a task or "merged"), ``y``, ``x``, ``value``.
     """
@@ -51,7 +51,7 @@ def illustrated_block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> 
 
 
 def _first_weights(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The first rows and columns, at most [SIDE, SIDE]; of a single row or column, as of (IA)^3, line by line."""
+    """The first block, at most [SIDE, SIDE]; a single row or column, as in (IA)^3, is wrapped into rows of SIDE."""
     if 1 in matrix.shape and matrix.size >= SIDE:
         rows = min(SIDE, matrix.size // SIDE)
         return matrix.reshape(-1)[: rows * SIDE].reshape(rows, SIDE).copy()

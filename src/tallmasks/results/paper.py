@@ -1,4 +1,4 @@
-"""The paper's tables as the workflow knows them before it writes them, which `results.paper_tables` does."""
+"""Declarations of the paper's tables; `results.paper_tables` writes them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ class PaperTable:
     """A table of the paper.
 
     Attributes:
-        title: for people.
-        numbers: the paper's tables that have these rows.
-        views: the results folder of a benchmark that it is written from.
-        scope: the benchmarks that it shows: "every" declared one, or the "smallest".
-        methods: its rows in their order; every method that was run if there is none.
-        storage: whether it says what each method stores.
+        numbers: the paper's tables with these rows.
+        views: the results folders of a benchmark that are read.
+        scope: the benchmarks shown: "every" or the "smallest".
+        methods: the rows in order; empty for every method that was run.
+        storage: whether there is a column of stored bits.
     """
 
     title: str
@@ -57,14 +56,11 @@ PUBLISHED: Mapping[Any, str] = {
     ("t5", "t5-large-lm-adapt", None): "t5_large",
     ("t5", "t5-large-lm-adapt", "ia3"): "t5_large_ia3",
 }
-"""The names that `tallmasks.results.reference` has for models, by family, architecture and adapter."""
+"""Names in `tallmasks.results.reference`, by family, architecture and adapter."""
 
 
 def published_name(spec: Mapping[str, Any]) -> str:
-    """The name that published numbers have for a model, whatever params.yaml calls it; "" where there are none.
-
-    ``spec``: the model's entry in params.yaml, or what a recipe has of it.
-    """
+    """A model's name in the published numbers, from its entry in params.yaml; "" if it has none."""
     architecture = spec.get("architecture")
     if isinstance(architecture, Mapping) and architecture.keys() <= {"name", "frozen_table"}:
         architecture = architecture.get("name")  # the paper does not say which table it froze

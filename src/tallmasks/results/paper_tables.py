@@ -1,4 +1,4 @@
-"""The paper's tables: ours beside the paper's numbers, as data and laid out for people."""
+"""The paper's tables: our numbers beside the paper's, as data and as layouts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from tallmasks.tasks.titles import benchmark_title
 def side_by_side(
     name: str, model: str, ours: Mapping[str, pd.DataFrame], tasks: Mapping[str, Sequence[str]]
 ) -> pd.DataFrame:
-    """Our numbers of each benchmark beside the paper's, which are empty where the paper has none.
+    """Our numbers beside the paper's, which are empty where the paper has none.
 
-    ``name``: a key of ``TABLES``; ``model``: a `tallmasks.results.paper.published_name`; ``ours``: by benchmark,
-    table.csv, or controlled.csv for "controlled".
+    ``name``: a key of ``TABLES``; ``model``: a `published_name`; ``ours``: table.csv by benchmark, or controlled.csv.
     """
     table, parts = TABLES[name], []
     numbers = ["accuracy", "normalized_accuracy", *(["storage_gb"] if table.storage else [])]
@@ -48,14 +47,11 @@ _HEADS = {"accuracy": "Acc. (%)", "storage_gb": "Bits (Gb)"}
 def laid_out(
     name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequence[str]], published: str
 ) -> TableLayout:
-    """The table of `side_by_side` as people read it: one decimal, normalised accuracy in parentheses, as in the paper.
-
-    The best of a section is bold, apart from the fine-tuned models, which the others are measured by.
-    """
+    """Lay out the table of `side_by_side` as in the paper: one decimal, normalised accuracy in parentheses."""
     table, compared = TABLES[name], bool(data["accuracy_paper"].notna().any())
     numbers = [(key, suffix) for key in _HEADS if key in data for suffix in ("", "_paper")[: 1 + compared]]
     of_finetuning = "finetuning" in data
-    if of_finetuning:  # its sections are methods, and its rows ways of fine-tuning
+    if of_finetuning:  # here sections are methods and rows are ways of fine-tuning
         data = data.assign(
             section=[methods.get(method).title for method in data["method"]], title=data["finetuning"].str.capitalize()
         )
@@ -84,7 +80,6 @@ def laid_out(
 def _note(
     numbers: Sequence[int], model: str, tasks: Mapping[str, Sequence[str]], published: str, compared: bool
 ) -> str:
-    """What to know of the paper's numbers beside ours."""
     if not compared:
         in_paper = any(published in set(paper_table(number)["model"]) for number in reference.TABLES)
         none = "none of these numbers for" if in_paper else "no"

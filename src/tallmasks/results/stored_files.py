@@ -1,6 +1,6 @@
-"""What the files of a method take on the disk, beside the paper's formula: from layout and format, to the byte.
+"""Exact file sizes of each method, computed from layout and format, to compare with the paper's formula.
 
-Left out is what all methods need alike, such as zero-shot heads, and an artifact's metadata.
+Files that all methods need, such as zero-shot heads, and artifact metadata are not counted.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """theta_0 as files, from which task vectors are measured.
+    """theta_0 as files: what task vectors are relative to.
 
     Attributes:
-        base: the tensors; those that fine-tuning does not change may be among them.
-        trainable: the names of those that it changes.
-        included: whether bundles include the base, which is nowhere else.
-        beside: bytes of further files that every model needs and that no fine-tuning changes.
+        base: the tensors, possibly including frozen ones.
+        trainable: names of the tensors that fine-tuning changes.
+        included: whether bundles contain the base, because no other file does.
+        beside: bytes of other files that every model needs and fine-tuning does not change.
     """
 
     base: Checkpoint
@@ -47,13 +47,12 @@ class StartingPoint:
 
 @contextmanager
 def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[StartingPoint]:
-    """What the task vectors of a model are measured from.
+    """The starting point of a model's task vectors.
 
-    That is the file of its pretrained weights, which says where it is: by its path from the project's folder; if it was
-    downloaded, also by the hub's repository and commit.  The tensors of an adapter are not in it; they get a small file
-    of their own, which a bundle includes.
+    Usually the file of pretrained weights; its origin is the path from the project's folder, plus the hub's repository
+    and commit if it was downloaded.  It has no adapter tensors: those go into a temporary file, which bundles include.
 
-    ``spec``: the model's settings, as recipes have them.
+    ``spec``: the model's settings in a recipe.
     """
     initial, checkpoint = family(spec).initial_state(spec, pretrained), open_checkpoint(pretrained)
     if initial.keys() <= checkpoint.tensors.keys():
@@ -73,7 +72,7 @@ def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[Starti
 def bundle_facts(
     method: str, tasks: Sequence[str], start: StartingPoint, mask_lambda: Sequence[float] | None = None
 ) -> BundleFacts:
-    """What a bundle of a method on some tasks is made of, at the chosen mask lambdas, if any."""
+    """Describe the bundle of a method for these tasks, with the chosen mask lambdas, if any."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = mask_lambda or (None,) * len(tasks)
     own = methods.get(method).own_tensors
@@ -91,12 +90,12 @@ def bundle_facts(
 
 
 def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | None:
-    """Bits in 1e9 of the files that give an evaluated method's models, rounded to 4 decimals.
+    """Size in 1e9 bits, rounded to 4 decimals, of the files that hold an evaluated method's models.
 
-    One model: a file like the base's.  A model for each task: T checkpoints of the trainable tensors, and the base's
-    file without the values that these replace.  Masked, or of own tensors: the base's file, and a bundle in float32
-    without its card.  The digits of EMR-Merging's scales in bundle.json, some 20 bytes a task, are not counted.  None
-    where the project has no file format: magnitude pruning's sparse vectors, and what a method of one's own stores.
+    One model: a file of the base's size.  One model per task: T checkpoints of the trainable tensors, and the base
+    without the values they replace.  Masked, or with own tensors: the base and a float32 bundle without its card;
+    EMR-Merging's scales in bundle.json, about 20 bytes per task, are not counted.  None without a file format:
+    magnitude pruning's sparse vectors, and user-defined storage.
     """
     storage, tensors, whole = methods.get(evaluation.method).storage, start.base.tensors, start.base.nbytes
     if storage is bits.single:

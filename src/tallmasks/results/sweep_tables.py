@@ -1,5 +1,4 @@
-"""The numbers behind figures 5 and 6 and table 1, and of tasks that were left out of the merge; percent, rounded to 4
-decimals."""
+"""Tables for figures 5 and 6, table 1 and held-out tasks; percent, rounded to 4 decimals."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tallmasks.results.typesetting import Cell, TableLayout, markdown
 def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetuned: Evaluation) -> pd.DataFrame:
     """Figure 6: one row per threshold k, ascending.
 
-    ``evaluations``: consensus merging at each threshold; ``finetuned``: of the same tasks, in any order.
+    ``evaluations``: consensus merging by k; ``finetuned``: the same tasks in any order.
     """
     return pd.DataFrame(
         {
@@ -34,10 +33,9 @@ def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetune
 
 
 def controlled_table(pairs: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.DataFrame:
-    """Table 1: test accuracies of the fine-tuned models and of task arithmetic, for each way of fine-tuning.
+    """Table 1: test accuracies of the fine-tuned models and of task arithmetic.
 
-    ``pairs``: by way of fine-tuning ("standard", "controlled"), the evaluations of the fine-tuned models and of task
-    arithmetic on them.
+    ``pairs``: these two evaluations, by way of fine-tuning ("standard", "controlled").
     """
     return pd.DataFrame(
         {
@@ -58,10 +56,9 @@ def subset_table(
     zeroshot: Mapping[str, float],
     counts: ParameterCounts,
 ) -> pd.DataFrame:
-    """Figure 5: one row per order, n and method; of the fine-tuned and the pretrained models too.
+    """Figure 5: one row per order, n and method, including the fine-tuned and the pretrained models.
 
-    ``subsets``: the first n tasks of each order; ``evaluated``: the evaluations of each, by its tasks; ``zeroshot``:
-    test accuracy of the pretrained model by task, fraction.
+    ``evaluated``: the evaluations by a subset's tasks; ``zeroshot``: test accuracy by task, fraction.
     """
     rows = []
     for subset in subsets:
@@ -82,10 +79,9 @@ def subset_table(
 
 
 def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[str, Evaluation]) -> pd.DataFrame:
-    """The columns of `per_task_table`, for models that know nothing of the row's task.
+    """A `per_task_table` of models merged without the row's task.
 
-    ``rows``: by task, the evaluations on it alone, the same methods in the same order; ``finetuned``: its own model on
-    it.
+    ``rows``: by held-out task, its evaluations, the same methods in the same order; ``finetuned``: by task.
     """
     every = pd.concat([per_task_table(evaluations, finetuned[task]) for task, evaluations in rows.items()])
     parts = product(dict.fromkeys(every["method"]), SPLITS)
@@ -93,7 +89,7 @@ def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[
 
 
 def held_out_for_people(table: pd.DataFrame, title: str) -> str:
-    """The means over the tasks as Markdown, and on how many a merge beats the zero-shot model."""
+    """Markdown with the means over the tasks, and the number of tasks on which each merge beats zero-shot."""
     test = table[table["split"] == "test"]
     zeroshot = test[test["method"] == "zeroshot"].set_index("task")["accuracy"]
     rows = []

@@ -1,4 +1,4 @@
-"""The tables of a results folder, from evaluations; percent, rounded to 4 decimals."""
+"""Tables of a results folder, from evaluations; percent, rounded to 4 decimals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """P' (trainable) and F (frozen) of a model, in numbers of values (Wang et al. 2024, appendix C); and the shapes of
-    the trainable tensors, which the bits of some methods depend on."""
+    """P' (trainable) and F (frozen), in values (Wang et al. 2024, appendix C), and the trainable tensors' shapes."""
 
     trainable: int
     frozen: int
@@ -32,25 +31,23 @@ class ParameterCounts:
 
     @classmethod
     def of(cls, model_family: Family, spec: Spec, pretrained: Path) -> ParameterCounts:
-        """From a pretrained file of a family's model."""
         initial = model_family.initial_state(spec, pretrained)
         counts = model_family.parameter_counts(spec, open_checkpoint(pretrained).shapes)
         return cls(*counts, {name: values.shape for name, values in initial.items()})
 
     def stored(self, method: Method, tasks: int) -> float:
-        """What a method stores for T tasks, in 1e9 bits, rounded to 4 decimals."""
+        """Storage in 1e9 bits, rounded to 4 decimals."""
         return round(method.stored(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
 
 
 def percent(fraction: float) -> float:
-    """A fraction in percent, rounded to 4 decimals."""
     return round(100 * float(fraction), 4)
 
 
 def mean_scores(evaluation: Evaluation, finetuned: Evaluation, split: str = "test") -> dict[str, float]:
     """Accuracy and normalised accuracy, means over the tasks, in percent.
 
-    The fine-tuned models have the same tasks in any order; ``split``: "validation" or "test".
+    ``finetuned`` has the same tasks in any order.
     """
     accuracy = evaluation.accuracy(split)
     relative = normalized(accuracy, finetuned.in_order(evaluation.tasks).accuracy(split), evaluation.tasks)
@@ -58,11 +55,9 @@ def mean_scores(evaluation: Evaluation, finetuned: Evaluation, split: str = "tes
 
 
 def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> pd.DataFrame:
-    """One row per method, task and split: accuracies in percent, and the chosen values.
+    """One row per method, task and split: accuracies in percent, chosen values, and further test scores if any.
 
-    Tasks with further scores (exact match and F1 of a free answer) also have these, on test data.
-
-    The evaluations have the same tasks in the same order; accuracies are relative to the fine-tuned models.
+    All evaluations have the same tasks in the same order.
     """
     rows = []
     names = dict.fromkeys(name for evaluation in evaluations for name in evaluation.further)
@@ -87,9 +82,9 @@ def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> 
 
 
 def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
-    """One row per method, task and split: counts, accuracy, and its 95 % Wilson interval, all in percent.
+    """One row per method, task and split: counts, and accuracy in percent with its 95 % Wilson interval.
 
-    The interval is that of a share of right answers; a task whose score is no count has none.
+    Scores with partial credit have no interval.
     """
     rows = []
     for evaluation, split in product(evaluations, SPLITS):
@@ -109,12 +104,11 @@ def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
                 }
             )
     table = pd.DataFrame(rows)
-    return table.assign(correct=pd.Series([row["correct"] for row in rows], dtype=object))  # counts stay whole numbers
+    return table.assign(correct=pd.Series([row["correct"] for row in rows], dtype=object))  # counts stay integers
 
 
 def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, counts: ParameterCounts) -> pd.DataFrame:
-    """One row per method: test accuracy, its normalised mean over the tasks, storage in 1e9 bits, and how many of its
-    choices are at an end of their grid."""
+    """One row per method: test accuracies in percent, storage in 1e9 bits, number of choices at a grid end."""
     return pd.DataFrame(
         {
             "section": methods.get(evaluation.method).section,
@@ -128,7 +122,7 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
 
 
 def headline_numbers(summary: pd.DataFrame) -> dict[str, dict[Any, float]]:
-    """The numbers of `dvc metrics` and `dvc exp show`, in percent; a row that was not built has none."""
+    """The numbers of `dvc metrics` and `dvc exp show`, in percent; methods that were not built are left out."""
     rows = summary.set_index("method")
     best = rows.drop("fine_tuned", errors="ignore").groupby("section")["normalized_accuracy"].max()
     plain = rows["accuracy"].filter(["zeroshot", "fine_tuned"])
@@ -137,7 +131,7 @@ def headline_numbers(summary: pd.DataFrame) -> dict[str, dict[Any, float]]:
 
 
 def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> dict[str, Any]:
-    """The chosen values of each method, with the whole validation curve behind them."""
+    """The chosen values of each method, with their validation curves."""
     record: dict[str, Any] = {}
     for evaluation in filter(lambda each: each.grid, evaluations):
         accuracy = accuracies(evaluation.curve, evaluation.total["validation"])
@@ -161,8 +155,7 @@ def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -
 def _choice(
     name: str, chosen: float | None, at_end: bool, grid: Sequence[float], *curves: Sequence[float]
 ) -> dict[str, Any]:
-    """A chosen value, whether it is at an end of its grid, and the accuracies over the grid that it was chosen by:
-    absolute and normalised fractions."""
+    """``curves``: accuracy and normalised accuracy over the grid, fractions."""
     points = [
         {name: value, "accuracy": percent(score), "normalized_accuracy": percent(ratio)}
         for value, score, ratio in zip(grid, *curves, strict=True)
@@ -171,8 +164,7 @@ def _choice(
 
 
 def agreement_table(profiles: Mapping[str, AgreementProfile]) -> pd.DataFrame:
-    """Mask agreement profiles by method: for n = 0..T the fraction of the trainable weights that exactly n tasks' masks
-    hold, and the part of it that merged to exactly 0."""
+    """For n = 0..T, the fraction of trainable weights in exactly n masks, and the part with merged value exactly 0."""
     rows = [
         (method, n, round(fraction, 6), round(zero, 6))
         for method, profile in profiles.items()
@@ -184,8 +176,7 @@ def agreement_table(profiles: Mapping[str, AgreementProfile]) -> pd.DataFrame:
 def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries.
 
-    `gain` is a row's accuracy minus task arithmetic's *of the same seed*; empty without task arithmetic.  `at_grid_end`
-    is the sum over the seeds.
+    `gain`: accuracy minus task arithmetic's of the same seed.  `at_grid_end`: sum over the seeds.
     """
     every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
     base = every[every["method"] == "task_arithmetic"].set_index("seed")["accuracy"]
@@ -202,10 +193,9 @@ def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
 def rows_by_section(
     table: pd.DataFrame, cells: Callable[[dict[str, Any]], Sequence[str]], bold: int | None = None
 ) -> list[tuple[str, list[list[Cell]]]]:
-    """The rows of a table with the columns `section` and `method`: each a title and its `cells`.
+    """Rows of a table with the columns `section` and `method`: a title, then `cells`.
 
-    `bold` is the place of the cell that is bold where `accuracy` is the best of its section.  The fine-tuned models,
-    which the others are measured by, are never the best.
+    `bold` is the index of the cell to set in bold in the row with the section's best `accuracy`, fine-tuned excluded.
     """
     sections = []
     for section, part in table.groupby("section", sort=False):
@@ -221,27 +211,25 @@ def rows_by_section(
 
 
 def score_text(accuracy: float, relative: float, method: str) -> str:
-    """Accuracy with one decimal, and the normalised one in parentheses, as in the paper."""
     return f"{accuracy:.1f}" if method == "fine_tuned" else f"{accuracy:.1f} ({relative:.1f})"
 
 
 MARK = "†"
-"""Behind the row of a choice at an end of its grid."""
+"""Marks a choice at an end of its grid."""
 
 
 def marked(text: str, row: Mapping[str, Any]) -> str:
-    """A cell with the mark, where a choice of its row is at an end of its grid."""
     return f"{text} {MARK}" if row.get("at_grid_end") else text
 
 
 def mark_explained(table: pd.DataFrame) -> str:
-    """The sentence under a table with marks; nothing under one without."""
+    """The footnote for marks; empty if the table has none."""
     there = "at_grid_end" in table and table["at_grid_end"].any()
     return f" {MARK} A chosen value is the first or last of its grid: a better one may lie beyond." if there else ""
 
 
 def table_for_people(summary: pd.DataFrame, title: str) -> str:
-    """The summary as Markdown, laid out as in the paper: percent, normalised accuracy in parentheses."""
+    """The summary as Markdown, laid out as in the paper."""
 
     def cells(row: Mapping[str, Any]) -> list[str]:
         more = ">" if methods.get(row["method"]).stores_more else ""
@@ -255,7 +243,7 @@ def table_for_people(summary: pd.DataFrame, title: str) -> str:
 
 
 def seeds_table_for_people(table: pd.DataFrame, title: str) -> str:
-    """The table of `seeds_table` as Markdown, with one decimal and the spread behind a plus-minus sign."""
+    """The table of `seeds_table` as Markdown."""
 
     def cells(row: Mapping[str, Any]) -> list[str]:
         scores = [

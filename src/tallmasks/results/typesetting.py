@@ -1,4 +1,4 @@
-"""One laid-out table as Markdown, LaTeX and HTML."""
+"""Render a table layout as Markdown, LaTeX or HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of a cell; the best of its column is set in bold."""
+    """``best``: set in bold."""
 
     text: str
     best: bool = False
@@ -18,14 +18,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table as people read it.
+    """A table for people.
 
     Attributes:
-        title: what it shows.
-        groups: the headings over the columns, and how many columns each spans; the first column has none.
-        columns: the headings of the columns, that of the rows' names first.
-        sections: the rows in sections, each row with its name first.
-        note: what a reader must know.
+        groups: headings above the columns and the number of columns each spans, from the second column on.
+        columns: column headings; the first is for the row names.
+        sections: titles and rows; a row starts with its name.
     """
 
     title: str
@@ -36,7 +34,7 @@ class TableLayout:
 
 
 def markdown(table: TableLayout, table_per_section: bool = False) -> str:
-    """GitHub's Markdown; a group's heading stands in each of its columns."""
+    """GitHub Markdown; each column's heading starts with its group's."""
     groups = ["", *(name for name, span in table.groups or [("", len(table.columns) - 1)] for _ in range(span))]
     heads = [f"{group} {name}".strip() for group, name in zip(groups, table.columns, strict=True)]
     rule = "|---|" + "---:|" * (len(heads) - 1)
@@ -114,7 +112,6 @@ p {max-width: 60em}"""
 
 
 def html_page(table: TableLayout) -> str:
-    """A page of its own, which needs nothing from elsewhere."""
     groups = "".join(f'<th colspan="{span}">{html.escape(name)}</th>' for name, span in table.groups)
     heads = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
     body = []

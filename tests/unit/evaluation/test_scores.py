@@ -159,5 +159,5 @@ def test_what_cannot_have_been_scored_is_refused(score: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         record(score)
     for total in (0, 10.0, True):
-        with pytest.raises(ValueError, match="examples"):
+        with pytest.raises(ValueError, match="not valid scores"):
             record(0, total)

@@ -1,8 +1,7 @@
-"""Figures: each module of this folder draws one, from result files alone.
+"""Figures: each module here draws one from result files.
 
-A module has two functions.  ``data(results)`` collects what is drawn into one table, and that table is the CSV beside
-the figure; ``draw(data)`` returns a matplotlib figure and takes nothing else, so that what is drawn is what the CSV
-says.  ``FIGURE`` says which result files it reads.
+``FIGURE`` declares it.  ``data(results)`` returns the table that becomes the CSV beside the figure, and ``draw(data)``
+draws a matplotlib figure from that table alone.
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """What the workflow has to know of a figure before it draws it.
+    """The declaration of a figure.
 
     Attributes:
-        title: for people.
-        place: figures are sorted by it: in the order of the paper, and then beyond it.
-        paper: which figure of Wang et al. 2024 it corresponds to; empty if it goes beyond the paper.
+        place: sort key; the paper's figures come first, in its order.
         views: the results folders of a benchmark that it reads.
-        scope: the benchmarks that it shows: "every" declared one, the "smallest" or the "largest".
+        paper: the corresponding figure of Wang et al. 2024; empty if there is none.
+        scope: the benchmarks shown: "every", the "smallest" or the "largest".
     """
 
     title: str
@@ -40,11 +38,7 @@ class FigureSpec:
 
 
 def _declared() -> dict[str, FigureSpec]:
-    """The `FIGURE` of every module here, by the module's name.
-
-    It is read and not imported, since the plan needs it and none of what the modules draw with: so all its values are
-    written out.
-    """
+    # parsed, not imported: the plan must not load matplotlib; so the values of FIGURE have to be literals
     declared = {}
     for path in Path(__file__).parent.glob("*.py"):
         for node in ast.parse(path.read_text()).body:
@@ -56,19 +50,14 @@ def _declared() -> dict[str, FigureSpec]:
 
 
 FIGURES: dict[str, FigureSpec] = _declared()
-"""Every figure by the name of its module."""
+"""By module name."""
 
 FORMATS = ("pdf", "svg", "png")
 
 
 @dataclass(frozen=True)
 class ResultFiles:
-    """The result files of one model.
-
-    Attributes:
-        folder: results/<model>.
-        benchmarks: tasks by benchmark, in the order in which people read them.
-    """
+    """The result files of one model: its folder results/<model>, and the tasks of each benchmark in display order."""
 
     folder: Path
     benchmarks: Mapping[str, tuple[str, ...]]
@@ -77,23 +66,23 @@ class ResultFiles:
         return self.folder / benchmark / file
 
     def selections(self) -> dict[str, Any]:
-        """selection.json of every benchmark, by name."""
+        """The content of selection.json by benchmark."""
         return {name: json.loads(self.path(name, "selection.json").read_text()) for name in self.benchmarks}
 
     def with_tasks(self, table: pd.DataFrame) -> pd.DataFrame:
-        """A table with the number of tasks of each row's benchmark as the last column."""
+        """Add the number of tasks of each row's benchmark as the last column."""
         return table.assign(tasks=table["benchmark"].map({name: len(tasks) for name, tasks in self.benchmarks.items()}))
 
     def each(self, file: str) -> pd.DataFrame:
         """One CSV of every benchmark, with the benchmark's name in the first column."""
-        import pandas as pd  # the plan needs FIGURES, and no table
+        import pandas as pd  # not needed by the plan, which imports this module
 
         parts = {name: pd.read_csv(self.path(name, file)) for name in self.benchmarks}
         return pd.concat(parts, names=["benchmark"]).reset_index("benchmark").reset_index(drop=True)
 
 
 def in_scope(scope: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Those of the benchmarks (tasks by name) that something of this scope shows, the smallest first."""
+    """The benchmarks (tasks by name) of a `FigureSpec.scope`, the smallest first."""
     ordered = sorted(benchmarks.items(), key=lambda item: len(item[1]))
     return dict({"every": ordered, "smallest": ordered[:1], "largest": ordered[-1:]}[scope])
 

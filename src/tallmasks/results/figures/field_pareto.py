@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy against stored bits of every method there is, the later ones too."""
+"""Beyond the paper: accuracy against stored bits of every method, including later ones."""
 
 from __future__ import annotations
 
@@ -12,5 +12,4 @@ draw = pareto.draw
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and method; see `pareto.fronts`."""
     return pareto.fronts(results, "field.csv")

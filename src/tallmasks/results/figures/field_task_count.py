@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy against the number of tasks, of the best of all methods."""
+"""Beyond the paper: accuracy of the best methods against the number of tasks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(title="Accuracy against the number of tasks, the best of all methods", place=140, views=("field",))
 
-BEST = 6
-"""How many methods of each section are drawn."""
+BEST = 6  # methods drawn per section
 TITLES = {"merging": "One model for all tasks", "compression": "A model for each task"}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and method: in each section those with the best normalised accuracy on average over the
-    benchmarks, the best first.  The fine-tuned models stand apart; percent."""
+    """One row per benchmark and method, for the methods of each section with the best mean over the benchmarks."""
     table = results.with_tasks(results.each("field.csv").query("method != 'fine_tuned'"))
     means = table.groupby(["section", "method"], sort=False)["normalized_accuracy"].mean()
     best = means.sort_values(ascending=False, kind="stable").groupby("section", sort=False).head(BEST)
@@ -30,7 +28,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per section, a line per method."""
     labels = {"xlabel": "number of tasks", "ylabel": "normalised accuracy (%)"}
     figure, panels = style.panels(data, ["section"], columns=2, height=4.0, **labels)
     for panel, part in panels:

@@ -1,4 +1,4 @@
-"""Beyond the paper: what a merge knows of a task that was left out of it."""
+"""Beyond the paper: accuracy of a merge on a task that was left out of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIGURE = FigureSpec(
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, merge and task left out: test accuracy, and how far it is above zero-shot; percent."""
+    """One row per benchmark, merge and task left out: test accuracy and gain over zero-shot, percent."""
     table = results.each("held_out.csv").query("split == 'test'")
     zeroshot = table[table["method"] == "zeroshot"].set_index(["benchmark", "task"])["accuracy"]
     merges = table[table["method"] != "zeroshot"]
@@ -23,7 +23,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: a bar is a merge's mean over the tasks, a point one task."""
     ylabel = "accuracy above zero-shot (points)"
     figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.4, ylabel=ylabel)
     for panel, part in panels:

@@ -1,4 +1,4 @@
-"""Figure 1, from real weights: the vectors of four tasks, what they merge to, their masks and the consensus."""
+"""Figure 1, from real weights: four task vectors, their merge, their masks and the consensus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = {
     "mask": ("masks m", "consensus mask"),
     "masked": ("masked vector", "consensus vector"),
 }
-"""Of a row's blocks: the tasks', and the merged one."""
+"""Labels of each row: for the tasks' blocks, and for the merged one."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -33,10 +33,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Vectors, masks and masked merged vectors in rows; a column per task and, on the right, the merged model.
-
-    As in the paper, colour is magnitude: the darker, the further from 0, which is white.
-    """
     blocks = list(dict.fromkeys(data["block"]))
     figure, panels = style.panels(data, ["row", "block"], columns=len(blocks), height=1.4)
     largest = float(data[data["row"] != "mask"]["value"].abs().max()) or 1.0

@@ -1,4 +1,4 @@
-"""Figure 3 and its appendix: how many tasks' masks agree on a weight, for task arithmetic and for TIES."""
+"""Figures 3 and 8: how many tasks' masks select a weight, for task arithmetic and TIES."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ ZERO = ("#ffffff", "----", "merged value is 0,\nwhich no mask changes")
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and n: the kind of those weights, their share in percent, and the part of it whose
-    merged value is 0."""
+    """One row per benchmark, method and n: kind and share of the weights, and the part with merged value 0, percent."""
     table = results.with_tasks(results.each("agreement.csv"))
     kinds = [
         {0: "catastrophic", tasks: "universal", 1: "selfish"}.get(n, "general")
@@ -38,7 +37,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A row per benchmark, a column per merge; the top of a bar are the weights whose merged value is 0."""
     columns = data["method"].nunique()
     labels = {"xlabel": "n tasks whose mask\nholds the weight", "ylabel": "weights (%)"}
     figure, panels = style.panels(

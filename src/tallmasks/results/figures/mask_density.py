@@ -1,4 +1,4 @@
-"""Beyond the paper: where in the network the masks select weights, by layer and by kind of tensor."""
+"""Beyond the paper: density of the masks by layer and by kind of tensor."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ ENDS = {"before": "input", "after": "output"}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per method, benchmark and layer, or kind of tensor: the share of its weights in a mask, in percent,
-    averaged over the tasks."""
+    """One row per method, benchmark and layer or kind of tensor: mean density over the tasks, percent."""
     table = results.each("masks/tensors.csv")
     rows = []
     for by in ("layer", "kind"):
@@ -29,7 +28,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """The layers above, the kinds of tensor below; a column per method, a series per benchmark."""
     columns = data["method"].nunique()
     labels = {"ylabel": "weights selected (%)"}
     figure, panels = style.panels(data, ["by", "method"], columns, height=2.4, sharey=True, **labels)
@@ -51,7 +49,6 @@ def draw(data: pd.DataFrame) -> Figure:
 
 
 def _layer(value: str) -> str:
-    """A layer's name for people; those of a decoder begin with "d"."""
     if value in ENDS:
         return ENDS[value]
     return f"decoder {int(value[1:]) + 1}" if value.startswith("d") else f"block {int(value) + 1}"

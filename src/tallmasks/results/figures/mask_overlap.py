@@ -1,4 +1,4 @@
-"""Beyond the paper: how much the masks of two tasks have in common, as a clustered heat map."""
+"""Beyond the paper: overlap of each pair of tasks' masks, as a clustered heat map."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ METHOD = "tall_mask_task_arithmetic"
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and pair of tasks: the Jaccard index of their masks.  All benchmarks have one order of the
-    tasks, that of the clusters of the largest one with the task."""
+    """One row per benchmark and pair of tasks: the Jaccard index of their masks.
+
+    All benchmarks use one order of tasks, from the clusters of the largest benchmark with the task.
+    """
     table = results.each("masks/overlap.csv").query("method == @METHOD").drop(columns="method")
     rows: dict[str, int] = {}
     for benchmark in sorted(results.benchmarks, key=lambda name: -len(results.benchmarks[name])):
@@ -32,9 +34,9 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def clustered(similarity: pd.DataFrame) -> list[str]:
-    """The tasks in the order of an average-linkage clustering, neighbours as close to each other as it allows.
+    """Tasks in the optimal leaf order of an average-linkage clustering.
 
-    ``similarity``: symmetric, in [0, 1], 1 on the diagonal; rows and columns named after the tasks.
+    ``similarity``: symmetric, in [0, 1], 1 on the diagonal; rows and columns are named after the tasks.
     """
     names = [str(name) for name in similarity.index]
     if len(names) < 3:
@@ -44,8 +46,7 @@ def clustered(similarity: pd.DataFrame) -> list[str]:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A heat map per benchmark, all on one scale; the diagonal is left out of the scale and white."""
-    figure, panels = style.panels(data, ["benchmark"], columns=2, height=3.3)
+    figure, panels = style.panels(data, ["benchmark"], columns=2, height=3.65)
     apart = data[data["task"] != data["other"]]["jaccard"]
     low, high = (apart.min(), apart.max()) if len(apart) else (0.0, 1.0)
     for panel, part in panels:
@@ -53,9 +54,11 @@ def draw(data: pd.DataFrame) -> Figure:
         matrix = part.pivot(index="task", columns="other", values="jaccard").loc[tasks, tasks]
         shown = np.where(np.eye(len(tasks)), np.nan, matrix)
         image = panel.imshow(shown, cmap=style.SEQUENTIAL, vmin=low, vmax=high, interpolation="nearest")
-        labels, size = [title(task) for task in tasks], 8 if len(tasks) < 16 else 7
-        panel.set_xticks(range(len(tasks)), labels, rotation=90, fontsize=size)
-        panel.set_yticks(range(len(tasks)), labels, fontsize=size)
+        labels = [title(task) for task in tasks]
+        panel.set_xticks(range(len(tasks)), labels, rotation=90)
+        panel.set_yticks(range(len(tasks)), labels)
         panel.grid(visible=False)
-    figure.colorbar(image, ax=figure.axes, shrink=0.5, label="Jaccard index of two tasks' masks")
+    figure.colorbar(
+        image, ax=figure.axes, location="bottom", shrink=0.5, aspect=40, label="Jaccard index of two tasks' masks"
+    )
     return figure

@@ -1,4 +1,4 @@
-"""Figure 2: how much of the merged vector each task's mask selects, and the accuracy that it restores."""
+"""Figure 2: the share of weights in each task's mask, and the accuracy with and without it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and task; accuracies are on validation data, relative to the fine-tuned model, percent."""
+    """One row per benchmark and task; normalised accuracies on validation data, percent."""
     masks = results.each("masks/density.csv").query("method == @MASKED")
     scores = results.each("per_task.csv").query("split == 'validation'")
     scores = scores.pivot(index=["benchmark", "task"], columns="method", values="normalized_accuracy")
@@ -31,7 +31,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A row per benchmark: the masks as bars on the left, the accuracies as markers on the right, a row per task."""
     sizes = data.groupby("benchmark", sort=False).size()
     figure, axes = style.empty_panels(
         2 * len(sizes), columns=2, height=2.1, width=style.COLUMN, sharex="col", sharey="row", height_ratios=sizes

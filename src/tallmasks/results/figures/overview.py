@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy and storage against the number of tasks, of four methods, in one look."""
+"""Beyond the paper: accuracy and storage of four methods against the number of tasks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ NAMES = {
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark and method of `NAMES`: tasks, normalised test accuracy in percent, and Gb stored."""
+    """One row per benchmark and method: normalised test accuracy in percent, storage in 1e9 bits."""
     table = results.with_tasks(results.each("table.csv").query("method in @NAMES"))
     return table[["benchmark", "method", "tasks", "normalized_accuracy", "storage_gb"]]
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Accuracy on the left, storage on the right; above them, what TALL-masks do for most tasks."""
     figure, panels = style.empty_panels(2, columns=2, height=2.3, width=4.4)
     titles = {"normalized_accuracy": "accuracy (% of fine-tuned)", "storage_gb": "storage (gigabits)"}
     last = data[data["tasks"] == data["tasks"].max()].drop_duplicates("method")
@@ -35,10 +34,18 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set_title(title, loc="left")
         panel.margins(y=0.12)
         panel.set(xlabel="number of tasks", xticks=sorted(data["tasks"].unique()), ylim=(low, None))
+        panel.yaxis.set_major_formatter("{x:.3g}")  # as the tables print bits
         style.label_points(panel, last, "tasks", column, "name")
     if {"fine_tuned", "tall_mask_ties"} <= {*last.index}:
         masks, models = last.loc["tall_mask_ties"], last.loc["fine_tuned"]
         saved, kept = models["storage_gb"] / masks["storage_gb"], masks["normalized_accuracy"]
-        text = f"{masks['tasks']} tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
-        figure.suptitle(text, weight="bold")
+        space = f"{saved:.1f} times less space" if saved >= 1.05 else "no less space"
+        figure.suptitle(f"{masks['tasks']} tasks: {space}, {kept:.1f} % of the accuracy", weight="bold")
+    accuracy = data.pivot(index=["tasks", "benchmark"], columns="method", values="normalized_accuracy")
+    accuracy = accuracy.reindex(columns=list(NAMES))
+    if (below := accuracy["consensus_task_arithmetic"] < accuracy["task_arithmetic"]).any():
+        counts = ", ".join(map(str, accuracy[below].index.unique("tasks")))
+        figure.set_figheight(figure.get_figheight() + 0.45)
+        reason = "it drops every weight that fewer than two tasks need"
+        figure.supxlabel(f"At {counts} tasks consensus is below task arithmetic:\n{reason}.", fontsize=8)
     return figure

@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy against stored bits, and the methods that no other one beats in both."""
+"""Beyond the paper: accuracy against stored bits, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from tallmasks.results.figures import FigureSpec, ResultFiles, style
 FIGURE = FigureSpec(title="Accuracy against stored bits", place=110, views=("tables",))
 
 NAMED = ("zeroshot", "task_arithmetic", "consensus_task_arithmetic", "magnitude_pruning", "tall_mask_task_arithmetic")
-"""The methods that have their name beside those on the front."""
+"""Methods with a name, besides those on the front."""
+
+
+PANEL, LEFT, RIGHT = 6.0, 1.1, 1.9
+"""Inches: the width of a panel, and the space for names at its left and right."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """The methods of the tables; see `fronts`."""
     return fronts(results, "table.csv")
 
 
 def fronts(results: ResultFiles, file: str) -> pd.DataFrame:
-    """One row per benchmark and method of a file: normalised test accuracy in percent, Gb stored, and whether it is on
-    the Pareto front: no other method is as accurate with fewer bits, or more accurate with as many."""
+    """One row per benchmark and method: normalised test accuracy in percent, storage in 1e9 bits, Pareto optimality."""
     table = results.each(file)[["benchmark", "method", "normalized_accuracy", "storage_gb"]]
     stores_more = [methods.get(name).stores_more for name in table["method"]]
     table = results.with_tasks(table).assign(at_least=stores_more, on_front=False)
@@ -41,10 +43,8 @@ def _on_front(row: Any, part: pd.DataFrame) -> bool:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: the front as a step line, a marker and a name for its methods and `NAMED`, a dot for each
-    other method."""
     labels = {"xlabel": "stored bits (Gb)", "ylabel": "normalised accuracy (%)"}
-    figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.5, sharey=True, **labels)
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=2.2, sharey=True, **labels)
     for panel, part in panels:
         front = part[part["on_front"]].sort_values("storage_gb").set_index("storage_gb")["normalized_accuracy"]
         panel.step(front.index, front, where="post", color=style.GREY, linewidth=0.8, label="Pareto front")
@@ -54,14 +54,18 @@ def draw(data: pd.DataFrame) -> Figure:
             look = style.look_of(method)
             panel.plot(across, up, look.marker, color=look.color, markersize=5.5, fillstyle="none")
         panel.margins(y=0.15)
+        panel.set_xscale("log")
+        per_inch = np.log(x.max() / x.min() * 1.01) / (PANEL - LEFT - RIGHT)
+        panel.set_xlim(x.min() * np.exp(-LEFT * per_inch), x.max() * np.exp(RIGHT * per_inch))
         titles = part["method"].map(style.title_of) + part["at_least"].map({True: " (or more →)", False: ""})
         at = part.assign(title=titles)[named].sort_values("storage_gb")
-        for _, near in at.groupby((np.log(at["storage_gb"]).diff() > 0.45).cumsum()):
+        one_model = at["storage_gb"] < 1.01 * x.min()
+        style.label_points(panel, at[one_model], "storage_gb", "normalized_accuracy", "title", side="left")
+        at = at[~one_model]
+        for _, near in at.groupby((np.log(at["storage_gb"]).diff() > 0.3).cumsum()):
             style.label_points(panel, near, "storage_gb", "normalized_accuracy", "title")
-        panel.set_xscale("log")
-        panel.set_xlim(0.8 * x.min(), 3 * x.max())
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_major_formatter("{x:g}")
         panel.minorticks_off()
-    style.legend(figure)
+    panels[0][0].legend(loc="lower right")
     return figure

@@ -1,4 +1,4 @@
-"""Figure 4 and its appendix: the accuracy of every task under the main methods."""
+"""Figures 4 and 9 to 11: the accuracy of every task with the main methods."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from tallmasks.results.figures import FigureSpec, ResultFiles, style
 FIGURE = FigureSpec(title="Accuracy per task", place=40, paper="Figures 4 and 9 to 11", views=("tables",))
 
 MERGES = {"consensus_task_arithmetic": -0.22, "ties": 0, "task_arithmetic": 0.22}
-"""How far above the middle of a row each stands: they are often equal."""
+"""Vertical offsets of the markers, whose values are often equal."""
 METHODS = ("fine_tuned", "tall_mask_task_arithmetic", *MERGES, "zeroshot")
-"""Those of the paper, the best first."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -25,7 +24,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark: a row per task, the best on average at the top; a marker per method."""
     figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.9, xlabel="accuracy (%)")
     for panel, part in panels:
         tasks = part.groupby("task")["accuracy"].mean().sort_values(kind="stable").index.astype(str).tolist()

@@ -1,7 +1,6 @@
-"""One look for all figures: sizes, fonts, and a colour, a marker and a dash pattern for each method.
+"""The style of all figures: sizes, fonts, and a colour, marker and dash pattern per method.
 
-Colours are those of Okabe and Ito, which people with any colour vision tell apart.  Methods also differ in marker and
-dash pattern, and bars in hatching.  So a figure reads the same in greyscale.
+Colours are Okabe and Ito's, safe for colour blindness.  Markers, dashes and hatching also differ, for greyscale.
 """
 
 from __future__ import annotations
@@ -27,14 +26,10 @@ from scipy.optimize import isotonic_regression
 from tallmasks import methods
 from tallmasks.tasks.titles import benchmark_title, title
 
-COLUMN = 3.35
-"""Inches: 8.5 cm, one column of a paper's page."""
-
-BOTH_COLUMNS = 6.69
-"""Inches: 17 cm."""
+COLUMN, BOTH_COLUMNS = 3.35, 6.69  # inches: 8.5 and 17 cm, as in a two-column paper
 
 SETTINGS: dict[str, Any] = {
-    "font.family": "STIXGeneral",  # a face for papers; it comes with matplotlib, so a figure is the same everywhere
+    "font.family": "STIXGeneral",  # comes with matplotlib, so figures are the same everywhere
     "mathtext.fontset": "stix",
     "font.size": 9,
     "axes.titlesize": 9.5,
@@ -70,29 +65,25 @@ NARROW: dict[str, Any] = {
     "legend.fontsize": 7,
     "lines.markersize": 3.5,
 }
-"""What is smaller in a figure for one column."""
+"""Smaller sizes for figures of one column."""
 
 BLACK, GREY, LIGHT, OLIVE = "#000000", "#7f7f7f", "#d9d9d9", "#8c7a00"
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
-SEQUENTIAL = "cividis"
-"""A colour map whose lightness grows steadily, for any colour vision."""
-INTENSITY = "Blues"
-"""For magnitudes: white is 0."""
+SEQUENTIAL = "cividis"  # safe for colour blindness
+INTENSITY = "Blues"  # for magnitudes: 0 is white
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a series is drawn."""
-
     color: str
     marker: str
     dashes: str | tuple[int, tuple[int, ...]] = "-"
 
     @property
     def line(self) -> dict[str, Any]:
-        """Keyword arguments of `Axes.plot`."""
+        """Keyword arguments for `Axes.plot`."""
         return {"color": self.color, "marker": self.marker, "linestyle": self.dashes}
 
 
@@ -120,9 +111,8 @@ _OTHERS = tuple(
 )
 _TAKEN = {pair for look in LOOKS.values() for pair in ((look.color, look.marker), (look.marker, look.dashes))}
 _SPARE = tuple(look for look in _OTHERS if not _TAKEN & {(look.color, look.marker), (look.marker, look.dashes)})
-"""Of the later methods and those that users added, in the order of the table."""
-_MARKERS = ("2", "3", "4", "H", "8", "|")
-"""Of methods with options."""
+"""For methods without an entry in ``LOOKS``, in the order of the table."""
+_MARKERS = ("2", "3", "4", "H", "8", "|")  # for methods with options
 
 SERIES = (
     Look(BLUE, "o"),
@@ -133,12 +123,11 @@ SERIES = (
     Look(BLACK, "P", (0, (3, 1, 1, 1))),
     Look(SKY, "X", (0, (1, 1))),
 )
-"""For series that are not methods, in their order."""
+"""For series that are not methods."""
 
 
 def look_of(method: str) -> Look:
-    """The look of a method, the same in every figure; one that users added gets a spare one, one with options its own
-    colour and another marker."""
+    """The look of a method, the same in every figure.  With options, it has the method's colour and another marker."""
     name, _, chosen = method.partition(":")
     if chosen:
         return Look(look_of(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))
@@ -155,8 +144,7 @@ def title_of(method: str) -> str:
 def empty_panels(
     count: int, columns: int, height: float, width: float = BOTH_COLUMNS, **settings: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure `width` inches wide with `count` panels in rows of `columns`, each `height` inches high.  Further
-    settings are those of `plt.subplots`."""
+    """A figure ``width`` inches wide with ``count`` panels in rows of ``columns``, each ``height`` inches high."""
     plt.rcdefaults()
     plt.rcParams.update(SETTINGS | (NARROW if width == COLUMN else {}))  # type: ignore[arg-type]
     columns = min(columns, count)
@@ -179,9 +167,9 @@ def panels(
     ylabel: str = "",
     **settings: Any,
 ) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
-    """The figure of `empty_panels`, and its panels with their rows of the data: one for each value of the columns `by`.
+    """A figure with one panel for each value of the columns ``by``, and each panel with its rows of the data.
 
-    A panel's title has the method and the benchmark, if these are among the columns.  The outer panels have the labels.
+    Titles show the method and the benchmark if these are in ``by``; only the outer panels have axis labels.
     """
     parts = [part for _, part in data.groupby(list(by), sort=False)]
     figure, axes = empty_panels(len(parts), columns, height, **settings)
@@ -199,14 +187,16 @@ def panels(
 
 
 def legend(figure: Figure) -> None:
-    """One legend for the whole figure with every label once: where the last row of panels leaves a place free, else to
-    the right of the panels; in a figure for one column, below them."""
+    """Add one legend with every label once: below the panels of a one-column figure; otherwise in a free cell of the
+    grid, or to the right."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     grid, shown = figure.axes[0].get_gridspec(), (list(handles.values()), list(handles))
     if figure.get_figwidth() == COLUMN:
+        rows = -(-len(handles) // 2)
+        figure.set_figheight(figure.get_figheight() + 0.3 * rows)
         figure.legend(*shown, loc="outside lower center", ncols=2)
     elif grid is None or len(figure.axes) == grid.nrows * grid.ncols:
         figure.legend(*shown, loc="outside right center")
@@ -217,41 +207,44 @@ def legend(figure: Figure) -> None:
 
 
 def task_rows(panel: Axes, tasks: Sequence[str]) -> None:
-    """A row for each task, from below, with its name at the left."""
+    """One row per task, from bottom to top, with its name at the left."""
     panel.set_yticks(range(len(tasks)), [title(task) for task in tasks])
     panel.set_ylim(-0.7, len(tasks) - 0.3)
 
 
 def line_per_method(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
-    """A line for each method, of two columns."""
     for method, rows in groups(data, "method"):
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
 
 
-def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
-    """The name of each point, of three columns, to the right of all, moved apart where names would hide each other."""
+def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str, side: str = "right") -> None:
+    """Write the name of each point to the right of all points, or to the left, spaced so that names do not overlap.
+
+    ``x``, ``y`` and ``name`` are columns of the data.
+    """
     data = data.sort_values(y, kind="stable")
     steps = 0.09 * np.ptp(panel.get_ylim()) * np.arange(len(data))
     heights = isotonic_regression(data[y].to_numpy(float) - steps).x + steps
-    right = panel.transData + ScaledTranslation(9 / 72, 0, panel.figure.dpi_scale_trans)
+    at, points, align = (data[x].max(), 9, "left") if side == "right" else (data[x].min(), -9, "right")
+    beside = panel.transData + ScaledTranslation(points / 72, 0, panel.figure.dpi_scale_trans)
     for point, height in zip(data.to_dict("records"), heights, strict=True):
         panel.annotate(
-            point[name], (point[x], point[y]), (data[x].max(), height), textcoords=right, va="center",
+            point[name], (point[x], point[y]), (at, height), textcoords=beside, ha=align, va="center",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 1, "shrinkB": 3},
         )  # fmt: skip
 
 
 def groups(data: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The parts of a table by the values of a column, in the order in which they appear."""
+    """The parts of a table by the values of a column, in order of appearance."""
     for value, part in data.groupby(column, sort=False):
         yield str(value), part
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """A figure as the bytes of a "pdf", "svg" or "png" file, without the date: equal figures give equal bytes."""
+    """The bytes of a "pdf", "svg" or "png" file; equal figures give equal bytes."""
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once: another time would move it by a hair
+    figure.set_layout_engine("none")  # a second layout would shift it slightly
     undated: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     content = io.BytesIO()
     figure.savefig(content, format=kind, metadata=undated[kind])

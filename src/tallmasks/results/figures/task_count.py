@@ -1,4 +1,4 @@
-"""Figure 5: normalised accuracy and storage against the number of tasks, over representative subsets."""
+"""Figure 5: normalised accuracy and storage against the number of tasks, over subsets of the tasks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FIGURE = FigureSpec(
 )
 
 WITH_BAND = ("task_arithmetic", "tall_mask_task_arithmetic")
-"""Merging and compression by the same vector; bands of more methods would hide each other."""
+"""More bands would hide each other."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per method and number of tasks n: mean and sample standard deviation over the orders, and storage."""
+    """One row per method and n: mean and sample standard deviation over the orders, and storage in 1e9 bits."""
     groups = results.each("subsets/accuracy.csv").groupby(["benchmark", "method", "n"], sort=False)
     table = groups.agg(
         orders=("order", "nunique"),
@@ -33,7 +33,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Accuracy on the left, two methods with a band of one standard deviation to either side; storage on the right."""
     figure, (accuracy, bits) = style.empty_panels(2, columns=2, height=2.6)
     for method, rows in style.groups(data, "method"):
         line = style.look_of(method).line | {"markevery": max(1, len(rows) // 10), "label": style.title_of(method)}

@@ -1,4 +1,4 @@
-"""Figure 6 and its appendix: accuracy against the threshold k of consensus merging, alpha tuned at each k."""
+"""Figures 6 and 7: accuracy against the threshold k of consensus merging, with alpha chosen at each k."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ FIGURE = FigureSpec(
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and k: chosen alpha and test accuracies in percent."""
+    """One row per benchmark, method and k; percent."""
     return results.with_tasks(results.each("thresholds/thresholds.csv"))
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A panel per benchmark, a line per method; k = 0 is the merge itself, k > T the pretrained model."""
     labels = {
         "xlabel": "threshold k: a weight is kept if\nthe masks of at least k tasks hold it",
         "ylabel": "normalised accuracy (%)",

@@ -12,10 +12,7 @@ FIGURE = FigureSpec(title="Choosing the scaling coefficient", place=70, views=("
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and alpha: normalised validation accuracy in percent, and which was chosen.
-
-    Methods that tune something else in its place, as LiNeS its beta, are left out.
-    """
+    """One row per benchmark, method and alpha; methods that tune another value, such as LiNeS, are left out."""
     return pd.DataFrame(
         {
             "benchmark": benchmark,
@@ -33,8 +30,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A row per benchmark, a line per method, a ring around each choice; methods with a wider grid have a column of
-    their own."""
     data = data.assign(end=data.groupby("method")["scaling_coefficient"].transform("max"))
     data = data.sort_values(["tasks", "benchmark", "end"], kind="stable")
     columns = data["end"].nunique()

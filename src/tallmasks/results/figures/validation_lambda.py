@@ -11,7 +11,7 @@ FIGURE = FigureSpec(title="Choosing the mask lambdas", place=80, views=("tables"
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method, task and lambda: normalised validation accuracy in percent, and the choice."""
+    """One row per benchmark, method, task and lambda."""
     return pd.DataFrame(
         {
             "benchmark": benchmark,
@@ -30,7 +30,6 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """A row per benchmark, a column per method: a thin line per task with its choice as a dot, and their mean."""
     columns = data["method"].nunique()
     labels = {"xlabel": "mask lambda", "ylabel": "normalised\nvalidation accuracy (%)"}
     figure, panels = style.panels(

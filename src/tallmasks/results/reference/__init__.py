@@ -1,31 +1,28 @@
-"""The paper's numbers (Wang et al. 2024, tables 1 to 7), and ours beside them.
+"""Published numbers (Wang et al. 2024, tables 1 to 7, and later papers), and comparisons with ours.
 
-``table<n>.csv`` holds the paper's table n, one line per number of its rows and columns, copied as printed: accuracies
-in percent with one decimal, storage in 1e9 bits, ``lower_bound`` where the paper prints ">".  Its column ``source``
-says that it is the paper's.  Table 1 names no model; its fine-tuned accuracy is that of ViT-B/32 in table 3.
+``table<n>.csv``: the paper's table n as printed.  Accuracies are in percent, storage in 1e9 bits; ``lower_bound`` marks
+a printed ">".  Table 1 names no model; its fine-tuned accuracy is that of ViT-B/32 in table 3.
 
-``single_task.csv`` holds what the authors published of single models on single tasks, in percent.  ``source`` names the
-repository and the commit.  Their fine-tuned models come in two generations: the ``first`` is the paper's, whose DTD
-model had seen its test images (nik-dim/tall_masks#1); the ``second`` took its place on the hub by December 2024, with
-DTD fine-tuned anew.  LiNeS reports the second.  It also splits EuroSAT in another way (2,387 test images instead of
-2,700), for its zero-shot accuracy too.  Zero-shot accuracy was published in LiNeS alone.
+``single_task.csv``: single models on single tasks, in percent; ``source`` is the repository and commit.  Generation
+``first`` of the fine-tuned models is the paper's; its DTD model had seen its test images (nik-dim/tall_masks#1).
+``second`` replaced it on the hub by December 2024, with a new DTD model; LiNeS reports it.  LiNeS alone has zero-shot
+accuracies, and splits EuroSAT differently (2,387 test images instead of 2,700).
 
-``later.csv`` has what later papers and their code report, copied as printed from the source that each line names.
-Every number belongs to a family of checkpoints.  These differ by some two points in the accuracy of the fine-tuned
-models:
+``later.csv``: numbers of later papers and their code, as printed in ``source``.  Each belongs to a family of
+checkpoints; the fine-tuned accuracies of families differ by about two points:
 
 ======  ==================================================================================================
-C0      Ilharco et al.'s of 2022; the classical 8 tasks alone
-C1      the first generation of this paper's, whose DTD model had seen its test images
-C2      the second generation, which is on the hub (`checkpoints: published` in params.yaml)
-FB      FusionBench's (`checkpoints: fusionbench`); 8 tasks alone
+C0      Ilharco et al. 2022; only the original 8 tasks
+C1      first generation of this paper
+C2      second generation, on the hub (`checkpoints: published` in params.yaml)
+FB      FusionBench (`checkpoints: fusionbench`); only 8 tasks
 ======  ==================================================================================================
 
-An absolute accuracy is held against those of the same family alone.  Models that were fine-tuned here are a family of
-their own, "own".  Their normalised accuracy is compared with every family's.
+Accuracies are compared only within a family.  Models fine-tuned here are the family "own"; their normalised accuracies
+are compared with every family's.
 
-``mergebench.csv`` holds the scores of merged language models in MergeBench's repository, at the commit that ``source``
-names, for ``examples/llms/beside_mergebench.py``.
+``mergebench.csv``: scores of merged language models in MergeBench's repository at the commit in ``source``, for
+``examples/llms/beside_mergebench.py``.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -34,14 +31,14 @@ from importlib.resources import files
 import pandas as pd
 
 TABLES = range(1, 8)
-_PREFERRED_FIRST = (2, 3, 7, 4, 5, 6)  # the first three have storage; the others add rows, a rounding or two apart
+_PREFERRED_FIRST = (2, 3, 7, 4, 5, 6)  # the first three have storage; some numbers of the others differ by rounding
 
 PAPER_TASKS = (
     *("cars", "dtd", "eurosat", "gtsrb", "mnist", "resisc45", "sun397", "svhn"),
     *("cifar100", "stl10", "flowers102", "oxfordiiitpet", "pcam", "fer2013"),
     *("emnist", "cifar10", "food101", "fashionmnist", "renderedsst2", "kmnist"),
 )
-"""The vision tasks in the paper's order; its benchmarks are the first 8, the first 14 and all 20."""
+"""The vision tasks in the paper's order; its benchmarks are the first 8, 14 and 20."""
 
 _NLP_7 = ("qasc", "quartz", "paws", "story_cloze", "wiki_qa", "winogrande", "wsc")
 _QA_8 = ("cosmos_qa", "qasc", "quail", "quartz", "paws", "ropes", "social_iqa", "wiki_qa")
@@ -51,7 +48,7 @@ _MEMBERS = {f"{count}tasks": PAPER_TASKS[:count] for count in (8, 14, 20)} | {
     "11nlp": tuple(dict.fromkeys(_NLP_7 + _QA_8)),
 }
 BENCHMARKS = {frozenset(tasks): name for name, tasks in _MEMBERS.items()}
-"""The paper's benchmarks (its appendix on the tasks) by their members; the names are those of its tables here."""
+"""Names of the paper's benchmarks in the tables here, by their tasks."""
 
 
 def shipped(name: str) -> pd.DataFrame:
@@ -60,15 +57,15 @@ def shipped(name: str) -> pd.DataFrame:
 
 
 def paper_table(number: int) -> pd.DataFrame:
-    """Table ``number`` of the paper as it ships; ``benchmark`` and ``method`` are names of params.yaml."""
+    """Table ``number`` of the paper; ``benchmark`` and ``method`` are named as in params.yaml."""
     return shipped(f"table{number}")
 
 
 def paper_rows(model: str, tasks: Iterable[str], numbers: Iterable[int] = _PREFERRED_FIRST) -> pd.DataFrame | None:
-    """What the paper reports of ``model`` on exactly the set ``tasks``, one row per method; None if nothing.
+    """The paper's results of ``model`` on exactly the set ``tasks``, one row per method; None if there are none.
 
-    ``model``: a `tallmasks.results.paper.published_name`, here and below; ``numbers``: the tables to look in; of two
-    that give the same number the first counts.
+    ``model``: a `tallmasks.results.paper.published_name`, here and below; ``numbers``: the tables to search, the
+    preferred one first.
     """
     benchmark = BENCHMARKS.get(frozenset(tasks))
     tables = [paper_table(number) for number in numbers]
@@ -79,10 +76,9 @@ def paper_rows(model: str, tasks: Iterable[str], numbers: Iterable[int] = _PREFE
 
 
 def dtd_excess(model: str, tasks: Collection[str]) -> float:
-    """By how many points the paper's mean over `tasks` exceeds what can be reached, since its DTD model saw its test
-    images: the test accuracy of the first generation less that of the second, over the number of tasks.
+    """How many points the paper's mean over ``tasks`` is too high because its DTD model had seen its test images.
 
-    0 for other models, and where DTD is not among the tasks.
+    DTD accuracy of the first generation minus the second, divided by the number of tasks; 0 without DTD.
     """
     rows = shipped("single_task").query(
         "model == @model and task == 'dtd' and method == 'fine_tuned' and split == 'test'"
@@ -94,7 +90,7 @@ def dtd_excess(model: str, tasks: Collection[str]) -> float:
 
 
 def _note(model: str, tasks: Collection[str], section: str, method: str) -> str:
-    """What a reader must know before holding ours against the paper's number of a method."""
+    """Why our number of a method can differ from the paper's."""
     if model.startswith("t5_large"):
         return _language_note(model, tasks, method)
     notes = ["matrix products are in bfloat16 by default here, in float32 there"]
@@ -111,7 +107,7 @@ def _note(model: str, tasks: Collection[str], section: str, method: str) -> str:
 
 
 def _language_note(model: str, tasks: Collection[str], method: str) -> str:
-    """Where our language models differ from r-three/mats, whose set-up the paper uses (read at commit cb52c38)."""
+    """Differences to r-three/mats at commit cb52c38, the paper's set-up for language models."""
     differences = ["QASC: its 926 published test rows here, 500 rows of validation data there"] * ("qasc" in tasks)
     if method != "zeroshot":
         differences += ["one embedding table is frozen here, none there"] * (model == "t5_large")
@@ -120,10 +116,9 @@ def _language_note(model: str, tasks: Collection[str], method: str) -> str:
 
 
 def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame, model: str, tasks: Collection[str]) -> pd.DataFrame:
-    """Ours, the paper's and the difference (ours minus the paper's), for the methods that both report; and what to
-    know of the paper's number.
+    """Our numbers, the paper's, the difference (ours minus the paper's) and a note, for the methods that both report.
 
-    ``summary``: a `tallmasks.results.tables.summary_table`; ``paper``: the `paper_rows` of this model and these tasks.
+    ``summary``: a `summary_table`; ``paper``: the `paper_rows` of this model and these tasks.
     """
     numbers = ["accuracy", "normalized_accuracy", "storage_gb"]
     joined = summary[["section", "method", *numbers]].merge(
@@ -143,10 +138,9 @@ PUBLISHED = ["accuracy_published", "accuracy_difference", "source", "generation"
 
 
 def beside_published(ours: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Test accuracies of single models on single tasks, and beside each what was published of it; a line for each
-    publication, and one with nothing beside it where there is none.
+    """Our test accuracies of single models beside the published ones: a row per publication, or one without.
 
-    ``ours``: `task`, `method` and `accuracy` in percent, and other columns as they come.
+    ``ours``: `task`, `method`, `accuracy` in percent, and any other columns.
     """
     published = shipped("single_task").query("model == @model and split == 'test'").drop(columns=["model", "split"])
     published = published.rename(columns={"accuracy": "accuracy_published"})
@@ -161,15 +155,17 @@ _NUMBERS = ("accuracy", "normalized_accuracy")
 
 
 def family_of(sources: Iterable[str | None]) -> str:
-    """The family of a benchmark's checkpoints, from where each task's is from (None: fine-tuned here); "own" where they
-    are of several, or somebody's."""
+    """The family of a benchmark's checkpoints, from the source of each task's (None: fine-tuned here).
+
+    "own" if they are mixed or from anywhere else.
+    """
     families = {_OF_PUBLISHERS.get(str(source), OWN) for source in sources}
     return families.pop() if len(families) == 1 else OWN
 
 
 def published_numbers(model: str, tasks: Sequence[str]) -> pd.DataFrame:
-    """What was published of a model on exactly these tasks: ``method``, ``family``, ``accuracy``,
-    ``normalized_accuracy`` (percent, empty where it was not printed) and ``source``; no rows where nothing was."""
+    """Published results of a model on exactly these tasks: ``method``, ``family``, ``accuracy``, ``source``, and
+    ``normalized_accuracy``, which is empty if not printed; percent."""
     later, paper = shipped("later"), paper_rows(model, tasks)
     later = later[(later["model"] == model) & (later["benchmark"] == BENCHMARKS.get(frozenset(tasks)))]
     parts = [later, *([] if paper is None else [paper.assign(family="C1")]), _second_generation(model, set(tasks))]
@@ -178,7 +174,7 @@ def published_numbers(model: str, tasks: Sequence[str]) -> pd.DataFrame:
 
 
 def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
-    """Means over the tasks of what was published task by task; none where a task is missing."""
+    """Means of the accuracies that were published for every one of the tasks."""
     rows = shipped("single_task").query(
         "model == @model and split == 'test' and generation == 'second' and task in @tasks"
     )
@@ -189,10 +185,10 @@ def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
 
 
 def beside_families(ours: pd.DataFrame, model: str, tasks: Sequence[str], family: str) -> pd.DataFrame:
-    """Ours, what was published, and the difference (ours minus theirs), a line for each publication of a method.
+    """Our numbers, the published ones and the difference (ours minus theirs): a row per publication of a method.
 
-    ``ours``: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent; ``family``: of our checkpoints.  Of "own"
-    ones the accuracies stay empty, and what has no normalised accuracy, or nothing but 100, is left out.
+    ``ours``: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent; ``family``: of our checkpoints.  For
+    "own" only normalised accuracies are compared.
     """
     published = published_numbers(model, tasks).rename(columns={name: f"{name}_published" for name in _NUMBERS})
     if family == OWN:
