@@ -54,7 +54,7 @@ NOT_RUN = {
 """Lines of shell that no test runs as they are, by how they begin, and why."""
 PYTHON = {
     "CONTRIBUTING.md": "tests/workflow/test_contributing.py",
-    "README.md": "tests/unit/commands/test_compress.py",
+    "README.md": "tests/unit/commands/test_example.py",
     "docs/change.md": "tests/workflow/test_readme.py",
     "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py and test_merge.py",
     "docs/python.md": "tests/unit/methods/test_state_dicts.py",
