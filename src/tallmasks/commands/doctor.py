@@ -255,5 +255,4 @@ def _hub_cache() -> Path:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest parent that exists."""
     return next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())

@@ -60,9 +60,7 @@ def add_arguments(
         help="option of the method, for example keep=0.1; `tallmasks methods NAME` lists them",
     )
     method.add_argument(
-        "--mask-lambda",
-        **NUMBER_BY_TASK,
-        help="mask threshold for all tasks, or NAME=VALUE for one (default: 0.4)",
+        "--mask-lambda", **NUMBER_BY_TASK, help="mask threshold for all tasks, or NAME=VALUE for one (default: 0.4)"
     )
     output.add_argument("-o", "--output", metavar="OUT", help="new file or folder")
     output.add_argument(

@@ -72,7 +72,6 @@ def of_checkpoint(checkpoint: Checkpoint) -> None:
 
 
 def of_bundle(bundle: Bundle) -> None:
-    """Print the base, the tasks and the size of a bundle, compared with that of the checkpoints."""
     manifest = bundle.manifest
     stored = sum(tensor.size for tensor in manifest.stored.values())
     values = sum(tensor.size for tensor in manifest.tensors.values())

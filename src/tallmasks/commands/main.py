@@ -77,8 +77,6 @@ def in_plain_lines() -> Iterator[None]:
 
 
 class _Harmless:
-    """A stream that escapes control characters."""
-
     def __init__(self, to: TextIO) -> None:
         self._to = to
 

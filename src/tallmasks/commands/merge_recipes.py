@@ -90,7 +90,6 @@ def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) ->
 
 
 def _source(checkpoint: Checkpoint) -> str:
-    """The checkpoint as --base and --task take it."""
     origin = checkpoint.origin
     return f"{origin['repository']}@{origin['revision']}" if "repository" in origin else checkpoint.title
 
@@ -102,7 +101,6 @@ def _link(checkpoint: Checkpoint) -> str:
 
 
 def _license(checkpoint: Checkpoint) -> str | None:
-    """The licence in the front matter of a folder's card."""
     if not checkpoint.is_folder or not checkpoint.files:
         return None
     path = next(iter(checkpoint.files.values())).parent / CARD

@@ -87,7 +87,6 @@ def _without_slices(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
-    """mergekit's defaults for files with weights."""
     if merge not in DENSITY:
         return {}
     defaults: dict[str, Any] = {} if DENSITY[merge] in values["options"] else {"density": 1.0}

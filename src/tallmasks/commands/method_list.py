@@ -97,7 +97,6 @@ def print_one(name: str) -> None:
 
 
 def _summary(described: Callable[..., Any]) -> str:
-    """The first paragraph of a function's or a class's docstring."""
     plain = getattr(described, "func", described)  # the function of a partial
     return " ".join((inspect.getdoc(plain) or "").partition("\n\n")[0].split())
 

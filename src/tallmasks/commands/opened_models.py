@@ -207,7 +207,6 @@ class Models:
 
     @property
     def every(self) -> dict[str | None, Checkpoint]:
-        """The base under None, and the tasks."""
         return dict([(None, self.base), *self.tasks.items()])
 
     @property
@@ -245,16 +244,13 @@ class Models:
         return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
 
     def moves(self, name: str) -> bool:
-        """Whether some task changed a tensor that all models have."""
         return not all(one.same(self.part, name) for one in self.task_parts.values())
 
     def mean(self, piece: TensorPiece) -> NDArray[np.float32]:
-        """The mean over the tasks of a piece of a float tensor, float32."""
         pieces = [one.piece(piece.name, piece.start, piece.stop) for one in self.tasks.values()]
         return np.asarray(np.mean(pieces, axis=0, dtype=np.float64), np.float32)
 
     def progress(self, what: str, passes: int) -> AbstractContextManager[Callable[[int], None]]:
-        """The progress of reading every task vector `passes` times."""
         return work_progress(what, passes * self.layout.size * len(self.tasks))
 
     def stream(self, progress: Callable[[int], None]) -> Stream:

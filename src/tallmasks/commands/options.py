@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from tallmasks.errors import TallmasksError, nearest
 
 DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_UNITS = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 class OptionError(TallmasksError):
@@ -60,56 +60,46 @@ class Parser(argparse.ArgumentParser):
         raise OptionError(f"{message}; see `{self.prog} --help`")
 
 
-def number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"found {text!r:.100}, expected a number") from None
+def converted(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
+    """A type for argparse whose error says what was expected; ``convert`` raises KeyError or ValueError."""
+
+    def read(text: str) -> Any:
+        try:
+            return convert(text)
+        except (KeyError, ValueError):
+            raise argparse.ArgumentTypeError(f"found {text!r:.100}, expected {expected}") from None
+
+    return read
 
 
-def whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"found {text!r:.100}, expected a whole number") from None
+def _count(text: str) -> float:
+    unit = text[-1:].upper() if text[-1:].isalpha() else ""
+    return float(text.removesuffix(text[-1:]) if unit else text) * _UNITS[unit]
 
 
-def count(text: str) -> float:
-    """A number with an optional unit: 7e9, 7B, 350M."""
-    match = re.fullmatch(r"(.*?)([KMBT]?)", text.strip(), re.IGNORECASE)
-    try:
-        return float(match[1]) * _UNITS[match[2].upper()]  # type: ignore[index]
-    except (TypeError, ValueError):
-        raise argparse.ArgumentTypeError(f"found {text!r:.100}, expected a number such as 7e9, 7B or 350M") from None
+def _number_by_task(text: str) -> tuple[str | None, float]:
+    name, equals, value = text.rpartition("=")
+    return name if equals else None, float(value)
 
 
-def one_of(names: Collection[str], aliases: dict[str, str] | None = None) -> Callable[[str], str]:
-    """The type of an option that takes one of some names, or an alias of one."""
+number = converted(float, "a number")
+whole_number = converted(int, "a whole number")
+count = converted(_count, "a number such as 7e9, 7B or 350M")
+number_by_task = converted(_number_by_task, "a number, or NAME=NUMBER")
+"""Gives (None, number) for all tasks, or (name, number)."""
 
-    def name(text: str) -> str:
-        text = (aliases or {}).get(text, text)
-        if text not in names:
-            raise argparse.ArgumentTypeError(
-                f"found {text!r:.100}, expected one of {', '.join(names)}{nearest(text, names)}"
-            )
-        return text
 
-    return name
+def one_of(names: Collection[str], aliases: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], str]:
+    return converted({**{name: name for name in names}, **aliases}.__getitem__, f"one of {', '.join(names)}")
 
 
 def pair(form: str, example: str) -> Callable[[str], tuple[str, str]]:
     """The type of an option that takes a pair such as NAME=CHECKPOINT."""
 
-    def name_and_value(text: str) -> tuple[str, str]:
+    def split(text: str) -> tuple[str, str]:
         name, _, value = text.partition("=")
         if not (name and value):
-            raise argparse.ArgumentTypeError(f"found {text!r:.100}, expected {form} such as {example}")
+            raise ValueError
         return name, value
 
-    return name_and_value
-
-
-def number_by_task(text: str) -> tuple[str | None, float]:
-    """VALUE for all tasks, which gives (None, value), or NAME=VALUE for one."""
-    name, equals, value = text.rpartition("=")
-    return name if equals else None, number(value)
+    return converted(split, f"{form} such as {example}")

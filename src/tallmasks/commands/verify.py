@@ -91,7 +91,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lost_sources() -> Iterator[str]:
-    """A line for each missing file of weights that params.yaml names."""
     from tallmasks.plan.params import FILE, read_params  # slow to import
     from tallmasks.plan.planner import Plan
 
