@@ -40,7 +40,7 @@ def misuse(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (["merge", "--dtype", "fp17"], ["--dtype", "'fp17'", "bfloat16"]),
         (["merge", "--scaling-coefficient", "abc"], ["--scaling-coefficient", "'abc'", "number"]),
         (["merge", "--k", "1.5"], ["--k", "'1.5'", "whole number"]),
-        (["merge", "--mask-lambda", "cars=x"], ["--mask-lambda", "'x'", "number"]),
+        (["merge", "--mask-lambda", "cars=x"], ["--mask-lambda", "'cars=x'", "number"]),
         (["merge", "--task", "dogs"], ["--task", "'dogs'", "NAME=CHECKPOINT"]),
         (["merge", "--option", "=0.1"], ["--option", "'=0.1'", "KEY=VALUE"]),
         (["merge", "--base", "x", "--task", "a=b", "--task", "a=c"], ["--task a=", "twice"]),
