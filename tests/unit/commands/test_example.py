@@ -1,0 +1,63 @@
+"""`tallmasks example`: five models that transformers loads and that merge and compress accept."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForImageClassification
+
+import tallmasks
+from models_made import refusal, run
+
+TASKS = {"cars": 3, "dtd": 4, "eurosat": 5, "mnist": 10}
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert run("example", "demo") == 0
+    return tmp_path / "demo"
+
+
+@pytest.mark.parametrize("name", ["base", *TASKS])
+def test_transformers_loads_every_model(demo: Path, name: str) -> None:
+    """The first thing that a newcomer tries would end in missing or unexpected tensors."""
+    model, loading = AutoModelForImageClassification.from_pretrained(demo / name, output_loading_info=True)
+    assert type(model).__name__ == "ViTForImageClassification" and not any(loading.values())
+    assert model.config.num_labels == len(model.config.id2label) == TASKS.get(name, 8)
+    assert not model.config.id2label[0].startswith("LABEL")
+    with torch.no_grad():
+        assert model(torch.zeros(1, 3, 32, 32)).logits.isfinite().all()
+
+
+def test_every_call_writes_the_same_bytes(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sizes and errors printed in the README would be another reader's."""
+    assert run("example", "again") == 0
+    assert "random weights" in capsys.readouterr().out
+    files = [path.relative_to(demo) for path in demo.rglob("*") if path.is_file()]
+    assert len(files) == 10
+    assert all((demo / file).read_bytes() == (demo.parent / "again" / file).read_bytes() for file in files)
+    assert "demo" in refusal(capsys, "example", "demo")
+
+
+def test_a_task_changes_part_of_the_weights(demo: Path) -> None:
+    """Merging and compressing the examples would show nothing."""
+    base = load_file(demo / "base/model.safetensors")
+    for task in TASKS:
+        state = load_file(demo / task / "model.safetensors")
+        assert state.keys() == base.keys() and state["classifier.weight"].shape[0] == TASKS[task]
+        changed = [state[name] != base[name] for name in base if not name.startswith("classifier")]
+        assert np.concatenate([each.ravel() for each in changed]).mean() == pytest.approx(0.3, abs=0.01)
+
+
+def test_a_task_comes_back_from_a_bundle_with_its_head(demo: Path) -> None:
+    """The example would show a bundle that loses labels or heads."""
+    tallmasks.compress(demo / "base", {task: demo / task for task in TASKS}, "bundle")
+    assert run("export", "bundle", "--task", "cars", "-o", "again") == 0
+    again, cars = (load_file(folder / "model.safetensors") for folder in (Path("again"), demo / "cars"))
+    np.testing.assert_array_equal(again["classifier.weight"], cars["classifier.weight"])
+    labels = [json.loads((folder / "config.json").read_text())["id2label"] for folder in (Path("again"), demo / "cars")]
+    assert labels[0] == labels[1]
