@@ -290,6 +290,8 @@ def fill_pages() -> None:
     """The tables of the README, of the first run and of the tiny models' page."""
     eight = in_megabytes(body(ROOT / "docs" / "tiny" / "8tasks" / "table.md"))
     fill_page(ROOT / "README.md", {"short:8tasks": short(eight)})
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        set_clone_url(page, ROOT / "CITATION.cff")
     fill_page(ROOT / "docs" / "first_run.md", {"table:8tasks": eight})
     language = {
         f"{model}:11nlp:seeds": body(ROOT / "docs" / "tiny_t5" / model / "11nlp" / "seeds" / "table.md")
@@ -304,6 +306,12 @@ def fill_page(page: Path, tables: Mapping[str, str]) -> None:
     for mark, table in tables.items():
         text = fill(text, mark, table, page.name)
     page.write_text(text)
+
+
+def set_clone_url(page: Path, citation: Path) -> None:
+    """Let `git clone` of a page name the repository-code of CITATION.cff, if that is set."""
+    if url := re.search(r"^repository-code: *[\"']?([^\s\"']+)", citation.read_text(), re.MULTILINE):
+        page.write_text(re.sub(r"^git clone \S+", f"git clone {url[1]}", page.read_text(), flags=re.MULTILINE))
 
 
 def short(table: str) -> str:

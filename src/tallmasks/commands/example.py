@@ -32,7 +32,7 @@ TASKS = {
     "eurosat": ("forest", "highway", "lake", "pasture", "river"),
     "mnist": tuple("0123456789"),
 }
-"""The class names of the base and of each task."""
+"""Class names of the base and of each task."""
 WIDTH, DEPTH, IMAGE, PATCH = 96, 4, 32, 8
 CHANGED = 0.3
 """The fraction of the weights that a fine-tuned model changes."""
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
             _save(hidden / task, _fine_tuned(base, classes, np.random.default_rng(seed)), classes)
     size = decimal((out / "base" / "model.safetensors").stat().st_size)
     weights = sum(tensor.size for tensor in base.values())
-    print(f"{out}: base, {', '.join(TASKS)}: five small ViT classifiers, {weights:,} weights and {size} each")
-    print("  The weights are random, and so are the changes of the fine-tuned models: for trying commands only.")
+    print(f"{out}: five small ViT classifiers (base, {', '.join(TASKS)}), {weights:,} weights and {size} each")
+    print("  random weights with random changes, not trained models: only for trying the commands")
     return 0
 
 
@@ -63,7 +63,7 @@ def _base(draw: np.random.Generator) -> State:
     state: State = {}
     for name, shape in _shapes(len(BASE)):
         if "layernorm" in name or name.endswith("bias"):
-            state[name] = np.full(shape, float(name.endswith("weight")), np.float32)
+            state[name] = np.full(shape, name.endswith("weight"), np.float32)
         else:
             state[name] = _uniform(draw, shape, 0.02)
     return state
@@ -77,7 +77,7 @@ def _fine_tuned(base: State, classes: Sequence[str], draw: np.random.Generator) 
             state[name] = _uniform(draw, shape, 0.02)
         else:
             changed = draw.random(shape, np.float32) < CHANGED
-            state[name] = base[name] + np.where(changed, _uniform(draw, shape, 0.004), np.float32(0))
+            state[name] = np.where(changed, base[name] + _uniform(draw, shape, 0.004), base[name])
     return state
 
 

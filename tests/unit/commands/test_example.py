@@ -1,7 +1,6 @@
 """`tallmasks example`: five models that transformers loads and that merge and compress accept."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForImageClassification
 
 import tallmasks
-from conftest import ROOT
 from models_made import refusal, run
 
 TASKS = {"cars": 3, "dtd": 4, "eurosat": 5, "mnist": 10}
@@ -22,19 +20,6 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     assert run("example", "demo") == 0
     return tmp_path / "demo"
-
-
-def test_the_first_screen_of_the_readme(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The first thing that a newcomer copies would fail, or print something else."""
-    section = (ROOT / "README.md").read_text().partition("## Your own checkpoints")[2].partition("\n## ")[0]
-    commands, printed, lines = re.findall(r"^```\w*\n((?:tallmasks |demo/|import ).*?)^```$", section, re.M | re.S)
-    monkeypatch.chdir(tmp_path)
-    for command in commands.replace("\\\n", "").splitlines():
-        assert run(*command.split()[1:]) == 0, command
-    assert printed in capsys.readouterr().out
-    exec(lines, {})
 
 
 @pytest.mark.parametrize("name", ["base", *TASKS])
@@ -51,7 +36,7 @@ def test_transformers_loads_every_model(demo: Path, name: str) -> None:
 def test_every_call_writes_the_same_bytes(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The sizes and errors printed in the README would be another reader's."""
     assert run("example", "again") == 0
-    assert "weights are random" in capsys.readouterr().out
+    assert "random weights" in capsys.readouterr().out
     files = [path.relative_to(demo) for path in demo.rglob("*") if path.is_file()]
     assert len(files) == 10
     assert all((demo / file).read_bytes() == (demo.parent / "again" / file).read_bytes() for file in files)

@@ -1,0 +1,75 @@
+"""Small models of the architectures that the README names: for each name a class of transformers and its settings."""
+
+from small_models import CLASSES, IMAGES, SEQUENCES, SIZE, WORDS
+
+TEXT = {**SIZE, **WORDS}
+GROUPED = {**TEXT, "num_key_value_heads": 1}
+WITH_HEADS = {**GROUPED, "head_dim": 8}
+VISION = {**SIZE, **IMAGES}
+FAMILIES = {
+    "Llama": ("LlamaForCausalLM", CLASSES["LlamaForCausalLM"]),
+    "Mistral": ("MistralForCausalLM", WITH_HEADS),
+    "Mixtral": ("MixtralForCausalLM", CLASSES["MixtralForCausalLM"]),
+    "Qwen2": ("Qwen2ForCausalLM", GROUPED),
+    "Qwen2-MoE": ("Qwen2MoeForCausalLM", CLASSES["Qwen2MoeForCausalLM"]),
+    "Qwen3": ("Qwen3ForCausalLM", WITH_HEADS),
+    "Gemma 2": ("Gemma2ForCausalLM", WITH_HEADS),
+    "Gemma 3": ("Gemma3ForCausalLM", WITH_HEADS),
+    "Phi-3": ("Phi3ForCausalLM", {**GROUPED, "pad_token_id": 0}),
+    "OLMo 2": ("Olmo2ForCausalLM", {**GROUPED, "pad_token_id": 0}),
+    "Falcon": ("FalconForCausalLM", TEXT),
+    "OPT": ("OPTForCausalLM", {**TEXT, "ffn_dim": 16, "word_embed_proj_dim": 16}),
+    "BLOOM": ("BloomForCausalLM", {"vocab_size": 20, "hidden_size": 16, "n_layer": 2, "n_head": 2}),
+    "GPT-2": ("GPT2LMHeadModel", CLASSES["GPT2LMHeadModel"]),
+    "GPT-J": (
+        "GPTJForCausalLM",
+        {"n_embd": 16, "n_layer": 1, "n_head": 2, "rotary_dim": 4, "n_positions": 16, "vocab_size": 20},
+    ),
+    "GPT-NeoX": ("GPTNeoXForCausalLM", CLASSES["GPTNeoXForCausalLM"]),
+    "StableLM": ("StableLmForCausalLM", GROUPED),
+    "Cohere": ("CohereForCausalLM", GROUPED),
+    "Granite": ("GraniteForCausalLM", GROUPED),
+    "Mamba": ("MambaForCausalLM", {"vocab_size": 20, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 1}),
+    "BERT": ("BertForMaskedLM", CLASSES["BertForMaskedLM"]),
+    "RoBERTa": ("RobertaForSequenceClassification", {**TEXT, "pad_token_id": 1}),
+    "XLM-R": ("XLMRobertaForSequenceClassification", {**TEXT, "pad_token_id": 1}),
+    "DistilBERT": (
+        "DistilBertForSequenceClassification",
+        {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 16, **WORDS},
+    ),
+    "ELECTRA": ("ElectraForSequenceClassification", {**TEXT, "embedding_size": 16}),
+    "DeBERTa-v2": ("DebertaV2ForSequenceClassification", TEXT),
+    "ALBERT": ("AlbertForSequenceClassification", {**TEXT, "embedding_size": 16}),
+    "MPNet": ("MPNetForSequenceClassification", TEXT),
+    "ModernBERT": ("ModernBertForSequenceClassification", {**TEXT, "pad_token_id": 0}),
+    "ESM": (
+        "EsmForSequenceClassification",
+        {**SIZE, "vocab_size": 9, "pad_token_id": 1, "position_embedding_type": "rotary"},
+    ),
+    "T5": ("T5ForConditionalGeneration", CLASSES["T5ForConditionalGeneration"]),
+    "BART": ("BartForConditionalGeneration", SEQUENCES),
+    "mBART": ("MBartForConditionalGeneration", SEQUENCES),
+    "Pegasus": ("PegasusForConditionalGeneration", SEQUENCES),
+    "Whisper": (
+        "WhisperForConditionalGeneration",
+        {**SEQUENCES, "decoder_start_token_id": 1, "max_source_positions": 8, "max_target_positions": 8},
+    ),
+    "Wav2Vec2": ("Wav2Vec2ForCTC", CLASSES["Wav2Vec2ForCTC"]),
+    "HuBERT": ("HubertForCTC", CLASSES["Wav2Vec2ForCTC"]),
+    "ViT": ("ViTForImageClassification", VISION),
+    "DeiT": ("DeiTForImageClassification", VISION),
+    "BEiT": ("BeitForImageClassification", VISION),
+    "DINOv2": ("Dinov2ForImageClassification", VISION),
+    "Swin": ("SwinForImageClassification", CLASSES["SwinModel"]),
+    "Swin v2": (
+        "Swinv2ForImageClassification",
+        {"image_size": 32, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 1], "window_size": 4},
+    ),
+    "ConvNeXt": (
+        "ConvNextForImageClassification",
+        {"hidden_sizes": [8, 8], "depths": [1, 1], "num_stages": 2, "image_size": 16, "patch_size": 2},
+    ),
+    "ResNet": ("ResNetForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 12], "depths": [1, 1]}),
+    "CLIP": ("CLIPVisionModelWithProjection", {**VISION, "projection_dim": 8}),
+    "SigLIP": ("SiglipVisionModel", VISION),
+}
