@@ -13,17 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import torch
+import transformers
 import yaml
 from dvc.cli.parser import get_main_parser
-from safetensors.numpy import save_file
 
+import tallmasks
 from conftest import PARAMS, ROOT
 from project import ORDERS, Project, lay_out
-from tallmasks.commands.main import module_of
+from readme_families import FAMILIES
+from small_models import moved
+from tallmasks.commands.main import main, module_of
 from tallmasks.plan.params import check_params
-from tallmasks.results.reference import PAPER_TASKS
 
 GENERATED = {"commands.md", "params.md"}
 PAGES = [
@@ -31,7 +33,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED),
 ]
-PLAIN = {"cd", "curl", "du", "git", "source"}
+PLAIN = {"cd", "curl", "du", "git", "pip", "source"}
 """Commands of the machine, which are taken as they are."""
 SHELL = {"make", "snakemake", "dvc", "tallmasks", ".venv/bin/python", ".venv/bin/uv", "python", *PLAIN}
 """What a block of shell begins with."""
@@ -44,19 +46,20 @@ NOT_RUN = {
     r"tallmasks doctor": "a GPU and a hub: tests/unit/commands/test_doctor.py",
     r"dvc repro experiments/vit_b32": "a GPU",
     r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",
-    r"git clone \.\.\.": "an address of the reader's",
+    r"git clone ": "it needs the network",
+    r"pip install ": "test_installation.py",
     r"git checkout --ours": "two branches in conflict: test_clones.py",
     r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
     r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
-    r"tallmasks merge --base \./vit": "tests/unit/commands/test_merge.py runs it, on models with heads",
     r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
 }
 """Lines of shell that no test runs as they are, by how they begin, and why."""
 PYTHON = {
     "CONTRIBUTING.md": "tests/workflow/test_contributing.py",
-    "README.md": "tests/unit/commands/test_compress.py",
+    "README.md": "tests/workflow/test_readme.py",
     "docs/change.md": "tests/workflow/test_readme.py",
-    "docs/own_checkpoints.md": "tests/unit/commands/test_compress.py and test_merge.py",
+    "docs/index.md": "tests/workflow/test_readme.py",
+    "docs/own_checkpoints.md": "tests/workflow/test_readme.py",
     "docs/python.md": "tests/unit/methods/test_state_dicts.py",
     "docs/results.md": "tests/unit/results/test_figures.py",
 }
@@ -125,7 +128,7 @@ def test_the_targets_of_snakemake_are_there(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A small project with the benchmarks that the pages name, an environment, and a reader's checkpoints."""
+    """A small project with the benchmarks that the pages name, and an environment."""
     project = lay_out(tmp_path_factory.mktemp("pages") / "project")
     shutil.copy(ROOT / "dvc.yaml", project.path("dvc.yaml"))
     shutil.copytree(ROOT / ".dvc/plots", project.path(".dvc/plots"))
@@ -135,10 +138,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for part in ("bin", "lib", "pyvenv.cfg"):
         project.path(".venv", part).symlink_to(Path(sys.prefix, part))
     project.path(".venv/installed").write_text(f"{project.root}\n")
-    for number, name in enumerate(("base", *PAPER_TASKS[:8])):
-        project.path(name).mkdir()
-        weight = np.arange(64, dtype=np.float32).reshape(8, 8) + number
-        save_file({"w.weight": weight}, project.path(name, "model.safetensors"))
     project.commit("start")
     return Project(project.root, {"HF_HUB_OFFLINE": "1", "PYTHON": "none, so that make installs nothing"})
 
@@ -166,11 +165,12 @@ def scripts() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("page", sorted({page for page, script in scripts() if script}))
 def test_the_lines_of_a_page_run(project: Project, page: str) -> None:
     """A reader would follow a page to its first line that fails."""
-    for left in ("merged", "bundle", "cars-again"):
-        shutil.rmtree(project.path(left), ignore_errors=True)
-    for name, script in scripts():
-        if name != page:
-            continue
+    of_page = [script for name, script in scripts() if name == page]
+    for written in re.findall(r"(?:-o|example) \./(\S+)", "\n".join(of_page)):
+        shutil.rmtree(project.path(written), ignore_errors=True)
+    if not project.path("demo").exists() and page not in ("README.md", "docs/index.md"):
+        project.run("tallmasks", "example", "demo")
+    for script in of_page:
         project.run("bash", "-e", "-c", f"exec <<< y\n{script}")
         project.path(".dvc/config.local").unlink(missing_ok=True)  # names a cache that is not there
 
@@ -214,3 +214,36 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(len, kinds)) >= 6, "run `python docs/run_notebook.py`"
     done = tool["executed"](kept)
     assert [[each["output_type"] for each in cell.get("outputs", [])] for cell in done["cells"]] == kinds
+
+
+@pytest.mark.short
+def test_the_readme_names_the_architectures_that_are_tested_below() -> None:
+    """Somebody would rely on an architecture that nobody has tried."""
+    section = (ROOT / "README.md").read_text().partition("## Tested architectures")[2].partition("\n## ")[0]
+    rows = re.findall(r"^- \w+: (.*?)(?=^- |^$)", section, re.M | re.S)
+    named = [name.strip() for row in rows for name in row.replace("\n", " ").split(",")]
+    assert named == list(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_architecture_of_the_readme(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merged or restored model of an architecture that the README names would not load, or have other weights."""
+    monkeypatch.chdir(tmp_path)
+    name, settings = FAMILIES[family]
+    kind = getattr(transformers, name)
+    torch.manual_seed(0)
+    base = moved(kind(kind.config_class(**settings)), 0)
+    models = {"base": base, "cars": moved(base, 1), "dtd": moved(base, 2)}
+    for folder, model in models.items():
+        model.save_pretrained(folder)
+    call = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
+    assert main(["merge", *call, "--method", "ties", "-o", "merged"]) == 0
+    assert main(["compress", *call, "-o", "bundle"]) == 0
+    assert main(["export", "bundle", "--task", "cars", "-o", "again"]) == 0
+    for folder in ("merged", "again"):
+        loaded, loading = kind.from_pretrained(folder, output_loading_info=True)
+        assert not any(loading.values())
+        assert any(not torch.equal(tensor, loaded.state_dict()[key]) for key, tensor in base.state_dict().items())
+    live = kind.from_pretrained("base")
+    tallmasks.load_bundle("bundle").apply_(live, "cars")
+    assert all(torch.equal(tensor, live.state_dict()[key]) for key, tensor in loaded.state_dict().items())

@@ -1,4 +1,4 @@
-"""The tables of the README and of other pages, and the examples of docs/change.md."""
+"""The blocks and tables of the README and of other pages, and the examples of docs/change.md."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from project import ROOT, Project
 
 FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "tiny_worlds/drawn/own"}
 PAGE = "docs/change.md"
-TABLES = ("README.md", "docs/first_run.md", "docs/tiny_model.md")
-"""The pages that show tables of docs/tiny."""
+FILLED = ("README.md", "docs/index.md", "docs/first_run.md", "docs/tiny_model.md")
+"""The pages into which docs/update.py writes tables of docs/tiny, or the URL of CITATION.cff."""
 CHECKED = (
     "tests/contract/test_methods.py", "tests/contract/test_merges.py", "tests/contract/test_catalogues.py",
     "tests/unit/tasks/test_drawn.py", "tests/unit/evaluation/test_sweeps.py", "tests/unit/results/test_figures.py",
@@ -76,9 +77,31 @@ def test_the_tables_are_those_that_the_workflow_made(tmp_path: Path, monkeypatch
     """A reader would see numbers that no command printed, or those of an earlier version."""
     for folder in ("docs", "workflow/report"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    shutil.copy(ROOT / "README.md", tmp_path)
+    for file in ("README.md", "CITATION.cff"):
+        shutil.copy(ROOT / file, tmp_path)
     monkeypatch.chdir(tmp_path)
     runpy.run_path("docs/update.py")["fill_pages"]()
-    assert {page: (tmp_path / page).read_text() for page in TABLES} == {
-        page: (ROOT / page).read_text() for page in TABLES
+    assert {page: (tmp_path / page).read_text() for page in FILLED} == {
+        page: (ROOT / page).read_text() for page in FILLED
     }
+
+
+def test_the_pages_work_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader's second page would stop at a folder that the first one wrote, or print other sizes than it shows."""
+    tool = runpy.run_path(str(ROOT / "docs/printed_output.py"))
+    for group in tool["FOLLOWED"]:
+        folder = tmp_path / Path(group[0]).stem
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        for page, text in tool["followed"](group):
+            assert text == (ROOT / page).read_text(), "run `python docs/printed_output.py`"
+    assert (tmp_path / "README/merged-heads/heads/cars.safetensors").exists()
+
+
+def test_the_badges_are_true() -> None:
+    """The first line of the README would promise another licence, or a Python that pip refuses."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    badges = re.findall(r"img.shields.io/badge/(\w+)-(.*)-blue", (ROOT / "README.md").read_text())
+    oldest = project["requires-python"].removeprefix(">=")
+    assert badges == [("licence", "MIT"), ("python", f"{oldest}%20or%20newer")]
+    assert project["license"].startswith("MIT")

@@ -15,7 +15,6 @@ from transformers import LlamaForCausalLM
 
 import reference
 import tallmasks
-from conftest import ROOT
 from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 
 
@@ -101,23 +100,6 @@ def test_a_bundle_with_its_base_needs_nothing_else(
         names = {path.name for path in folder.iterdir()}
         assert "config.json" in names and not {"tokenizer.json", "modeling_own.py"} & names
     np.testing.assert_array_equal(loaded(tmp_path / "cars"), expected(here, "sum", "cars", 0.4))
-
-
-@pytest.mark.parametrize(
-    ("page", "heading"), [("README.md", "## Your own checkpoints"), ("docs/own_checkpoints.md", "# Merge or compress")]
-)
-def test_the_lines_of_the_documents(
-    page: str, heading: str, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first thing that somebody with checkpoints copies would fail."""
-    section = (ROOT / page).read_text().partition(heading)[2].partition("\n## ")[0]
-    commands, lines = re.findall(r"^```(?:python)?\n((?:tallmasks|import) .*?)^```$", section, re.M | re.S)
-    monkeypatch.chdir(tmp_path)
-    for name in {"base", *re.findall(r"=\./(\w+)", commands)}:
-        Path(name).symlink_to(here / (name if name in ("base", *TASKS) else "dtd"))
-    for command in commands.replace("\\\n", "").splitlines():
-        assert run(*command.split()[1:]) == 0, command
-    exec(lines, {"model": LlamaForCausalLM.from_pretrained("base")})
 
 
 def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

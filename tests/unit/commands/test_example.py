@@ -1,6 +1,8 @@
 """`tallmasks example`: five models that transformers loads and that merge and compress accept."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +63,15 @@ def test_a_task_comes_back_from_a_bundle_with_its_head(demo: Path) -> None:
     np.testing.assert_array_equal(again["classifier.weight"], cars["classifier.weight"])
     labels = [json.loads((folder / "config.json").read_text())["id2label"] for folder in (Path("again"), demo / "cars")]
     assert labels[0] == labels[1]
+
+
+def test_a_light_installation_is_enough(tmp_path: Path) -> None:
+    """A newcomer would install PyTorch to try five small models."""
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("torch", "transformers", "pandas")))  # importing these raises ModuleNotFoundError
+from tallmasks.commands.main import main
+sys.exit(main(["example", "demo"]))
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert (tmp_path / "demo/base/model.safetensors").exists()
