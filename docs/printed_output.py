@@ -2,8 +2,8 @@
 
     python docs/printed_output.py
 
-Runs the lines that begin with `tallmasks` and the blocks of Python, on the models of `tallmasks example`.  A `text`
-block after a block of commands holds what these print on stdout.
+Runs the lines that begin with `tallmasks` and the blocks of Python, on the models of `tallmasks example`. A `text`
+block after a block of commands holds what the commands print on stdout.
 """
 
 from __future__ import annotations
