@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from models_made import make_small
 from project import ROOT
 from wheels import build_wheel
 
@@ -34,25 +33,23 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("elsewhere")
     run(root, UV, "venv", "--quiet", "--python", sys.executable, "venv")
     run(root, UV, "pip", "install", "--quiet", "--python", "venv", build_wheel(root / "dist"))
-    make_small(root)
     return root
 
 
 def test_the_readme_works_with_the_wheel_alone(environment: Path) -> None:
     """Merging two models would need a clone of the project and 6 GB of libraries."""
-    (commands,) = re.findall(r"^```\w*\n(tallmasks compress .*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
-    for name in {*re.findall(r"=\./(\w+)", commands)} - {"cars", "dtd"}:
-        (environment / name).symlink_to("dtd")
-    for line in commands.replace("\\\n", "").splitlines():
+    blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    lines = "".join(blocks).replace("\\\n", "").splitlines()
+    for line in (line for line in lines if line.startswith("tallmasks ")):
         run(environment, *line.split())
     loaded = """
 import safetensors.numpy, tallmasks
 again = safetensors.numpy.load_file("cars-again/model.safetensors")
-print((tallmasks.load_bundle("./bundle").arrays("cars")["w.weight"] == again["w.weight"]).all())
+restored = tallmasks.load_bundle("./bundle").arrays("cars")
+print(all((restored[name] == again[name]).all() for name in again))
 """
     assert run(environment, "python", "-c", loaded) == "True\n"
     run(environment, "tallmasks", "info", "./bundle")
-    run(environment, "tallmasks", "verify", "./bundle")
 
 
 def test_the_wheel_brings_neither_torch_nor_the_workflow(environment: Path) -> None:
