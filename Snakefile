@@ -10,12 +10,59 @@ src/tallmasks/plan/chain.py declares its inputs and file names; `resources` in p
 time.
 """
 
+import sys
+from pathlib import Path
+
 from snakemake.utils import min_version
 
 min_version("9.27")
 
+# use this project's code even if the environment has another copy installed
+sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", "src")]
 
-include: "workflow/rules/common.smk"  # reads params.yaml into `config`
+from tallmasks.errors import TallmasksError
+
+try:
+    from bridge import before_first_job, begin
+    from bridge.output import show_results
+except TallmasksError as error:  # in a plug-in, such as a method's file
+    sys.exit(f"error: {error}")
+
+config, BRIDGE = begin(workflow)
+ARRAYS = {"gpu": 0, "mem_mb": BRIDGE.arrays("mem_mb"), "runtime": BRIDGE.arrays("runtime")}
+
+
+onstart:
+    before_first_job(workflow, BRIDGE)
+
+
+onsuccess:
+    show_results(workflow)
+
+
+wildcard_constraints:
+    model="[A-Za-z0-9_.-]+",
+    benchmark="[A-Za-z0-9_.-]+",
+    name="[^/]+-[0-9a-f]{12}",
+
+
+# The base of all rules for artifacts of the store; no file matches its own output.
+rule artifact:
+    output:
+        "store/.artifact/{model}/{name}",
+    log:
+        "logs/{model}/artifact/{name}.log",
+    threads: BRIDGE.artifact.resource("threads")
+    resources:
+        gpu=BRIDGE.artifact.resource("gpu"),
+        mem_mb=BRIDGE.artifact.resource("mem_mb"),
+        runtime=BRIDGE.artifact.resource("runtime"),
+    params:
+        job=BRIDGE.artifact.job(),
+    shell:
+        "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"
+
+
 include: "workflow/rules/checkpoints.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/merge.smk"

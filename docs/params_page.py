@@ -22,7 +22,7 @@ _BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum")
 
 HEAD = """# What params.yaml may hold
 
-Written by `python docs/params_page.py`. A key with * must be there. [`params.yaml`](../params.yaml) says more of what
+Written by `python docs/params_page.py`. Keys with * are required. [`params.yaml`](../params.yaml) says more of what
 people change, and has an example of nearly every key. What is not listed is refused, unless a table says otherwise.
 """
 

@@ -23,7 +23,8 @@ from tallmasks.methods.merges import LEARNED
 from tallmasks.results.figures import FIGURES, figure_module, style
 from tallmasks.results.paper import TABLES
 from tallmasks.results.reference import PAPER_TASKS, published_numbers
-from tallmasks.results.typesetting import Cell, TableLayout, markdown
+from tallmasks.results.tables import table_for_people
+from tallmasks.results.typesetting import Cell, TableLayout, byte_unit, markdown
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ("8tasks", "14tasks", "20tasks")
@@ -224,9 +225,10 @@ def draw_picture() -> None:
     """
     table = pd.read_csv(ROOT / "docs" / "tiny" / "figures" / "overview.csv")
     rows = table[table["tasks"] == table["tasks"].max()].set_index("method").loc[[*PICTURE]]
+    unit, factor = byte_unit(rows["storage_gb"])
     columns = {
         "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
-        f"storage, {rows['tasks'].iloc[0]} tasks": (rows["storage_gb"].map(megabytes), "{:.0f} MB"),
+        f"storage, {rows['tasks'].iloc[0]} tasks": (factor * rows["storage_gb"], f"{{:.1f}} {unit}"),
     }
     with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
         figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 1.7), sharey=True, layout="constrained")
@@ -241,17 +243,6 @@ def draw_picture() -> None:
         panels[0].invert_yaxis()
         (ROOT / "docs" / "overview.png").write_bytes(style.rendered(figure, "png"))
     style.plt.close(figure)
-
-
-def megabytes(gigabits: float) -> float:
-    """1e6 bytes, from the 1e9 bits of the paper's tables."""
-    return gigabits * 1000 / 8
-
-
-def in_megabytes(table: str) -> str:
-    """A table with sizes in MB instead of the paper's Gb."""
-    table = table.replace("| Bits (Gb) |", "| Size (MB) |")
-    return re.sub(r"(\d+\.\d+) \|$", lambda match: f"{megabytes(float(match[1])):.1f} |", table, flags=re.MULTILINE)
 
 
 def copy(source: Path, target: Path) -> None:
@@ -288,7 +279,8 @@ def main() -> None:
 
 def fill_pages() -> None:
     """The tables of the README, of the first run and of the tiny models' page."""
-    eight = in_megabytes(body(ROOT / "docs" / "tiny" / "8tasks" / "table.md"))
+    numbers = pd.read_csv(ROOT / "docs" / "tiny" / "8tasks" / "table.csv")
+    eight = table_for_people(numbers, "").split("\n", 1)[1].strip()
     fill_page(ROOT / "README.md", {"short:8tasks": short(eight)})
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         set_clone_url(page, ROOT / "CITATION.cff")

@@ -44,22 +44,22 @@ def user_errors() -> Iterator[None]:
         if type(error).__name__ != "OutOfMemoryError":  # torch's type, not imported here because that is slow
             raise
         raise TallmasksError(
-            "the GPU's memory is too small for this job; end other programs on it, set jobs_per_gpu: 1, or use a GPU"
-            " with more memory"
+            "the GPU ran out of memory; stop other programs that use it, set jobs_per_gpu: 1, or use a GPU with more"
+            " memory"
         ) from None
     except OSError as error:
         if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, errno.EIO):
             raise
         path, why = Path(os.fsdecode(error.filename)), os.strerror(error.errno)
         if error.errno == errno.EIO:
-            raise TallmasksError(f"{path}: {why}; the disk that it lies on fails") from None
+            raise TallmasksError(f"{path}: {why}; the disk is failing") from None
         if error.errno in _NO_RIGHT:
             denied = path if os.path.lexists(path) else path.parent  # a new file is denied by its folder
             raise TallmasksError(
-                f"{denied} cannot be read or written by this user ({why}); give the user the right to it and its disk"
+                f"{denied} cannot be read or written by this user ({why}); change its permissions, or those of its disk"
             ) from None
         in_the_way = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), path)
-        raise TallmasksError(f"{in_the_way}: {why}; move away what is there and run again") from None
+        raise TallmasksError(f"{in_the_way}: {why}; move it away and run again") from None
 
 
 @contextmanager
@@ -109,4 +109,4 @@ def at_import(error: Exception) -> TallmasksError:
         file, line = (ran[-1].filename, ran[-1].lineno) if ran else (None, None)
         message = str(error)
     where = f"{file}, line {line}: " if file else ""
-    return TallmasksError(f"{where}{type(error).__name__}: {' '.join(message.split())}; put it right there")
+    return TallmasksError(f"{where}{type(error).__name__}: {' '.join(message.split())}; fix it there")

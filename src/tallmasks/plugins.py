@@ -31,8 +31,8 @@ def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: st
         if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
             raise TallmasksError(f"{what} {name!r}: {at_import(error)}") from error
     raise TallmasksError(
-        f"no {what} {name!r}{problem}{nearest(name, packages)}; there are: {', '.join(packages)}, and every importable "
-        f"module with an object {attribute}"
+        f"no {what} {name!r}{problem}{nearest(name, packages)}; expected one of {', '.join(packages)}, or an "
+        f"importable module with an object {attribute}"
     )
 
 

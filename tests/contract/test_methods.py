@@ -1,4 +1,4 @@
-"""Every registered method, held to the contract; the registry; and that one new file is one new row."""
+"""Every registered method, held to the contract; the registry; and what recipes hold of a method's code."""
 
 import ast
 import inspect
@@ -161,17 +161,6 @@ def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
         methods.Method(**{name: {**stated, **fields}[name] for name in names})
 
 
-NEW_METHOD = """
-from tallmasks.methods import Scaled, merge, merged_row
-
-@merge("double")
-def double(rows, place, facts):
-    return 2 * rows[0]
-
-merged_row("doubled", row=45, title="Doubled", paper="none", merge="double", protocol=Scaled())
-"""
-
-
 @pytest.fixture
 def package(tmp_path):
     """A copy of the package, for methods of a test's own."""
@@ -184,20 +173,13 @@ def python(package, *words):
     return subprocess.run([sys.executable, "-B", *words], capture_output=True, text=True, env=environment)
 
 
-def test_one_new_file_is_one_new_row_and_a_wrong_one_is_named_in_one_line(package):
-    """Adding a method would mean editing the package in several places, or a slip give a page of traceback."""
-    file = package / "methods" / "rows" / "doubled.py"
-    file.write_text(NEW_METHOD)
-    run = python(package, "-c", "from tallmasks import methods as m; print(*m.names(), m.get_merge('double').name)")
-    assert {*run.stdout.split()} == {*methods.names(), "doubled", "double"}, run.stderr
-    wrong = {
-        "line 8: ValueError: method doubled: protocol": ("Scaled()", '"scale"'),
-        "line 5: SyntaxError: ": ("facts):", "facts)"),
-    }
-    for said, (right, slip) in wrong.items():
-        file.write_text(NEW_METHOD.replace(right, slip))
+def test_a_method_file_with_a_mistake_is_named_in_one_line(package):
+    """The author of a method would get a page of traceback for a slip."""
+    row = 'from tallmasks.methods import merged_row\nmerged_row("slip", row=1, title="", paper="", merge="summ")\n'
+    for number, text in ((1, "def slip(:\n"), (2, row)):
+        (package / "methods" / "rows" / "slip.py").write_text(text)
         run = python(package, "-m", "tallmasks.commands.main", "merge", "--base", "x")
-        assert run.returncode == 1 and f"methods/rows/doubled.py, {said}" in run.stderr, run.stderr
+        assert run.returncode == 1 and f"methods/rows/slip.py, line {number}" in run.stderr, run.stderr
         assert run.stderr.count("\n") == 1
 
 

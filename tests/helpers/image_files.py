@@ -79,7 +79,7 @@ def cached_repository(cache: Path, name: str, commit: str = "") -> Path:
     return cache / f"datasets--{source.hub.replace('/', '--')}" / "snapshots" / (commit or str(source.revision))
 
 
-RNG = np.random.default_rng(0)  # conftest.py starts it anew for each test
+RNG = np.random.default_rng(0)  # tests/unit/vision/conftest.py starts it anew for each test
 
 
 def picture(rng: np.random.Generator, width: int, height: int, mode: str = "RGB") -> Image.Image:

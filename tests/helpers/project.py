@@ -49,10 +49,14 @@ def small(params: dict[str, Any]) -> None:
     params["methods"] = METHODS
     params["grids"] = {"scaling_coefficient": [0.0, 0.5, 1.0], "mask_lambda": [0.2, 0.4]}
     params["seeds"] = [0, 1]
-    params["models"] = {"tiny": params["models"]["tiny"]}
-    tiny = params["models"]["tiny"]
-    tiny["examples"].update(train=32, validation=24, test=24)
-    tiny["finetuning"].update(iterations=3, batch_size=16, warmup_iterations=1)
+    params["models"] = {"tiny": quick(params["models"]["tiny"])}
+
+
+def quick(model: dict[str, Any]) -> dict[str, Any]:
+    """The entry of a tiny model, fine-tuned in seconds."""
+    model["examples"].update(train=32, validation=24, test=24)
+    model["finetuning"].update(iterations=3, batch_size=16, warmup_iterations=1)
+    return model
 
 
 HELD = """
@@ -115,7 +119,7 @@ class Project:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, *command: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Start a command in a session of its own, so that all of it can be killed."""
+        """Start a command in its own session, so that all of it can be killed."""
         return subprocess.Popen(
             command,
             cwd=self.root,
@@ -162,12 +166,10 @@ class Project:
         """The tests' own, without what steers the engines from outside, and with the tests' Python first."""
         drop = ("SNAKEMAKE_", "DVC_", "GIT_", "TALLMASKS_", "OMP_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(drop)}
-        identity = {
-            f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-        }
+        identity = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
         environment = {
             **kept,
-            **identity,
+            **dict.fromkeys(identity, "nobody@example.org"),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(self.root / "src"),
             "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -187,7 +189,6 @@ class Project:
         return self.root.joinpath(*parts)
 
     def one(self, pattern: str) -> Path:
-        """The one file that a pattern matches."""
         (found,) = self.root.glob(pattern)
         return found
 
@@ -203,17 +204,14 @@ class Project:
         _edit(self.path("params.yaml"), edit)
 
     def benchmark(self, name: str, tasks: Sequence[str]) -> None:
-        """Declare one more benchmark."""
         self.change(lambda params: params["benchmarks"].update({name: list(tasks)}))
 
     def replace(self, file: str, old: str, new: str) -> None:
-        """Edit a file of the user's own."""
         text = self.path(file).read_text()
         assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
         self.path(file).write_text(text.replace(old, new))
 
     def add_held(self) -> None:
-        """Add the method `held` to the project and to its tables."""
         self.path("src/tallmasks/methods/rows/held.py").write_text(HELD)
         self.change(lambda params: params["methods"].append("held"))
 
@@ -230,7 +228,6 @@ class Project:
         path.write_bytes(content)
 
     def copy(self, root: Path) -> Project:
-        """The whole working copy once more, somewhere else."""
         subprocess.run(["cp", "-a", "--reflink=auto", str(self.root), str(root)], check=True)
         return Project(root, self.environment)
 

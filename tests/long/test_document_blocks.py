@@ -1,7 +1,6 @@
 """Every block of shell, Python and YAML in the documents, as far as it can run here; and the notebook."""
 
 import argparse
-import ast
 import json
 import re
 import runpy
@@ -14,17 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import transformers
 import yaml
 from dvc.cli.parser import get_main_parser
 
-import tallmasks
-from conftest import PARAMS, ROOT
-from project import ORDERS, Project, lay_out
-from readme_families import FAMILIES
-from small_models import moved
-from tallmasks.commands.main import main, module_of
+from conftest import ROOT, shipped_params
+from project import ORDERS, Project, lay_out, quick
+from tallmasks.commands.main import module_of
 from tallmasks.plan.params import check_params
 
 GENERATED = {"commands.md", "params.md"}
@@ -50,22 +44,14 @@ NOT_RUN = {
     r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",
     r"git clone ": "it needs the network",
     r"pip install ": "test_installation.py",
-    r"git checkout --ours": "two branches in conflict: test_clones.py",
+    r"git checkout --ours": "two branches in conflict",
     r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
     r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
     r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
 }
 """Lines of shell that no test runs as they are, by how they begin, and why."""
-PYTHON = {
-    "CONTRIBUTING.md": "tests/workflow/test_contributing.py",
-    "README.md": "tests/workflow/test_readme.py",
-    "docs/change.md": "tests/workflow/test_readme.py",
-    "docs/index.md": "tests/workflow/test_readme.py",
-    "docs/own_checkpoints.md": "tests/workflow/test_readme.py",
-    "docs/python.md": "tests/unit/methods/test_state_dicts.py",
-    "docs/results.md": "tests/unit/results/test_figures.py",
-}
-"""Which tests run the blocks of Python of a page."""
+PYTHON = "CONTRIBUTING.md README.md docs/change.md docs/index.md docs/own_checkpoints.md docs/python.md docs/results.md"
+"""Pages with blocks of Python, which test_readme.py, test_state_dicts.py and test_figures.py run."""
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
@@ -76,43 +62,31 @@ def blocks(language: str) -> Iterator[tuple[str, str]]:
                 yield str(page.relative_to(ROOT)), text
 
 
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """The commands of all blocks of shell, as lists of words, each with its page."""
+def commands(program: str) -> Iterator[tuple[str, list[str]]]:
+    """The words after a program in all blocks of shell, each with its page."""
     for page, text in blocks(""):
         if text.split()[0] not in SHELL:  # a diagram, or a list of files
             continue
         for line in text.replace("\\\n", " ").splitlines():
             for part in re.split(r"\s&&\s", line):
-                if words := shlex.split(part, comments=True):
-                    yield page, words
-
-
-COMMANDS_BY_NAME: dict[str, list[tuple[str, list[str]]]] = {}
-for _page, _words in commands():
-    COMMANDS_BY_NAME.setdefault(_words[0], []).append((_page, _words[1:]))
-
-
-@pytest.mark.short
-def test_every_line_of_shell_is_checked_below() -> None:
-    """A new kind of command would stand in a page without any test; or the reason why a line is not run outlive it."""
-    assert set(COMMANDS_BY_NAME) <= SHELL
-    lines = [line for _, text in blocks("") for line in text.splitlines()]
-    assert not [begin for begin in NOT_RUN if not any(re.match(begin, line) for line in lines)]
+                words = shlex.split(part, comments=True)
+                if words[:1] == [program]:
+                    yield page, words[1:]
 
 
 @pytest.mark.short
 def test_options_targets_and_files_are_there() -> None:
     """A reader would copy a line that the command refuses, or run a test that has moved."""
-    for page, words in COMMANDS_BY_NAME["tallmasks"]:
+    for page, words in commands("tallmasks"):
         parser = argparse.ArgumentParser(prog=page, exit_on_error=False)
         module_of(words[0]).add_arguments(parser)
         parser.parse_args(words[1:])
-    for _, words in COMMANDS_BY_NAME["dvc"]:
+    for _, words in commands("dvc"):
         get_main_parser().parse_args(words)
-    targets = {word for _, words in COMMANDS_BY_NAME["make"] for word in words} - {"test"}  # which -n would run
+    targets = {word for _, words in commands("make") for word in words} - {"test"}  # which -n would run
     done = subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for page, words in [*COMMANDS_BY_NAME[".venv/bin/python"], *COMMANDS_BY_NAME.get("python", [])]:
+    for page, words in [*commands(".venv/bin/python"), *commands("python")]:
         files = [word for word in words if word.endswith(".py")]
         assert files and all((ROOT / file).exists() for file in files), page
 
@@ -122,7 +96,7 @@ def test_the_targets_of_snakemake_are_there(tmp_path: Path) -> None:
     copy = Project(tmp_path, {"CUDA_VISIBLE_DEVICES": ""})
     subprocess.run(f"git ls-files -z | xargs -0 cp --parents -t {tmp_path}", shell=True, cwd=ROOT, check=True)
     copy.replace("params.yaml", "\nbenchmarks:\n", "\nbenchmarks:\n  mine: [mnist, svhn]\n")
-    words = {word for _, words in COMMANDS_BY_NAME["snakemake"] for word in words}
+    words = {word for _, words in commands("snakemake") for word in words}
     targets = {word for word in words if not word.startswith(("-", "profiles/"))}
     assert len(targets) > 15
     copy.run("snakemake", "-n", "-j1", *sorted(targets))
@@ -146,10 +120,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def of_the_pages(params: dict[str, Any]) -> None:
     """The benchmarks of the pages with two or three tasks each, fine-tuned in seconds."""
-    texts = yaml.safe_load(PARAMS.read_text())["models"]["tiny_t5"]
-    texts["examples"].update(train=32, validation=24, test=24)
-    texts["finetuning"].update(iterations=3, batch_size=16, warmup_iterations=1)
-    params["models"]["tiny_t5"] = texts
+    params["models"]["tiny_t5"] = quick(shipped_params()["models"]["tiny_t5"])
     two, three = ["svhn", "mnist"], ["mnist", "svhn", "dtd"]
     params["benchmarks"] = {"8tasks": two, "14tasks": two, "20tasks": three, "mine": two, "11nlp": ["qasc", "paws"]}
     params["paper"]["subsets"]["orders"] = ORDERS
@@ -180,11 +151,7 @@ def test_the_lines_of_a_page_run(project: Project, page: str) -> None:
 @pytest.mark.short
 def test_every_block_of_python_is_run_by_a_test() -> None:
     """A page could show code that nobody ran."""
-    pages = set()
-    for page, text in blocks("python"):
-        ast.parse(text)
-        pages.add(page)
-    assert pages == set(PYTHON)
+    assert {page for page, _ in blocks("python")} == set(PYTHON.split())
 
 
 @pytest.mark.short
@@ -216,36 +183,3 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(len, kinds)) >= 6, "run `python docs/run_notebook.py`"
     done = tool["executed"](kept)
     assert [[each["output_type"] for each in cell.get("outputs", [])] for cell in done["cells"]] == kinds
-
-
-@pytest.mark.short
-def test_the_readme_names_the_architectures_that_are_tested_below() -> None:
-    """Somebody would rely on an architecture that nobody has tried."""
-    section = (ROOT / "README.md").read_text().partition("## Tested architectures")[2].partition("\n## ")[0]
-    rows = re.findall(r"^- \w+: (.*?)(?=^- |^$)", section, re.M | re.S)
-    named = [name.strip() for row in rows for name in row.replace("\n", " ").split(",")]
-    assert named == list(FAMILIES)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_an_architecture_of_the_readme(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A merged or restored model of an architecture that the README names would not load, or have other weights."""
-    monkeypatch.chdir(tmp_path)
-    name, settings = FAMILIES[family]
-    kind = getattr(transformers, name)
-    torch.manual_seed(0)
-    base = moved(kind(kind.config_class(**settings)), 0)
-    models = {"base": base, "cars": moved(base, 1), "dtd": moved(base, 2)}
-    for folder, model in models.items():
-        model.save_pretrained(folder)
-    call = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
-    assert main(["merge", *call, "--method", "ties", "-o", "merged"]) == 0
-    assert main(["compress", *call, "-o", "bundle"]) == 0
-    assert main(["export", "bundle", "--task", "cars", "-o", "again"]) == 0
-    for folder in ("merged", "again"):
-        loaded, loading = kind.from_pretrained(folder, output_loading_info=True)
-        assert not any(loading.values())
-        assert any(not torch.equal(tensor, loaded.state_dict()[key]) for key, tensor in base.state_dict().items())
-    live = kind.from_pretrained("base")
-    tallmasks.load_bundle("bundle").apply_(live, "cars")
-    assert all(torch.equal(tensor, live.state_dict()[key]) for key, tensor in loaded.state_dict().items())

@@ -192,12 +192,8 @@ def test_a_repository_that_is_no_longer_what_it_was_is_said(tmp_path: Path) -> N
         server.repositories["datasets", cars.hub] = Repository(tmp_path / "files", str(cars.revision))
         with pytest.raises(TallmasksError, match=r"weights\.json"):
             write_examples(VISION["cars"], "test", 32, tmp_path / "out", {})
-        with pytest.raises(TallmasksError, match=r"0000.*delete "):
+        with pytest.raises(TallmasksError, match="0000"):
             with_origin(REPOSITORY, ["weights.json"], "main", "0" * 64)
-        path, _ = with_origin(REPOSITORY, ["weights.json"], "main", None)
-        path.write_text("[]")
-        with pytest.raises(TallmasksError, match=r"weights\.json: .*damaged"):
-            with_origin(REPOSITORY, ["weights.json"], "main", None)
 
 
 def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
@@ -244,11 +240,13 @@ def test_doctor_names_what_the_hub_refuses(hub: LoopbackHub, project: Project) -
     assert any(VISION["kmnist"].source.hub in line for line in problems)
 
 
-def command(hub: LoopbackHub, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of the project's in a folder, with this hub and the cache `home` there."""
+def command(hub: LoopbackHub, folder: Path, *arguments: str) -> str:
+    """What a command of the project's prints in a folder, with this hub and the cache `home` there."""
     environment = os.environ | hub.environment(folder / "home") | {"PYTHONPATH": str(ROOT / "src")}
-    both: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, text=True, **both)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, text=True, **pipes)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 TALLMASKS = ("-m", "tallmasks.commands.main")
@@ -259,20 +257,16 @@ TASKS = ("--task", f"cars=org/cars@{SHORT}", "--task", "dtd=org/dtd")
 def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_path: Path) -> None:
     """Only models in local folders could be merged, and only bundles there loaded."""
     merge = (*TALLMASKS, "merge", "--base", f"org/base@{COMMIT}", *TASKS, "--method", "task_arithmetic")
-    merge += ("--scaling-coefficient", "0.5", "-o", "merged")
-    merged = command(small_hub, tmp_path, *merge)
-    assert merged.returncode == 0, merged.stdout
+    command(small_hub, tmp_path, *merge, "--scaling-coefficient", "0.5", "-o", "merged")
     base = np.arange(64, dtype=np.float32).reshape(8, 8)
     (weights,) = (tmp_path / "merged").glob("*.safetensors")
     np.testing.assert_array_equal(load_file(weights)["w.weight"], base + np.float32(0.5 * (1 + 2)))
     card = yaml.safe_load((tmp_path / "merged" / "README.md").read_text().split("---\n")[1])
     assert card["base_model"] == ["org/base", "org/cars", "org/dtd"] and card["base_model_relation"] == "merge"
 
-    done = command(small_hub, tmp_path, *TALLMASKS, "compress", "--base", f"org/base@{COMMIT}", *TASKS, "-o", "bundle")
-    assert done.returncode == 0, done.stdout
+    command(small_hub, tmp_path, *TALLMASKS, "compress", "--base", f"org/base@{COMMIT}", *TASKS, "-o", "bundle")
     small_hub.repositories["models", "org/bundle"] = Repository(tmp_path / "bundle")
     load = "import tallmasks; print(tallmasks.load_bundle({!r}).arrays('dtd')['w.weight'].tobytes().hex())"
     here, there = (command(small_hub, tmp_path, "-c", load.format(name)) for name in ("bundle", f"org/bundle@{SHORT}"))
-    assert here.returncode == there.returncode == 0, there.stdout
-    assert there.stdout.splitlines()[-1] == here.stdout.splitlines()[-1]
+    assert there.splitlines()[-1] == here.splitlines()[-1]
     assert "bundle.json" in small_hub.downloads

@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from project import lay_out
-from tallmasks.plan.index import closure
-from tallmasks.plan.project import open_plan
+from tallmasks.plan.project import closure, open_plan
 from tallmasks.tasks.catalogues import catalogue
 
 

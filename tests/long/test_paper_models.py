@@ -25,7 +25,7 @@ def run_job(self, job, run_job=Executor.run_job):
 Executor.run_job = run_job
 for table in sys.argv[1:]:
     with contextlib.suppress(SystemExit):
-        main(["-nq", "all", "--profile", "profiles/slurm", "--executor", "dryrun", "--", table])
+        main(["-nq", "all", "--profile", "profiles/slurm", "--cores", "16", "--executor", "dryrun", "--", table])
 """
 pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
 
@@ -83,7 +83,7 @@ def test_a_run_without_a_usable_gpu_stops_at_once(project: Project, tmp_path: Pa
     four = Project(project.root, offline(tmp_path) | {"PYTHONPATH": paths})
     run = four.snakemake("results/vit_b32/three/table.csv", fails=True)
     assert not run.jobs and "Traceback" not in run.output and "huggingface.co" not in run.output
-    assert "torch has no GPU" in run.output and "gpu: 0" in run.output
+    assert "gpu: 0" in run.output
     for how in ("-n", "-j2"):
         none = four.run("snakemake", how, "--resources", "gpu=0", "--", "results/vit_b32/three/table.csv", fails=True)
         assert "--resources gpu=0" in none.output and not none.jobs

@@ -1,4 +1,4 @@
-"""The rooms of the package: what may import what, and how large a thing may be."""
+"""The rooms of the package: what may import what."""
 
 import ast
 import re
@@ -13,23 +13,17 @@ import tallmasks
 from tallmasks.errors import EXTRAS
 
 PACKAGE = Path(tallmasks.__file__).parent
-WORKFLOW, WORLDS = (PACKAGE.parents[1] / folder for folder in ("workflow", "tiny_worlds"))
 ROOMS = (
     "errors", "parallel", "io", "artifacts", "plugins", "vectors", "masks", "bundles", "methods", "tasks", "models",
     "training", "evaluation", "results", "plan", "commands",
 )  # fmt: skip
 """Packages and single modules.  Each may import only those above it in this list."""
-DATA = {WORLDS / "drawn" / name for name in ("objects.py", "scenes.py", "canvas.py")}
-"""Tables of data, and pictures that are drawn."""
 
 
 def modules() -> dict[str, Path]:
     """Every module of the package, by its dotted name without `tallmasks.`."""
-    paths = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return paths
+    paths = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    return {name.removesuffix("__init__").removesuffix("."): path for name, path in paths.items()}
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -86,19 +80,3 @@ def test_what_is_imported_is_declared() -> None:
     assert len(others) > 20 and set(EXTRAS) <= set(others)
     wrong = {name for name, owners in others.items() if not declared[EXTRAS.get(name)] & {o.lower() for o in owners}}
     assert not wrong
-
-
-def test_modules_and_classes_can_be_read_at_once() -> None:
-    """Nobody would see what belongs together."""
-    files = [path for folder in (PACKAGE, WORKFLOW, WORLDS) for path in folder.rglob("*.py")]
-    large = {}
-    for path in files:
-        if path in DATA:
-            continue
-        text = path.read_text()
-        if (lines := text.count("\n")) > 400:
-            large[str(path)] = lines
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > 200:
-                large[f"{path}: {node.name}"] = lines
-    assert not large

@@ -1,5 +1,6 @@
 """Commands as processes, and on a project that the real engines built."""
 
+import fcntl
 import re
 import subprocess
 import sys
@@ -41,8 +42,6 @@ def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_
 
 def test_gc_leaves_a_running_snakemake_alone(project: Project) -> None:
     """The file that a job is writing would be taken for a left-over."""
-    import fcntl
-
     with project.path(".tallmasks/writer.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "snakemake" in project.tallmasks("gc", "--yes", fails=True).output

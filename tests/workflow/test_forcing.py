@@ -1,6 +1,7 @@
 """Forced jobs, failed jobs, inputs dated in the future: what is asked for runs, and no results are lost."""
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -17,32 +18,32 @@ AS_A_USER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os
 """Without the right to write into read-only files, which root has."""
 
 
-def as_a_user(project: Project, *arguments: str) -> Run:
-    command = ["snakemake", "-j2", *arguments]
-    return project.run(sys.executable, "-c", AS_A_USER, *command)
-
-
 @pytest.mark.parametrize(
     ("forced", "planned"),
     [
-        (("-F",), CHAIN),
-        (("-f",), {"tables"}),
-        (("-R", "task_vector"), FROM_VECTORS),
+        (["-F"], CHAIN),
+        (["-f"], {"tables"}),
+        (["-R", "task_vector"], FROM_VECTORS),
+        (["-F", "--until", "merge"], {"examples", "head", "finetune", "task_vector", "merge"}),
     ],
 )
 def test_what_is_forced_runs_with_what_follows_from_it(
-    built: tuple[Project, Run], forced: tuple[str, ...], planned: set[str]
+    built: tuple[Project, Run], forced: list[str], planned: set[str]
 ) -> None:
-    """Nothing would be done; or all would, where one step was meant."""
+    """Nothing would be done; or all would, where one step was meant; or `-n` and `--dag` would change something."""
     project, _ = built
+    before = project.sha256("store", "results")
     assert project.run("snakemake", "-n", *forced, "--", TABLE).planned.keys() == planned
+    assert planned <= set(re.findall(r'label = "(\w+)', project.run("snakemake", "--dag", *forced, "--", TABLE).output))
+    assert project.sha256("store", "results") == before
 
 
 def test_forcing_makes_what_is_lacking_and_replaces_read_only_files(project: Project) -> None:
     """A forced job would lose its results for a missing input, or stop at files that its own runs made read-only."""
     before = project.sha256("store", "results")
     project.one("store/tiny/derived/merge/sum-2tasks-s0-*").unlink()
-    assert as_a_user(project, "-f", "--", TABLE).jobs.keys() == {"merge", "tables"}
+    run = project.run(sys.executable, "-c", AS_A_USER, "snakemake", "-j2", "-f", "--", TABLE)
+    assert run.jobs.keys() == {"merge", "tables"}
     assert project.sha256("store", "results") == before
 
 

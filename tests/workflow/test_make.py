@@ -34,7 +34,8 @@ def program(path: Path, lines: str) -> None:
 
 def make(folder: Path, *words: str | Path) -> tuple[int, list[str]]:
     """The exit status of make, and what it prints but for its own last line."""
-    done = subprocess.run(["make", *words], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(["make", *words], cwd=folder, text=True, **pipes)
     return done.returncode, [line for line in done.stdout.splitlines() if not line.startswith("make: ***")]
 
 
@@ -96,3 +97,13 @@ def test_an_interrupted_installation_ends_with_one_line(folder: Path, ignored: b
     assert said == "./python -m venv .venv"
     assert interrupted.startswith("Interrupted")
     assert all(line.startswith("make: ***") for line in rest) and making.returncode
+
+
+def test_clean_asks(folder: Path) -> None:
+    """A month of fine-tuning would be gone with one word."""
+    weights = folder / "store/weights"
+    weights.parent.mkdir()
+    weights.write_bytes(bytes(3_000_000))
+    status, lines = make(folder, "clean")
+    assert status == 2 and weights.exists() and "2.9M" in "".join(lines)
+    assert make(folder, "clean", "YES=1")[0] == 0 and not weights.parent.exists()

@@ -1,15 +1,14 @@
 """Tests that need a process of their own: imports, memory use, and leftovers of a kill."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import tallmasks
 from conftest import PARAMS, ROOT
 from small_checkpoints import file_of, saved_llama, state
-from tallmasks.plan.index import closure
+from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import closure
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -20,7 +19,7 @@ tallmasks.merges()
 import tallmasks.masks.mask_bundles, tallmasks.masks.consensus, tallmasks.results.tables
 import tallmasks.vectors.multi_task_vectors
 from tallmasks.plan import chain
-from tallmasks.plan.index import closure
+from tallmasks.plan.project import closure
 from tallmasks.plan.planner import Plan
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -34,8 +33,6 @@ sys.exit("torch" in sys.modules)
 
 def test_without_tensors_of_torchs_nothing_imports_torch(tmp_path: Path, params: dict) -> None:
     """Every command and job would wait for torch's import, or two processes name one artifact differently."""
-    from tallmasks.plan.planner import Plan
-
     command = [sys.executable, "-c", WITHOUT_TORCH, str(file_of(tmp_path, state())), str(PARAMS), str(ROOT)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
@@ -80,20 +77,14 @@ chain(Path(sys.argv[1]) / "large", 4_000_000, 6)
 
 def test_memory_does_not_grow_with_the_models(tmp_path):
     """Merging 20 large models would need the memory of 20: here 12 MiB must do for six models of 15 MiB."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(tallmasks.__file__).parent.parent),
-        "OMP_NUM_THREADS": "1",
-        "NUMBA_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     command = [sys.executable, "-c", CHAIN, str(tmp_path)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 
 KILLED = """
-import os, signal, sys, time
-import numpy as np
+import sys, time
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -106,15 +97,14 @@ with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new:
 def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
     """Gigabytes of hidden halves would fill the disk; or the next run would remove what another one is writing."""
     source, out = saved_llama(tmp_path / "model"), tmp_path / "out"
-    environment = {**os.environ, "PYTHONPATH": str(Path(tallmasks.__file__).parents[1])}
     command = [sys.executable, "-c", KILLED, str(source), str(out)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "writing\n"
         (hidden,) = tmp_path.glob(".*")
         base = open_checkpoint(source)
         with new_checkpoint(out, base, None):
             assert hidden.exists()  # its owner lives
-        process.send_signal(signal.SIGKILL)
+        process.kill()
     assert hidden.exists() and not list(out.glob(".*"))
     out.rename(tmp_path / "elsewhere")
     with new_checkpoint(out, base, None):

@@ -1,4 +1,4 @@
-"""The blocks and tables of the README and of other pages, and the examples of docs/change.md."""
+"""The blocks and tables of the README and of other pages; the examples of docs/change.md and CONTRIBUTING.md."""
 
 import os
 import re
@@ -6,11 +6,12 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tallmasks
 from project import ROOT, Project
 
 FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "tiny_worlds/drawn/own"}
@@ -73,6 +74,46 @@ def test_the_examples_of_the_page_pass_the_tests_that_all_must(with_examples: Pr
     assert "half_sum" not in run.stdout
 
 
+UNIT_LENGTH = """
+import numpy as np
+import tallmasks
+from tallmasks import methods
+from tallmasks.evaluation.protocols import InMemory
+from tallmasks.io.tensor_files import Layout
+from tallmasks.vectors.task_vectors import TaskVector
+
+layout = Layout(("a",), ((4,),))
+vectors = [TaskVector(np.array(values, np.float32), layout, {}) for values in ([3, 4, 0, 0], [0, 0, 1, 0])]
+memory = InMemory(vectors, np.zeros(4, np.float32), [0.4], lambda method: ())
+for spec in ("unit_length", "unit_length:length=2.0", "unit_length:order=1.0"):
+    method = methods.get(spec)
+    source = memory.of(method)
+    inputs = {name: methods.INPUTS[name].value(source, 0, 0, method.chosen) for name in method.needs}
+    print(method.name, method.title, *method(**inputs), *(needed.role for needed in method.stored_inputs), sep="|")
+print(*tallmasks.merge([{"a": vector.flat} for vector in vectors], "largest")["a"], sep="|")
+"""
+
+
+def test_one_file_is_a_method_with_an_option_and_an_input_of_its_own(tmp_path: Path) -> None:
+    """A reader of that page alone would not get a row in the tables."""
+    sources = re.findall(r"^```python\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S)
+    package = Path(tallmasks.__file__).parent
+    shutil.copytree(package, tmp_path / "tallmasks", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, source in zip(("unit_length", "largest"), sources, strict=True):
+        (tmp_path / "tallmasks" / "methods" / "rows" / f"{name}.py").write_text(source)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", UNIT_LENGTH], capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    plain, longer, other, largest = (line.split("|") for line in run.stdout.splitlines())
+    assert largest == ["3.0", "4.0", "1.0", "0.0"]
+    assert plain[:2] == ["unit_length", "Unit length"]
+    assert longer[:2] == ["unit_length:length=2.0", "Unit length (length = 2.0)"]
+    np.testing.assert_allclose([float(value) for value in plain[2:6]], [0.6, 0.8, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose([float(value) for value in longer[2:6]], [1.2, 1.6, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose([float(value) for value in other[2:6]], [3 / 7, 4 / 7, 0, 0], rtol=1e-6)
+    assert plain[6:] == ["task_vectors"]
+
+
 def test_the_tables_are_those_that_the_workflow_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader would see numbers that no command printed, or those of an earlier version."""
     for folder in ("docs", "workflow/report"):
@@ -96,12 +137,3 @@ def test_the_pages_work_one_after_another(tmp_path: Path, monkeypatch: pytest.Mo
         for page, text in tool["followed"](group):
             assert text == (ROOT / page).read_text(), "run `python docs/printed_output.py`"
     assert (tmp_path / "README/merged-heads/heads/cars.safetensors").exists()
-
-
-def test_the_badges_are_true() -> None:
-    """The first line of the README would promise another licence, or a Python that pip refuses."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    badges = re.findall(r"img.shields.io/badge/(\w+)-(.*)-blue", (ROOT / "README.md").read_text())
-    oldest = project["requires-python"].removeprefix(">=")
-    assert badges == [("licence", "MIT"), ("python", f"{oldest}%20or%20newer")]
-    assert project["license"].startswith("MIT")

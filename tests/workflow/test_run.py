@@ -1,4 +1,4 @@
-"""The output of a run: failure, interruption, end; with the real engines."""
+"""What a run prints, and how it ends: failure, interruption, another run in the same folder."""
 
 import fcntl
 import os
@@ -6,18 +6,18 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
 
-from bridge import begin
-from bridge.run import check_room, check_settings, check_slurm
+from bridge.run import check_slurm
 from processes import gone, wait_for
 from project import ROOT, Project, Run
 
-TABLE = "results/tiny/new/table.csv"
 COMMAND = ("snakemake", "-j2", "--", "results/tiny/two/table.csv", "results/tiny/three/table.csv")
 
 
@@ -25,22 +25,29 @@ def logs_of_jobs(project: Project) -> list[Path]:
     return [path for path in project.root.glob("logs/tiny/merge/held-*.log") if path.stat().st_size]
 
 
-def workers(project: Project) -> set[int]:
-    """The processes of the jobs that have begun to wait."""
+def processes(project: Project) -> set[int]:
+    """The jobs that have begun to wait, and the warm Python that they are forks of."""
     said = " ".join(path.read_text() for path in logs_of_jobs(project))
-    return {int(number) for number in re.findall(r"begun (\d+) ", said)}
+    return {int(number) for both in re.findall(r"begun (\d+) (\d+)", said) for number in both}
 
 
-def interrupt_at_work(project: Project, interrupt: signal.Signals) -> str:
-    """Start a run, send a signal to it and its jobs when two are at work, and see them end; what it said."""
+def ctrl_c_twice(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def end_at_work(project: Project, end: Callable[[subprocess.Popen[str]], None]) -> str:
+    """Start a run with a warm Python of its own, end it when two jobs are at work, and see all of it gone; what it
+    said."""
     for log in logs_of_jobs(project):
         log.unlink()
-    process = project.start(*COMMAND)
-    wait_for(lambda: len(workers(project)) == 2 or process.poll() is not None)
-    os.killpg(process.pid, interrupt)
+    process = Project(project.root, {"TALLMASKS_WARM": ""}).start(*COMMAND)
+    wait_for(lambda: len(processes(project)) == 3 or process.poll() is not None)
+    end(process)
     output, _ = process.communicate(timeout=120)
-    assert process.returncode and workers(project), output
-    wait_for(lambda: all(map(gone, workers(project))))
+    assert process.returncode and len(processes(project)) == 3, output
+    wait_for(lambda: all(map(gone, processes(project))))
     return output
 
 
@@ -49,8 +56,8 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     shutil.copy(ROOT / "profiles/default/config.yaml", project.path("profiles/default"))
     project.add_held()
     project.path("wait").touch()
-    for interrupt in (signal.SIGINT, signal.SIGKILL):
-        assert "Traceback" not in interrupt_at_work(project, interrupt)
+    interrupted, killed = (end_at_work(project, end) for end in (ctrl_c_twice, subprocess.Popen.kill))
+    assert "Traceback" not in interrupted + killed and interrupted.strip().splitlines()[-1].startswith("Interrupted")
     project.path("wait").rename(project.path("fail"))
     output = project.run(*COMMAND, fails=True).output
     assert '"recipe"' not in output and "Traceback" not in output
@@ -60,6 +67,7 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     project.run(*shlex.split(alone.removeprefix("This job alone: ")))
     output = project.run(*COMMAND).output
     assert re.search(r"merge +1 ", output), "the one that was run alone is not run again"
+    assert re.search(r"^(\d+) of \1 .*: tables tiny", output, re.M) and set(COMMAND[-2:]) <= set(output.splitlines())
     assert len(output.splitlines()) < 60 and "\033" not in output
 
 
@@ -82,43 +90,22 @@ def test_a_second_run_waits_and_begins_anew(project: Project, tmp_path: Path) ->
     elsewhere = Project(project.root, {"PYTHONPATH": f"{tmp_path}:{project.path('src')}"})
     project.path(".snakemake/locks/0.output.lock").write_text("results/tiny/two/table.csv\n")
     assert "lock" in elsewhere.snakemake("results/tiny/two/table.csv", fails=True).output
-    assert "`snakemake --unlock`" in elsewhere.tallmasks("gc", fails=True).output
+    assert "snakemake --unlock" in elsewhere.tallmasks("gc", fails=True).output
     elsewhere.run("snakemake", "--unlock")
-    assert "no locks" in elsewhere.snakemake("results/tiny/two/table.csv").output
+    assert "snakemake --unlock" in elsewhere.snakemake("results/tiny/two/table.csv").output
     assert table.read_bytes() == content
 
 
-def test_a_folder_that_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """33 jobs would run before the table fails to be written."""
-    monkeypatch.chdir(tmp_path)
-    Path("results").write_text("a file in the folder's place")
-    with pytest.raises(WorkflowError, match=r"^results .*File exists"):
-        check_room(Path("results"))
-    with pytest.raises(WorkflowError, match=r"^/proc "):  # where root cannot write either
-        check_room(Path("/proc"))
-
-
-def test_a_project_that_cannot_be_written_or_has_no_profile_is_refused_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Snakemake would end in a traceback of fifty lines, or print a header of thirteen before the reason."""
-    monkeypatch.chdir(tmp_path)
-    Path(".tallmasks").write_text("a file in the folder's place")
-    with pytest.raises(SystemExit, match=r"^error: \.tallmasks "):
-        begin(None)
-    workflow = SimpleNamespace(
-        executor_plugin=SimpleNamespace(name="local"),
-        resource_settings=SimpleNamespace(cores=1, nodes=1),
-        dag_settings=SimpleNamespace(rerun_triggers={"mtime", "params"}),
-    )
-    with pytest.raises(WorkflowError, match=r"^profiles/default "):
-        check_settings(workflow)
-
-
-def test_without_a_core_nothing_waits(project: Project) -> None:
-    """`-j0` would wait for ever, and hold up every other run."""
-    project.benchmark("new", ["mnist", "dtd"])
-    assert "-j0" in project.run("snakemake", "-j0", "--", TABLE, fails=True).output
+def test_a_run_that_waits_for_another_ends_at_once(project: Project) -> None:
+    """It would survive SIGTERM for as long as the other one runs."""
+    with project.path(".tallmasks/writer.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = project.start("snakemake", "-f", "--", COMMAND[-1])
+            assert process.stdout and any("Another" in line for line in iter(process.stdout.readline, ""))
+            process.send_signal(number)
+            rest, _ = process.communicate(timeout=60)
+            assert process.returncode == -number and not rest
 
 
 def test_slurm_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,16 +115,3 @@ def test_slurm_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(WorkflowError, match="Unable to contact slurm controller"):
         check_slurm(None, 1)
-
-
-def test_make_clean_asks(tmp_path: Path) -> None:
-    """A month of fine-tuning would be gone with one word."""
-    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store/weights").write_bytes(bytes(3_000_000))
-    project = Project(tmp_path)
-    output = project.run("make", "clean", fails=True).output
-    assert "2.9M" in output and "make clean YES=1" in output
-    assert project.path("store/weights").exists()
-    project.run("make", "clean", "YES=1")
-    assert not project.path("store").exists()

@@ -1,26 +1,42 @@
-"""Connects Snakemake to the plan: the functions that the rules call."""
+"""Connects Snakemake to the plan: the functions that the rules call.
+
+An artifact's path contains the digest of its recipe, so only its existence counts: inputs are `ancient`, and a finished
+step declares no inputs.  The DAG is therefore as small as the remaining work, and deleting an intermediate triggers
+nothing.  Paths of results contain no digest: outdated results get an input newer than themselves, so they rerun.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import os
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from snakemake.exceptions import WorkflowError
+from snakemake.io import ancient
 from snakemake.logging import logger
 
 from bridge import run
 from bridge.output import report_interruption, report_progress
 from bridge.run import InputFunction, Run, for_users
-from bridge.steps import RuleFunctions, Steps, job_file, newer_input
-from tallmasks.artifacts.folders import RESULTS, SCRATCH, STORE
+from tallmasks.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
+from tallmasks.artifacts.labels import digest_of
+from tallmasks.io.atomic_files import atomic_write_text
+from tallmasks.models.families import family
 from tallmasks.plan import preflight
-from tallmasks.plan.node import STAGES
+from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
 from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import Files, Index, closure, damaged_artifacts
+from tallmasks.tasks.catalogues import catalogue
+
+LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
+"""Libraries that the warm Python imports for every job."""
 
 
 def configuration(workflow: Any) -> dict[str, Any]:
@@ -35,55 +51,6 @@ def configuration(workflow: Any) -> dict[str, Any]:
         workflow.configfiles.append(FILE)  # for Snakemake's report
     layers = [read_params(file) for file in files]
     return functools.reduce(overridden, [*layers, from_command_line(settings.config)])
-
-
-class Bridge:
-    def __init__(self, workflow: Any, plan: Plan) -> None:
-        self.plan, self.steps = plan, Steps(Run(workflow), plan)
-        self.artifact = RuleFunctions(
-            self.steps, lambda wildcards: self.steps.index.find(wildcards.model, wildcards.name)
-        )
-        """Functions of the rules for artifacts of the store."""
-
-    def view(self, name: str, checkpoints: Any = None) -> RuleFunctions:
-        """Functions of the rule for a view of a benchmark."""
-        find = lambda wildcards: STAGES[name](self.plan, wildcards.model, wildcards.benchmark)  # noqa: E731
-        return RuleFunctions(self.steps, find, checkpoints)
-
-    def drawing(self, kind: str, name: str) -> RuleFunctions:
-        """Functions of the rule for a figure (kind "figure") or a table of the paper (kind "paper_table")."""
-        return RuleFunctions(self.steps, lambda wildcards: STAGES[kind](self.plan, wildcards.model, name))
-
-    def tables(self, models: Iterable[str]) -> list[str]:
-        """The tables of all benchmarks of some models."""
-        return [f"results/{model}/{name}/table.csv" for model in models for name in self.plan.benchmarks(model)]
-
-    def shown(self, kind: str, names: Iterable[str]) -> InputFunction:
-        """Input function of a target: the provenance files of the views behind some drawings of the built models."""
-
-        @for_users
-        def files(wildcards: Any) -> list[str]:
-            drawings = [STAGES[kind](self.plan, model, name) for model in self.plan.params["build"] for name in names]
-            return sorted({view.path for drawing in drawings for view in drawing.all_inputs})
-
-        return files
-
-    def arrays(self, name: str) -> InputFunction:
-        """Resource function: a value of the model's `resources.arrays` in params.yaml."""
-        return for_users(lambda wildcards: self.plan.resources(wildcards.model, "arrays")[name])
-
-    @for_users
-    def about(self, wildcards: Any, threads: int) -> str:
-        """Params function: the job file for about.py."""
-        outputs = {"provenance": f"results/{wildcards.model}/report/provenance.html"}
-        recipe = {"params": {"model": wildcards.model}}
-        return job_file(self.steps.run, recipe=recipe, outputs=outputs, threads=threads, model=wildcards.model)
-
-    @staticmethod
-    @for_users
-    def always(wildcards: Any) -> list[str]:
-        """Input function of the report pages: a file newer than all of them, so that every report rewrites them."""
-        return newer_input(map(str, Path("results", wildcards.model, "report").glob("*")), "always")
 
 
 @for_users
@@ -109,22 +76,261 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
 
 
 @for_users
-def before_first_job(workflow: Any, steps: Steps) -> None:
+def before_first_job(workflow: Any, bridge: Bridge) -> None:
     """`onstart` of the Snakemake process that the user called."""
-    if steps.run.submitted:
+    if bridge.run.submitted:
         return
     run.check_settings(workflow)
     run.be_the_only_writer(workflow)
     report_progress(logger)
     report_interruption()
-    if needed := steps.planned():
+    if needed := bridge.planned_artifacts():
         run.check_room(STORE)
     if workflow.local_exec:
-        run.check_gpus(max((steps.resources(node)["gpu"] for node in needed), default=0))
+        run.check_gpus(max((bridge.resources(node)["gpu"] for node in needed), default=0))
     if workflow.executor_plugin.name == "slurm":
-        run.check_slurm(workflow, steps.plan.params["longest_job"])
+        run.check_slurm(workflow, bridge.plan.params["longest_job"])
     if problems := preflight.unavailable(needed):
-        raise WorkflowError("\n".join(["nothing was started, since it is not all on this machine:", *problems]))
+        raise WorkflowError("\n".join(["no job was started, because some inputs are not available:", *problems]))
     run.date_now({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
     if workflow.local_exec and needed:
         run.start_warm_python()
+
+
+class Bridge:
+    """The plan in one run of Snakemake: the functions of its rules, and the state of its nodes on disk."""
+
+    def __init__(self, workflow: Any, plan: Plan) -> None:
+        self.run, self.plan = Run(workflow), plan
+        self.files, self.index = Files(plan.root), Index(plan)
+        self.artifact = RuleFunctions(self, lambda wildcards: self.index.find(wildcards.model, wildcards.name))
+        """Functions of the rules for artifacts of the store."""
+        self._forced: dict[Node, bool] = {}
+        self._has_moved_damaged = False
+
+    # -- functions of rules ---------------------------------------------------------------------------------------
+
+    def view(self, name: str, checkpoints: Any = None) -> RuleFunctions:
+        """Functions of the rule for a view of a benchmark."""
+        find = lambda wildcards: STAGES[name](self.plan, wildcards.model, wildcards.benchmark)  # noqa: E731
+        return RuleFunctions(self, find, checkpoints)
+
+    def drawing(self, kind: str, name: str) -> RuleFunctions:
+        """Functions of the rule for a figure (kind "figure") or a table of the paper (kind "paper_table")."""
+        return RuleFunctions(self, lambda wildcards: STAGES[kind](self.plan, wildcards.model, name))
+
+    def views_behind(self, kind: str, names: Iterable[str]) -> InputFunction:
+        """Input function of a target: the provenance files of the views behind some drawings of the built models."""
+
+        @for_users
+        def files(wildcards: Any) -> list[str]:
+            drawings = [STAGES[kind](self.plan, model, name) for model in self.plan.params["build"] for name in names]
+            return sorted({view.path for drawing in drawings for view in drawing.all_inputs})
+
+        return files
+
+    def tables(self, models: Iterable[str]) -> list[str]:
+        """The tables of all benchmarks of some models."""
+        return [f"results/{model}/{name}/table.csv" for model in models for name in self.plan.benchmarks(model)]
+
+    def missing(self, model: str, *kinds: str) -> InputFunction:
+        """Input function of a DVC stage: missing artifacts of the given stages (default: all) for a model's benchmarks.
+
+        All must exist, because DVC removes missing files from dvc.lock.  Downloaded examples are not versioned.
+        """
+
+        @for_users
+        def files(wildcards: Any) -> list[str]:
+            self._move_damaged()
+            versioned = catalogue(self.plan.models[model]["tasks"]).versioned
+            wanted = set(kinds or STAGES) - (set() if versioned else {"examples"})
+            nodes = closure(self.plan, model)
+            return [node.path for node in nodes if node.kind in wanted and not self.is_done(node)]
+
+        return files
+
+    def arrays(self, name: str) -> InputFunction:
+        """Resource function: a value of the model's `resources.arrays` in params.yaml."""
+        return for_users(lambda wildcards: self.plan.resources(wildcards.model, "arrays")[name])
+
+    @for_users
+    def about(self, wildcards: Any, threads: int) -> str:
+        """Params function: the job file for about.py."""
+        outputs = {"provenance": f"results/{wildcards.model}/report/provenance.html"}
+        recipe = {"params": {"model": wildcards.model}}
+        return self.job_file(recipe=recipe, outputs=outputs, threads=threads, model=wildcards.model)
+
+    @staticmethod
+    @for_users
+    def always(wildcards: Any) -> list[str]:
+        """Input function of the report pages: a file newer than all of them, so that every report rewrites them."""
+        return newer_input(map(str, Path("results", wildcards.model, "report").glob("*")), "always")
+
+    # -- the state of nodes ---------------------------------------------------------------------------------------
+
+    def _move_damaged(self) -> None:
+        """Once, before the DAG is built: move damaged artifacts away; a dry run only counts them."""
+        if self._has_moved_damaged or self.run.submitted or self.run.inspects_dag:
+            return
+        self._has_moved_damaged = True
+        damaged = damaged_artifacts()
+        if damaged and not self.run.writing:
+            print(f"{len(damaged)} damaged artifacts would be moved away, and made again if needed", file=sys.stderr)
+        for error in damaged if self.run.writing else ():
+            print(f"{error}: {set_aside(error.path)}, and made again if it is needed", file=sys.stderr)
+
+    def is_forced(self, node: Node) -> bool:
+        """True if the user forces the step (-f, -F, -R) or any step upstream."""
+        if not self.run.forces:
+            return False
+        if node not in self._forced:
+            self._forced[node] = any(map(self.run.is_forced, node.files)) or any(map(self.is_forced, node.all_inputs))
+        return self._forced[node]
+
+    def is_done(self, node: Node) -> bool:
+        return self.files.there(node) and not self.is_forced(node)
+
+    def inputs(self, node: Node) -> dict[str, list[str]]:
+        """The inputs of a step by role; none if the step is done, unless Snakemake only shows the DAG."""
+        self._move_damaged()
+        if not self.run.inspects_dag:
+            if self.is_done(node):
+                return {}
+            run.check_gpu_limit(self.run.workflow, self.resources(node)["gpu"])
+        inputs = {role: [self._input(one) for one in nodes] for role, nodes in _inputs(node).items()}
+        return inputs | {role: [ancient(str(path))] for role, path in node.sources.items()}
+
+    def _input(self, node: Node) -> str:
+        """The path of a node, marked `ancient` unless forced, so that a forced job also reruns everything downstream.
+
+        Results are never `ancient`, which would hide from Snakemake that a view must be rewritten.
+        """
+        self.index.add(node)
+        return node.path if node.stage.is_result or self.is_forced(node) else ancient(node.path)
+
+    def outdated(self, node: Node) -> list[str]:
+        """An input newer than a node's results if these are outdated."""
+        self._move_damaged()
+        problem = None if self.run.inspects_dag or not node.stage.is_result else self.files.problem(node)
+        return newer_input(node.files, node.digest) if problem else []
+
+    def resources(self, node: Node) -> Mapping[str, int]:
+        return self.plan.resources(node.model, node.stage.uses)
+
+    def planned_artifacts(self) -> list[Node]:
+        """The artifacts that the jobs of this run write."""
+        wildcards = [job.wildcards for job in self.run.workflow.dag.needrun_jobs()]
+        return [self.index.find(one.model, one.name) for one in wildcards if hasattr(one, "name")]
+
+    def job_file(self, **fields: Any) -> str:
+        """Write the fields of a `job.Job` to a file and return its path; a dry run only returns the path."""
+        job = {"imports": LIBRARIES, "inputs": {}, **{key: value for key, value in fields.items() if value is not None}}
+        text = json.dumps(job, separators=(",", ":"), ensure_ascii=False)
+        path = SCRATCH / "jobs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        if self.run.writing and not path.exists():
+            atomic_write_text(path, text)
+        return str(path)
+
+
+class RuleFunctions:
+    """The input, params and resource functions of one rule.
+
+    ``find`` maps wildcards to a node.  ``checkpoints``: Snakemake's object, for a rule that waits for the task orders.
+    """
+
+    def __init__(self, bridge: Bridge, find: Callable[[Any], Node], checkpoints: Any = None) -> None:
+        self._bridge, self._find, self._checkpoints = bridge, find, checkpoints
+
+    def input(self, role: str) -> InputFunction:
+        return for_users(lambda wildcards: self._bridge.inputs(self._find(wildcards)).get(role, []))
+
+    def inputs_but(self, *roles: str) -> InputFunction:
+        @for_users
+        def files(wildcards: Any) -> list[str]:
+            node = self._find(wildcards)
+            inputs = self._bridge.inputs(node)
+            if inputs and self._checkpoints and node.late_inputs() is None:
+                (orders,) = node.inputs["orders"]
+                self._checkpoints.task_orders.get(model=orders.model, name=orders.name)
+            return [path for role, paths in inputs.items() if role not in roles for path in paths]
+
+        return files
+
+    @for_users
+    def outdated(self, wildcards: Any) -> list[str]:
+        return self._bridge.outdated(self._find(wildcards))
+
+    @for_users
+    def orders_missing(self, wildcards: Any) -> list[str]:
+        """Input function of the checkpoint: forces it to run if its artifact is missing.
+
+        The rule that waits for a checkpoint runs only if the checkpoint runs, whatever its other inputs.
+        """
+        node = self._find(wildcards)
+        is_missing = not self._bridge.run.inspects_dag and not self._bridge.files.there(node)
+        return newer_input([str(FILE)], node.digest) if is_missing else []
+
+    def resource(self, name: str) -> InputFunction:
+        """Resource function: threads, gpu, mem_mb or runtime from params.yaml."""
+        return for_users(lambda wildcards: self._bridge.resources(self._find(wildcards))[name])
+
+    def job(self, **logs: str) -> InputFunction:
+        """Params function: the path of the job file.  ``logs``: patterns of outputs outside the store, by role.
+
+        Raises WorkflowError if the rule lacks an input of the node.
+        """
+
+        @for_users
+        def file(wildcards: Any, input: Any, threads: int, resources: Any) -> str:
+            node, bridge = self._find(wildcards), self._bridge
+            inputs = {role: [one.path for one in nodes] for role, nodes in _inputs(node).items()}
+            inputs |= {role: [str(path)] for role, path in node.sources.items()}
+            if not (bridge.run.inspects_dag or bridge.is_done(node) or node.late_inputs() is None):
+                _check_roles(node, inputs, set(map(str, input)))
+            logged = {role: path.format(**wildcards) for role, path in logs.items()}
+            fields: dict[str, Any] = {"threads": threads, "gpus": resources.gpu, "submitted": bridge.run.submitted}
+            fields["micro_batch_size"] = bridge.resources(node).get("micro_batch_size")
+            if node.stage.uses != "arrays" and node.model in bridge.plan.models:
+                spec = bridge.plan.models[node.model]
+                fields["jobs_per_gpu"] = spec["resources"].get("jobs_per_gpu")
+                fields["imports"] = [*family(spec).imports, *LIBRARIES]
+            return bridge.job_file(
+                recipe=node.recipe,
+                inputs=inputs,
+                outputs={"provenance" if node.stage.is_result else "artifact": node.path, **logged},
+                model=node.model,
+                **fields,
+            )
+
+        return file
+
+
+def _inputs(node: Node) -> dict[str, list[Node]]:
+    return {role: list(nodes) for role, nodes in {**node.inputs, **(node.late_inputs() or {})}.items()}
+
+
+def _check_roles(node: Node, inputs: Mapping[str, list[str]], files: set[str]) -> None:
+    """Raises WorkflowError if a rule's input files lack an input of the node."""
+    for role, paths in inputs.items():
+        # a file in remote storage has a longer path
+        missing = {path for path in set(paths) - files if not any(file.endswith(path) for file in files)}
+        if missing:
+            raise WorkflowError(f"the rule of {node.kind} has no input for the role {role}: {min(missing)}")
+
+
+def newer_input(than: Iterable[str], digest: str) -> list[str]:
+    """A new file, newer than those files of `than` that exist; an empty list if none exists.
+
+    Snakemake ignores a newer input with a known checksum, so the content is unique.  It also lists each folder only
+    once, takes later files for missing and silently skips a job with existing outputs, so the folder is new.
+    """
+    files = [path for path in map(Path, than) if path.is_file()]
+    if not files:
+        return []
+    marker = SCRATCH / "outdated" / digest_of([*map(str, files), digest]) / "marker"
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(f"{files[-1]} {time.time_ns()}\n")
+    newest = max(path.lstat().st_mtime for path in files)
+    if newest >= marker.stat().st_mtime:  # the clock was ahead; Snakemake warns about it
+        os.utime(marker, (newest + 1, newest + 1))
+    return [str(marker)]

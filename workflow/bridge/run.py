@@ -26,8 +26,8 @@ from tallmasks.models import cuda
 
 InputFunction = Callable[..., Any]
 NO_PROFILE = (
-    "profiles/default is not in force, and the workflow is only right under it: run snakemake in the project's folder, "
-    "without --workflow-profile and without other --rerun-triggers"
+    "profiles/default is not used, but the workflow needs its settings: run snakemake in the project's folder, without "
+    "--workflow-profile and without --rerun-triggers"
 )
 
 
@@ -96,8 +96,8 @@ def check_room(folder: Path) -> None:
             file.write(bytes(1 << 20))
     except OSError as error:
         raise WorkflowError(
-            f"{folder} cannot be written ({error.strerror}); make room, move away a file of its name, or give this user"
-            " the right to it"
+            f"cannot write to the folder {folder} ({error.strerror}): free disk space, remove a file of that name, or "
+            "correct the permissions"
         ) from None
 
 
@@ -114,7 +114,7 @@ def check_gpu_limit(workflow: Any, wanted: int) -> None:
     """Raises WorkflowError if a job needs GPUs under --resources gpu=0; Snakemake would silently give it none."""
     limit = workflow.global_resources.get("gpu")
     if wanted and limit is not None and limit.value == 0:
-        raise WorkflowError(f"jobs are to compute on a GPU, and --resources gpu=0 leaves none; {cuda.ON_A_CPU}")
+        raise WorkflowError(f"jobs need a GPU, but --resources gpu=0 allows none; {cuda.ON_A_CPU}")
 
 
 def check_gpus(wanted: int) -> None:
@@ -122,7 +122,7 @@ def check_gpus(wanted: int) -> None:
     command = [sys.executable, "-m", cuda.__name__, str(wanted)]
     if wanted and (check := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
         why = (check.stderr.strip().splitlines() or [f"exit status {check.returncode}"])[-1]
-        raise WorkflowError(f"nothing was started, since jobs are to compute on a GPU: {why}")
+        raise WorkflowError(f"no job was started, because jobs need a GPU: {why}")
 
 
 def be_the_only_writer(workflow: Any) -> None:
@@ -134,11 +134,11 @@ def be_the_only_writer(workflow: Any) -> None:
     if (locked := try_lock(lock)) is False:
         for number in (signal.SIGINT, signal.SIGTERM):  # Snakemake's handlers would wait for jobs
             signal.signal(number, signal.SIG_DFL)
-        print("Another snakemake is at work in this folder; waiting for it to end ...", file=sys.stderr, flush=True)
+        print("Another snakemake is running in this folder; waiting for it to end ...", file=sys.stderr, flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if locked is None:  # use Snakemake's own lock, which profiles/default disables
-        print("This disk has no locks, so Snakemake's own is used; after a kill: snakemake --unlock", file=sys.stderr)
+        print("This file system has no locks; using Snakemake's. After a kill: snakemake --unlock", file=sys.stderr)
         own = type(workflow.persistence)
         own.lock(workflow.persistence).__enter__()
         atexit.register(own.unlock, workflow.persistence)
@@ -181,16 +181,16 @@ def check_slurm(workflow: Any, longest: int) -> None:
     nodes = subprocess.run(sinfo, shell=True, capture_output=True, text=True, check=False)
     if nodes.returncode:
         why = " ".join(nodes.stderr.split()) or "nothing from sinfo for a minute"
-        raise WorkflowError(f"slurm does not answer: {why}; run where it is, or without --profile profiles/slurm")
+        raise WorkflowError(f"slurm is not available: {why}. Run where it is, or without --profile profiles/slurm")
     cores, cpus = workflow.resource_settings.cores or 1, max(map(int, nodes.stdout.split()), default=0)
     if cores > cpus:
-        raise WorkflowError(f"a job may take {cores} cores, and slurm's largest node has {cpus}: give --cores {cpus}")
+        raise WorkflowError(f"a job may use {cores} cores, but slurm's largest node has {cpus}: add --cores {cpus}")
     jobs = {workflow.dag.get_job_group(job) or job for job in workflow.dag.needrun_jobs()}
     minutes, name = max((job.resources.get("runtime", 0), job.name) for job in jobs)
     if minutes > longest:
         raise WorkflowError(
-            f"a job of {name} would ask for {minutes} minutes, and longest_job in params.yaml is {longest}: raise it, "
-            "or lower the runtime of a step there, or group-components in the profile"
+            f"a job of {name} would request {minutes} minutes, more than longest_job in params.yaml ({longest}): "
+            "increase it, give more --cores, or decrease the runtime of a step there or group-components in the profile"
         )
     for request in sorted({_slurm_request(job) for job in jobs}):
         command = ["sbatch", "--test-only", *request]

@@ -5,13 +5,13 @@ for _model in config["models"]:
         name:
             f"checkpoints_{_model}"
         input:
-            BRIDGE.steps.missing(_model, "examples", "pretrained", "head", "finetune", "import_checkpoint"),
+            BRIDGE.missing(_model, "examples", "pretrained", "head", "finetune", "import_checkpoint"),
         localrule: True
 
     rule:
         name:
             f"experiment_{_model}"
         input:
-            BRIDGE.steps.missing(_model),
+            BRIDGE.missing(_model),
             BRIDGE.tables([_model]),
         localrule: True

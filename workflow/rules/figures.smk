@@ -57,21 +57,21 @@ rule figures:
     input:
         expand(FIGURE, model=config["build"], name=PAPER),
         expand(TABLE, model=config["build"], name=paper.TABLES),
-        BRIDGE.shown("figure", PAPER),
-        BRIDGE.shown("paper_table", paper.TABLES),
+        BRIDGE.views_behind("figure", PAPER),
+        BRIDGE.views_behind("paper_table", paper.TABLES),
 
 
 rule sweep:
     input:
         expand(FIGURE, model=config["build"], name=FIGURE_5),
-        BRIDGE.shown("figure", FIGURE_5),
+        BRIDGE.views_behind("figure", FIGURE_5),
 
 
 # The later methods are not in the paper, and their evaluations take as long as the paper's.
 rule every_method:
     input:
         expand(FIGURE, model=config["build"], name=ALL_METHODS),
-        BRIDGE.shown("figure", ALL_METHODS),
+        BRIDGE.views_behind("figure", ALL_METHODS),
 
 
 rule paper:

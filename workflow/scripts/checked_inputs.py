@@ -16,8 +16,8 @@ from tallmasks.artifacts.folders import CHECKED, DAMAGED, PROVENANCE, STORE, set
 from tallmasks.artifacts.labels import ARTIFACT, Damaged, check
 from tallmasks.errors import TallmasksError, naming
 from tallmasks.parallel import parallel
-from tallmasks.plan.index import Index  # noqa: F401  (declares every stage)
 from tallmasks.plan.node import stage_versions
+from tallmasks.plan.project import Index  # noqa: F401  (declares every stage)
 from tallmasks.plugins import outside_code
 
 AGAIN = "call the same command again"
@@ -37,29 +37,29 @@ def check_all(recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], m
     }
     problems = parallel(lambda path: _problem(path, expected[path]), expected, threads)
     if problems := list(dict.fromkeys(filter(None, problems))):
-        raise TallmasksError(f"{'; '.join(problems)}. {AGAIN.capitalize()}: what is damaged or lost is made again")
+        raise TallmasksError(f"{'; '.join(problems)}. {AGAIN.capitalize()}: damaged and missing files are made again")
 
 
 def _check_code(recipe: Mapping[str, Any], model: str) -> None:
     """Raises TallmasksError if the recipe names other code, for example after `git checkout` of another branch."""
     params, changed = recipe.get("params", {}), []
     if "version" in recipe and (number := stage_versions().get(recipe["kind"])) != recipe["version"]:
-        changed.append(f"stage {recipe['kind']} has number {number} here, not {recipe['version']}")
+        changed.append(f"stage {recipe['kind']} has version {number}, not {recipe['version']}")
     for name, key in ((params.get("family"), "family_code"), (model, "catalogue_code")):
         if key in params and outside_code(name, {}) != params[key]:
-            changed.append(f"the module {name} is another one here")
+            changed.append(f"the module {name} differs")
     if isinstance(code := params.get("code"), Mapping):  # examples have a string here, the catalogue's digest
         here = methods.code(code.get("methods", ()), code.get("merges", ()))
         changed += [
-            f"{name} of {what} is another one here"
+            f"{name} in {what} differs"
             for what, digests in here.items()
             for name, digest in digests.items()
             if digest != code[what][name]
         ]
     if changed:
         raise TallmasksError(
-            f"the code has changed since this run was planned ({'; '.join(changed)}), as after `git checkout` of "
-            f"another branch: {AGAIN}, and it is planned with the code that is there"
+            f"the code has changed since this run was planned ({'; '.join(changed)}), for example by `git checkout`: "
+            f"{AGAIN}"
         )
 
 
@@ -76,7 +76,7 @@ def _problem(path: Path, digest: str | None) -> str | None:
     artifact = ARTIFACT.fullmatch(path.name) if STORE.name in path.parts else None
     try:
         if artifact and digest is not None and artifact["digest"] != digest:
-            return f"{path} was given to this job where its recipe asks for one with the digest {digest}"
+            return f"found the input {path}, but the recipe of this job needs the digest {digest}"
         if artifact or path.name.endswith(PROVENANCE):
             check(path, CHECKED)
         elif digest is not None and path.is_file():
@@ -84,7 +84,7 @@ def _problem(path: Path, digest: str | None) -> str | None:
                 if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     return f"{path} has changed since this run was planned"
     except FileNotFoundError:
-        return f"{path} is not there any more"
+        return f"{path} no longer exists"
     except Damaged as damaged:
         return _put_away(damaged) if artifact else str(damaged)
     return None

@@ -55,9 +55,9 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
     file = root / path
     try:
         if file.is_symlink():
-            led_to = file.readlink()
+            linked = file.readlink()
             file.unlink()
-            return f"removed, a link to {led_to}"
+            return f"removed, a link to {linked}"
         target = root / DAMAGED / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(file, target)  # works across disks
@@ -72,9 +72,11 @@ def only_writer() -> Iterator[None]:
     SCRATCH.mkdir(exist_ok=True)
     with (SCRATCH / "writer.lock").open("a") as lock:
         if try_lock(lock.fileno()) is False:
-            raise TallmasksError("a snakemake is at work in this folder; wait for it to end")
+            raise TallmasksError("snakemake is running in this folder; wait until it ends")
         if any(Path(".snakemake/locks").glob("*.lock")):  # if the disk has no kernel locks
-            raise TallmasksError("a snakemake is at work in this folder, or was killed: `snakemake --unlock`")
+            raise TallmasksError(
+                "snakemake is running in this folder, or was killed; if it was killed, run `snakemake --unlock`"
+            )
         yield
 
 

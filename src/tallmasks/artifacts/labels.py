@@ -29,17 +29,17 @@ ARTIFACT = re.compile(rf"(?P<slug>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.(
 # libraries that can change the last bits of a result
 DECIDING = ("numpy", "numba", "torch", "open_clip_torch", "pillow", "transformers", "tokenizers")
 DECIDING_VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR")
-CHANGED = "has other values than were written there"
+CHANGED = "has changed since it was written"
 FILES = "sha256"  # key in provenance.json: sha256 of each results file, by name
 CLOCK_NS = 1_000_000_000  # a file this young could change again without a new ctime
 
 
 class Damaged(TallmasksError):
-    """The content of ``path`` is not what was written; ``why`` says what is wrong."""
+    """The content of ``path`` is not what was written. ``why`` follows the path in the message."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} {why}")
-        self.path, self.why = path, why
+        self.path = path
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ def digest_of(value: object) -> str:
 
 
 def read_label(path: Path) -> Label:
-    """Read the label of an artifact from its header, or of results from their provenance.
+    """Read the label of an artifact from its header, or of results from their provenance.json.
 
-    JSON files, and the files that a provenance lists, are checked in full; safetensors files only by their header.
+    JSON files, and the files listed in a provenance.json, are checked in full; safetensors files only by their header.
 
     Raises FileNotFoundError or NotADirectoryError if the path does not exist, and Damaged if it cannot be read, is
     incomplete, does not match the digest in its name, or if a results file has changed.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise Damaged(path, "is not a file")
+            raise Damaged(path, "is not a regular file")
         return _read_label(path)
     except OSError as error:
         if path.is_symlink():
@@ -84,18 +84,18 @@ def _read_label(path: Path) -> Label:
         label = Label(dict(json.loads(recipe) if isinstance(recipe, str) else recipe), facts[CONTENT])
         files = dict(facts.get(FILES, {})) if path.suffix == ".json" else {}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        raise Damaged(path, "says nothing of how it was made, or not as this workflow does") from None
+        raise Damaged(path, "has no valid recipe and content digest; this workflow did not write it") from None
     if path.suffix == ".json" and content_of_json(facts) != label.content:
         raise Damaged(path, CHANGED)
     if named and digest_of(label.recipe) != named["digest"]:
-        raise Damaged(path, "holds what another recipe makes than the one that its name carries")
+        raise Damaged(path, "has a recipe whose digest is not the one in the file name")
     for name, expected in files.items():
         file = path.parent / name
         if not file.is_file():
-            raise Damaged(file, "is not there")
+            raise Damaged(file, "is missing")
         with file.open("rb") as content:
             if hashlib.file_digest(content, "sha256").hexdigest() != expected:
-                raise Damaged(file, f"is not what was written there: its sha256 is not the one in {path.name}")
+                raise Damaged(file, f"{CHANGED}: its sha256 is not the one in {path.name}")
     return label
 
 
@@ -115,7 +115,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
         tensors = open_tensors(path)
         content = content_of_tensors(tensors.described, tensors.data, tensors.metadata)
     except TallmasksError as error:
-        raise Damaged(path, f"is not whole: {error}") from None
+        raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
     if content != label.content:
         raise Damaged(path, CHANGED)
     if remembered and time.time_ns() - stat_now.st_ctime_ns > CLOCK_NS:
@@ -139,7 +139,7 @@ def load_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise Damaged(path, f"cannot be read as JSON ({type(error).__name__})") from None
     if not isinstance(value, dict):
-        raise Damaged(path, f"holds a JSON {type(value).__name__}, expected an object")
+        raise Damaged(path, f"contains a JSON {type(value).__name__}; expected an object")
     return value
 
 
@@ -175,7 +175,7 @@ def as_metadata(recipe: Mapping[str, Any]) -> dict[str, str]:
 
 def as_json(value: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON artifact: the value, its recipe and the digest of its content."""
-    plain = json.loads(canonical({**value, "recipe": recipe}))  # as it is read back: tuples become lists
+    plain = json.loads(canonical({**value, "recipe": recipe}))  # as it will be read: tuples become lists
     return {**plain, CONTENT: content_of_json(plain)}
 
 

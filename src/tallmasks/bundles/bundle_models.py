@@ -43,9 +43,9 @@ class BundleModel(Checkpoint):
 
 def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
     """One task's model, with the tensor names of the base's files and the task's companion files. Raises TallmasksError
-    if the bundle lacks the task or the base cannot be found."""
-    weights, location = bundle.weights(task), bundle.parts.location
-    base, model = weights.base, weights.parts.manifest.model(task)
+    if the bundle does not have the task or the base cannot be found."""
+    weights = bundle.weights(task)
+    base, model = weights.base, bundle.manifest.model(task)
     last = list(base.files)[-1]
     file_of = {name: file for name, file in base.file_of.items() if name in weights.tensors or name in weights.aliases}
     file_of |= {name: last for name in weights.tensors if name not in file_of}
@@ -55,7 +55,7 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
     facts |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
     if model.companions:
         facts["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
-    return BundleModel(**facts, weights=weights, manifest=location.file(MANIFEST))
+    return BundleModel(**facts, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
 
 
 def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
@@ -64,24 +64,22 @@ def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
     path = bundle.base.companions.get(name)
     if path is None or sha256_of(path) != sha256:
         raise TallmasksError(
-            f"{bundle.base.title}: {name} is missing, or has changed since the bundle was made; the task needs that"
-            " file. Give the base's folder of the same revision, as it was published"
+            f"{bundle.base.title}: {name} is missing or has changed since the bundle was made, and the task needs it."
+            " Give the base's folder in the same revision, unmodified"
         )
     return path
 
 
 def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
-    """Like `open_checkpoint`, but also accepts BUNDLE#TASK. Tied tensors get the names they have in ``base``.
-
-    ``base`` also serves as the bundle's base if the bundle's own cannot be found. Raises TallmasksError like
-    `open_checkpoint` and `load_bundle`.
-    """
+    """Like `open_checkpoint`, but also accepts BUNDLE#TASK. Tied tensors get the names they have in ``base``, which is
+    also used if the bundle's recorded base is not found. Raises TallmasksError like `open_checkpoint` and
+    `load_bundle`."""
     folder, mark, task = str(spec).rpartition("#")
     if not mark or os.path.lexists(spec):
         checkpoint = open_checkpoint(spec, base)
         return checkpoint if base is None else named_as(base, checkpoint)
     if not folder or not task:
-        raise TallmasksError(f"{spec}: expected BUNDLE#TASK, ./bundle#cars for instance")
+        raise TallmasksError(f"{spec}: expected BUNDLE#TASK, for example ./bundle#cars")
     bundle = load_bundle(folder)
     bundle.manifest.check_task(task)
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, TaskModel, read_manifest
-from tallmasks.bundles.packed_tau import PackedTau
+from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, read_manifest
+from tallmasks.bundles.packed_tau import SCALE, PackedTau
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES
@@ -25,28 +25,26 @@ from tallmasks.vectors.checkpoints.hub_models import repository_of
 
 Arrays = Mapping[str, NDArray]
 Specs = Mapping[str, TensorSpec]
-SCALE = ".scale"
-"""Suffix of the tensor that holds an int8 tensor's scales."""
 
 
 def file_specs(manifest: Manifest) -> dict[str, Specs]:
-    """The tensors of every file except the base's. Raises TallmasksError if two would get the same name."""
-    own = [(name, _spec(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
+    """The tensors of every safetensors file except the base's. Raises TallmasksError if two would get the same name."""
+    files: dict[str, Specs] = {}
+    of_task = [(name, _spec(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
     for name, coding in manifest.codings.items():
-        own += [(name + ending, spec) for ending, spec in coding.specs.items()]
-    if manifest.dtype is None:
-        return dict.fromkeys(manifest.task_files.values(), _by_name(own))
-    code, stored = OF_BUNDLES[manifest.dtype], manifest.stored.items()
-    own += [(name, _spec("U8", (-(-tensor.size // 8),))) for name, tensor in stored]
-    merged = [(name, _spec(code, tensor.shape)) for name, tensor in stored]
-    if code == "I8":
-        merged += [(name + SCALE, _spec("F32", (tensor.rows,))) for name, tensor in stored]
-    return {MERGED: _by_name(merged), **dict.fromkeys(manifest.task_files.values(), _by_name(own))}
-
-
-def own_specs(model: TaskModel) -> Specs:
-    """The tensors that a task's own file (`own/`) holds."""
-    return {name: _spec(tensor.dtype, tensor.shape) for name, tensor in model.own.items()}
+        of_task += [(name + ending, spec) for ending, spec in coding.specs.items()]
+    if manifest.dtype is not None:
+        code, stored = OF_BUNDLES[manifest.dtype], manifest.stored.items()
+        of_task += [(name, _spec("U8", (-(-tensor.size // 8),))) for name, tensor in stored]
+        merged = [(name, _spec(code, tensor.shape)) for name, tensor in stored]
+        if code == "I8":
+            merged += [(name + SCALE, _spec("F32", (tensor.rows,))) for name, tensor in stored]
+        files[MERGED] = _by_name(merged)
+    files |= dict.fromkeys(manifest.task_files.values(), _by_name(of_task))
+    for model in manifest.models.values():
+        if model.own_file is not None:
+            files[model.own_file] = {name: _spec(tensor.dtype, tensor.shape) for name, tensor in model.own.items()}
+    return files
 
 
 def _spec(code: str, shape: tuple[int, ...]) -> TensorSpec:
@@ -56,7 +54,7 @@ def _spec(code: str, shape: tuple[int, ...]) -> TensorSpec:
 def _by_name(specs: list[tuple[str, TensorSpec]]) -> Specs:
     counts = Counter(name for name, _ in specs)
     if twice := [name for name, count in counts.items() if count > 1]:
-        raise TallmasksError(f"tensor {twice[0]} is called as what is stored of another one; rename one of the two.")
+        raise TallmasksError(f"Two stored tensors would be named {twice[0]}; rename one of them in the models.")
     return dict(specs)
 
 
@@ -67,17 +65,16 @@ def metadata_of(manifest: Manifest, task: str | None = None) -> dict[str, str]:
 
 
 def density(manifest: Manifest, mask: Callable[[str], NDArray[np.uint8]]) -> float:
-    """The fraction of the stored values that a task's mask keeps; ``mask`` gives the packed bits of a tensor."""
-    held = sum(count_bits(mask(name)) for name in manifest.stored)
-    return held / max(sum(tensor.size for tensor in manifest.stored.values()), 1)
+    """The fraction of the stored values that a task's mask keeps; ``mask`` returns a tensor's packed bits."""
+    kept = sum(count_bits(mask(name)) for name in manifest.stored)
+    return kept / max(sum(tensor.size for tensor in manifest.stored.values()), 1)
 
 
 def bytes_on_device(manifest: Manifest) -> tuple[int, int]:
     """Bytes that a bundle keeps on a device: shared by all tasks, and the maximum for one task."""
     base = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
     shared = manifest.files[MERGED].size if manifest.dtype else 0
-    own = {task: model.own_file for task, model in manifest.models.items()}
-    files = [[file, own.get(task)] for task, file in manifest.task_files.items()]
+    files = [(file, manifest.model(task).own_file) for task, file in manifest.task_files.items()]
     return base + shared, max(sum(manifest.files[name].size for name in names if name) for names in files)
 
 
@@ -103,8 +100,8 @@ class BundleLocation:
             open_plain(path).close()
         except (OSError, ValueError, RuntimeError) as error:
             problem = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
-            made = "expected a folder that `tallmasks compress` wrote"
-            advice = made if name == MANIFEST else "the bundle names it. Get it again."
+            not_bundle = "expected a folder written by `tallmasks compress`"
+            advice = not_bundle if name == MANIFEST else "bundle.json lists it. Copy or download the bundle again."
             raise TallmasksError(f"{self.title}: {name} {problem}; {advice}") from None
         return path
 
@@ -116,7 +113,9 @@ def open_location(spec: str | Path) -> BundleLocation:
         return BundleLocation(Path(spec).absolute())  # files are opened later, or by another process
     repository = repository_of(str(spec))
     if repository is None:
-        raise TallmasksError(f"{str(spec)!r} is no folder and no repository of the hub; expected a bundle's folder.")
+        raise TallmasksError(
+            f"{str(spec)!r} does not exist and is not a repository on the hub; expected the folder of a bundle."
+        )
     name, revision = repository
     manifest = hub.download(name, MANIFEST, revision)
     return BundleLocation(manifest.parent, name, hub.commit_of(manifest) or revision)
@@ -144,8 +143,7 @@ class BundleParts:
         self.checked = once(self._checked)
         self._opened = once(self._open)
         self.tau = once(self._packed_tau)
-        own = {str(model.own_file): own_specs(model) for model in manifest.models.values()}
-        self._specs = once(lambda: {**file_specs(manifest), **own})
+        self._specs = once(lambda: file_specs(manifest))
 
     def of_task(self, task: str) -> Arrays:
         """One task's tensors by name: masks, uint8 [ceil(n / 8)], or compressed tensors; and buffers."""
@@ -202,8 +200,8 @@ class BundleParts:
             actual, wanted = f"sha256 {sha256_of(path)}", f"sha256 {expected.sha256}"
         if actual != wanted:
             raise TallmasksError(
-                f"{self.location.title}: {name} has {actual}; bundle.json says {wanted}. It was damaged or is another"
-                " file: get it again."
+                f"{self.location.title}: {name} has {actual}; expected {wanted}, as in bundle.json. The file is damaged"
+                " or belongs to another bundle: copy or download it again."
             )
         return path
 
@@ -214,9 +212,9 @@ class BundleParts:
         for key in sorted(actual.keys() | expected.keys()):
             if actual.get(key) != expected.get(key):
                 raise TallmasksError(
-                    f"{self.location.title}: {name} does not hold the tensors of bundle.json: {key!a} is"
-                    f" {actual.get(key, 'nothing')}, expected {expected.get(key, 'nothing')}. It was not made by this"
-                    " package: get the bundle again."
+                    f"{self.location.title}: {name} does not match bundle.json: tensor {key!a} is"
+                    f" {actual.get(key, 'missing')}; expected {expected.get(key, 'no such tensor')}. tallmasks did not"
+                    " write this bundle; copy or download it again."
                 )
         return {key: opened.view(key) for key in opened.names}
 

@@ -1,4 +1,4 @@
-"""Writes bundles: piece by piece from any thread; the result appears complete or not at all."""
+"""Writes bundles: in pieces, from any thread, and atomically."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import Specs, density, file_specs, metadata_of, own_specs
+from tallmasks.bundles.bundle_parts import density, file_specs, metadata_of
 from tallmasks.bundles.codings import Coding
-from tallmasks.bundles.encoding import Merged, scratch_for
 from tallmasks.bundles.manifest import (
     BASE,
     BUFFER,
@@ -39,7 +38,7 @@ from tallmasks.bundles.manifest import (
     task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.packed_tau import pieces
+from tallmasks.bundles.packed_tau import Merged, pieces, scratch_for
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
 from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
@@ -53,20 +52,20 @@ from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 
 @dataclass(frozen=True)
 class BundleFacts:
-    """What a bundle is made of. Mappings are by task, except ``options`` and ``codings``.
+    """What goes into a bundle. Mappings are by task, except ``options`` and ``codings``.
 
     Attributes:
         options: any JSON values.
         base: theta_0; ``include_base`` copies its files into the bundle.
-        dtype: of the stored merged vector, one of `OF_BUNDLES`.
+        dtype: dtype of the stored merged vector, one of `OF_BUNDLES`.
         unchanged: float tensors equal to the base's for every task; not stored.
         buffers: tensors stored per task as they are, whether floats or not.
         models: the fine-tuned models, the source of buffers, own tensors and companion files.
         own: tensors that the base lacks or has in another shape.
         missing: tensors of the base that the model lacks.
         sizes: bytes of the base, and of all models.
-        mask_lambda: tasks left out have none.
-        scale: factor of the update; default: 1.
+        mask_lambda: by task; tasks without a mask lambda can be left out.
+        scale: factor of the update (default: 1).
         codings: by stored tensor, for a bundle of compressed tensors; dtype, mask_lambda and scale are then unused.
     """
 
@@ -89,8 +88,8 @@ class BundleFacts:
 
 @dataclass(frozen=True)
 class NewBundle:
-    """A bundle being written. ``mask_lambda``, ``scale`` and ``error`` (model card only) may be set until the ``with``
-    block ends."""
+    """A bundle of masks being written. ``mask_lambda``, ``scale`` and ``error`` (relative errors for the model card)
+    can be set until the ``with`` block ends."""
 
     manifest: Manifest
     mask_lambda: dict[str, float | None]
@@ -128,8 +127,8 @@ class NewOwnBundle:
     error: dict[str, float] = field(default_factory=dict)
 
     def write(self, task: str, name: str, content: Any) -> None:
-        """Writes one tensor of one task, given what its coding packs. Thread-safe; each tensor is written once. Raises
-        TallmasksError, naming task and tensor, for NaN or infinity."""
+        """Writes one tensor of one task. ``content``: the input of `pack` of its coding. Thread-safe; each tensor is
+        written once. Raises TallmasksError, naming task and tensor, for NaN or infinity."""
         for ending, values in self.manifest.codings[name].pack(content).items():
             if values.dtype.kind == "f":
                 narrowed(values, "F32", f"{task}: tensor {name}")
@@ -138,7 +137,7 @@ class NewOwnBundle:
 
 @contextmanager
 def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
-    """Creates a bundle of masks in the folder ``out``, which appears complete when the ``with`` block ends, or never.
+    """Creates a bundle of masks in the new folder ``out``, which appears only if the ``with`` block succeeds.
 
     All stored values must be written. Raises TallmasksError if ``out`` exists, the disk lacks space, two tensors would
     get the same name, or a value cannot be stored.
@@ -146,13 +145,12 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            merged = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], metadata_of(draft)))
-            scratch = files.enter_context(scratch_for(folder, draft))
+            tau = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], metadata_of(draft)))
+            merged = Merged(facts.dtype, tau, files.enter_context(scratch_for(folder, draft)))
             masks = _new_task_files(files, folder, facts, draft)
-            encoder = Merged(facts.dtype, merged, scratch)
-            new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), encoder, masks)
+            new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), merged, masks)
             yield new
-            encoder.finish()
+            merged.finish()
         chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
         _describe(folder, facts, draft.model_copy(update=chosen), new.error)
 
@@ -202,10 +200,10 @@ def bytes_of_card(facts: BundleFacts) -> int:
 
 def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifest]:
     sizes = {name: path.stat().st_size for name, path in _copied_files(facts).items()}
-    for task, file, specs in _own_files(draft):
-        sizes[file] = bytes_of_file(specs, metadata_of(draft, task))
-    task_of = {file: task for task, file in draft.task_files.items()}
-    sizes |= {f: bytes_of_file(specs, metadata_of(draft, task_of.get(f))) for f, specs in file_specs(draft).items()}
+    tasks = {file: task for task, file in draft.task_files.items()}
+    tasks |= {str(model.own_file): task for task, model in draft.models.items()}
+    for file, specs in file_specs(draft).items():
+        sizes[file] = bytes_of_file(specs, metadata_of(draft, tasks.get(file)))
     digest = "0" * 64  # a placeholder of the final length
     files = {name: PartFile(sha256=digest, bytes=size) for name, size in sizes.items()}
     described = _digested(draft, dict.fromkeys(draft.tensors, digest)).model_copy(update={"files": files})
@@ -227,13 +225,14 @@ def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: M
         for task, file in draft.task_files.items()
     }
 
-    def copy(task: str, name: str, start: int, stop: int) -> None:
+    def copy(piece: tuple[str, str, int, int]) -> None:
+        task, name, start, stop = piece
         model, dtype = facts.models[task], draft.tensors[name].dtype
         part = new[task].tensors[name].reshape(-1)[start:stop].view(np.uint8)
         part[...] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
 
-    pieces_of_buffers = [(name, *piece) for name, tensor in draft.buffers.items() for piece in pieces(tensor.size)]
-    parallel(lambda job: copy(*job), [(task, *piece) for task in new for piece in pieces_of_buffers])
+    buffers = draft.buffers.items()
+    parallel(copy, [(task, name, *piece) for task in new for name, one in buffers for piece in pieces(one.size)])
     return new
 
 
@@ -241,7 +240,7 @@ def _draft(facts: BundleFacts) -> Manifest:
     """The manifest without checksums and file sizes."""
     if facts.dtype not in OF_BUNDLES:
         raise TallmasksError(
-            f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}."
+            f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}"
         )
     unchanged, buffers = set(facts.unchanged), set(facts.buffers)
     own_files = task_files([task for task in facts.tasks if facts.own.get(task)], OWN)
@@ -252,13 +251,15 @@ def _draft(facts: BundleFacts) -> Manifest:
             name: OwnTensor(shape=model.info(name).shape, dtype=_storable(model, name))
             for name in facts.own.get(task, ())
         }
-        models[task] = TaskModel(
+        difference = TaskModel(
             own=own,
             own_file=own_files.get(task),
             missing=tuple(facts.missing.get(task, ())),
             names={name: file for name, file in model.file_names.items() if name in own or name in facts.base.names},
             companions={name: sha256 for name, (sha256, _) in files.get(task, {}).items()},
         )
+        if difference != TaskModel():
+            models[task] = difference
     tensors = {
         name: BundledTensor(
             shape=tuple(tensor.shape),
@@ -305,8 +306,8 @@ def _storable(model: Checkpoint, name: str) -> Any:
 
 
 def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
-    """The sha256 and path of each small file beside a model's weights, by task and name. For an adapter: the base's
-    files, with those in the adapter's folder taking precedence."""
+    """The sha256 and path of each model's companion files, by task and name. An adapter has the base's files, unless
+    its own folder has files of the same name."""
     files: dict[str, dict[str, Path]] = {}
     for task, model in facts.models.items():
         if model.is_folder and facts.base.is_folder:
@@ -327,20 +328,15 @@ def _copied_files(facts: BundleFacts) -> dict[str, Path]:
     return {BASE + name: path for name, path in included.items()} | companions
 
 
-def _own_files(draft: Manifest) -> Iterator[tuple[str, str, Specs]]:
-    """Task, name and tensors of each file in `own/`."""
-    for task, model in draft.models.items():
-        if model.own_file is not None:
-            yield task, model.own_file, own_specs(model)
-
-
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
     """Completes the folder: own tensors, copied files, bundle.json and README.md."""
-    for task, file, specs in _own_files(draft):
-        with new_tensors(folder / file, specs, metadata_of(draft, task)) as new:
-            for name, tensor in new.tensors.items():
-                size = facts.models[task].info(name).size
-                tensor.reshape(-1).view(np.uint8)[...] = facts.models[task].stored(name, 0, size)
+    specs = file_specs(draft)
+    for task, model in draft.models.items():
+        if model.own_file is not None:
+            with new_tensors(folder / model.own_file, specs[model.own_file], metadata_of(draft, task)) as new:
+                for name, tensor in new.tensors.items():
+                    size = facts.models[task].info(name).size
+                    tensor.reshape(-1).view(np.uint8)[...] = facts.models[task].stored(name, 0, size)
     copied = _copied_files(facts)
     for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -350,7 +346,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
     def take(name: str) -> None:
         parts[name] = PartFile(sha256=sha256_of(folder / name), bytes=(folder / name).stat().st_size)
 
-    parallel(take, [*file_specs(draft), *(file for _, file, _ in _own_files(draft)), *copied])
+    parallel(take, [*specs, *copied])
     digests = dict(zip(draft.tensors, parallel(facts.base.digest, draft.tensors), strict=True))
     manifest = _digested(draft, digests).model_copy(update={"files": dict(sorted(parts.items()))})
     content = _json(manifest)
@@ -370,10 +366,10 @@ def _json(manifest: Manifest) -> bytes:
     for task, scale in manifest.scale.items():
         if not math.isfinite(scale):
             raise TallmasksError(
-                f"{task}: its scale is {scale}; expected a finite number. Its task vector holds values too large for"
-                " sums in float32: the checkpoint is damaged or its training diverged: leave it out."
+                f"{task}: the scale is {scale}; expected a finite number. The task vector has values too large for"
+                " float32 sums: the checkpoint is damaged or its training diverged. Leave this task out."
             )
     try:
         return manifest.to_bytes()
     except (TypeError, ValueError, RecursionError) as error:
-        raise TallmasksError(f"The bundle's options or lambdas are no JSON: {error}.") from None
+        raise TallmasksError(f"The bundle's options or mask lambdas cannot be written as JSON: {error}") from None

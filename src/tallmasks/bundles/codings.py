@@ -1,4 +1,4 @@
-"""How a bundle stores one tensor of a task's update.
+"""How a bundle of compressed tensors stores one tensor of a task's update.
 
 To add a coding, write a class here and add it to `CODINGS`; its ``kind`` is its name in bundle.json.
 """
@@ -25,7 +25,7 @@ Parts = Mapping[str, NDArray]
 ONE_SCALE = TensorSpec(np.dtype("<f4"), (1,))
 _IN_A_BYTE = 5
 _WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
-"""A byte holds five ternary digits; these are their place values."""
+"""Place values of the five ternary digits in a byte."""
 _SIGNS = (np.arange(256)[:, None] // _WEIGHTS % 3 - 1.0).astype(np.float32)
 """The five signs (-1, 0, 1) that each byte encodes, [256, 5]."""
 
@@ -59,7 +59,7 @@ class Whole:
         return {"": TensorSpec(np.dtype("<f4"), self.shape)}
 
     def values(self, content: Any) -> Any:
-        """The update that a method is evaluated with, [shape], from its function's output (array or GPU tensor)."""
+        """The update [shape] from the output of a method's function (array or GPU tensor), for evaluation."""
         return content
 
     def pack(self, content: Any) -> dict[str, NDArray]:
@@ -67,7 +67,7 @@ class Whole:
         return {"": np.asarray(content, np.float32)}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of the flattened update, float32; bits do not depend on how it is split into pieces."""
+        """Values start..stop of the flattened update, float32; the same bits for every division into pieces."""
         return np.array(parts[""].reshape(-1)[start:stop])
 
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Matches a live module's tensors with a bundle's names, although wrappers or transformers renamed or merged them."""
+"""Matches a live module's tensors with a bundle's names, even if a wrapper or transformers renamed or merged them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 class ModuleTensor(NamedTuple):
-    """A tensor of a module, or a view of a part of one, under its bundle name and with its names in the module."""
+    """A tensor of a module, or a view of part of one: its name in the bundle, and its names in the module."""
 
     name: str
     tensor: torch.Tensor
@@ -40,15 +40,15 @@ class Form:
     Attributes:
         tensors, aliases: of the model, as in a `Checkpoint`.
         free: tensors that a module may lack or have in another shape: computed tables and heads.
-        heads: tensors of the model that some task has as its own.
-        beside: extra tensors that a module may have: heads, and tensors of the base that this model lacks.
+        heads: tensors of the model that are own tensors of some task.
+        extra: tensors that a module may have in addition: heads, and tensors of the base that this model lacks.
     """
 
     tensors: Mapping[str, TensorInfo]
     aliases: Mapping[str, str]
     free: Set[str]
     heads: Set[str]
-    beside: Set[str]
+    extra: Set[str]
 
 
 def form_of(manifest: Manifest, task: str | None) -> Form:
@@ -77,25 +77,26 @@ def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
     own tensors that do not fit the module.
 
     Counters, masks, tables and buffers unknown to the bundle may exist on one side only; so may heads, with
-    ``keep_heads``. Raises TallmasksError if other float tensors differ in name, shape or tying, or if the module has no
-    values in memory.
+    ``keep_heads``. Raises TallmasksError if other float tensors differ in name, shape or tying, or if the module's
+    values are not in memory.
     """
-    matched, beside = _matched(module, form)
+    matched, extra = _matched(module, form)
     tensors = sorted(matched, key=lambda one: one.name)
     left = tuple(sorted(form.heads - {one.name for one in tensors}))
-    if (left or beside) and not keep_heads:
+    if (left or extra) and not keep_heads:
         raise TallmasksError(
-            f"The task's model has {name_some(left) or 'no head'} of its own, for which the module has no place, and"
-            f" the module has {name_some(beside) or 'nothing'} beside it. Build the module from the task's"
-            " configuration (`tallmasks export` writes it), or leave heads as they are: keep_heads=True"
+            "The module and the task's model have different heads. Only in the task's model:"
+            f" {name_some(left) or 'none'}; only in the module: {name_some(extra) or 'none'}. Build the module from the"
+            " task's configuration (`tallmasks export` writes it), or pass keep_heads=True to leave the module's heads"
+            " unchanged."
         )
     for name, tensor, _ in tensors:
         is_known = torch_codes().get(tensor.dtype) in (*FLOATS, form.tensors[name].dtype)
         if not is_known or tensor.is_meta or tensor.layout != torch.strided:
             raise TallmasksError(
-                f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected float32,"
-                " bfloat16, float16 or float64 values in memory. Load the model whole, without quantisation, device_map"
-                " and offloading."
+                f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected dense"
+                " float32, bfloat16, float16 or float64 values. Load the model without quantisation, device_map and"
+                " offloading."
             )
     return tensors, left
 
@@ -118,7 +119,7 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
 
 
 def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], list[str]]:
-    """The module's tensors that the model has, and the names of those that the model has no values for."""
+    """The module's tensors that the model has, and the names of extra ones."""
     own = dict(_named_tensors(module))
     free = form.free
     parts, theirs = _as_in_files(module, own, form)
@@ -126,39 +127,40 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], l
     for name, tensor in parts.items():
         tied.setdefault(_identity(tensor), []).append(name)
     tensors: list[ModuleTensor] = []
-    strange: list[str] = []
-    beside: list[str] = []
+    unknown: list[str] = []
+    extra: list[str] = []
     for names in tied.values():
         candidates = {form.aliases.get(theirs.get(name, name), theirs.get(name, name)) for name in names}
-        may_be_beside = not candidates.isdisjoint(form.beside)
+        may_be_extra = not candidates.isdisjoint(form.extra)
         candidates &= form.tensors.keys()
         tensor = parts[names[0]]
         candidates -= {name for name in candidates & free if not _has_form(tensor, form.tensors[name])}
         if len(candidates) > 1 and candidates <= free:
             candidates = {min(candidates)}
         if not candidates:
-            (beside if may_be_beside else strange).extend(names[:1] if tensor.is_floating_point() else [])
+            (extra if may_be_extra else unknown).extend(names[:1] if tensor.is_floating_point() else [])
         elif len(candidates) > 1:
             raise TallmasksError(
-                f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle; expected"
-                " the model that the bundle was made of."
+                f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle. Use a"
+                " module of the bundle's architecture."
             )
         tensors += [ModuleTensor(name, tensor, names) for name in candidates]
     buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
-    strange = [name for name in strange if name not in buffers]
+    unknown = [name for name in unknown if name not in buffers]
     missing = sorted(form.tensors.keys() - {one.name for one in tensors} - free)
-    if missing or strange:
+    if missing or unknown:
         raise TallmasksError(
-            f"The module lacks {name_some(missing) or 'nothing'} of the bundle, as tensors of floats, and has"
-            f" {name_some(strange) or 'nothing'}, which the bundle lacks; expected the model that it was made of."
+            "The module and the bundle have different float tensors. Only in the bundle:"
+            f" {name_some(missing) or 'none'}; only in the module: {name_some(unknown) or 'none'}. Use a module of the"
+            " bundle's architecture."
         )
     for name, tensor, _ in tensors:
         if tuple(tensor.shape) != (shape := form.tensors[name].shape):
             raise TallmasksError(
-                f"The module's tensor {name} has the shape {list(tensor.shape)}; the bundle expects {list(shape)}. Give"
-                " the model that the bundle was made of."
+                f"The module's tensor {name} has shape {list(tensor.shape)}; expected {list(shape)}. Use a module of"
+                " the bundle's architecture."
             )
-    return tensors, beside
+    return tensors, extra
 
 
 def _has_form(tensor: torch.Tensor, expected: TensorInfo) -> bool:
@@ -169,7 +171,8 @@ def _has_form(tensor: torch.Tensor, expected: TensorInfo) -> bool:
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     if not isinstance(module, torch.nn.Module):
         raise TallmasksError(
-            f"found a {type(module).__name__}; expected a torch.nn.Module. `bundle.state_dict(task)` gives a state dict"
+            f"module is a {type(module).__name__}; expected a torch.nn.Module. For a state dict, use"
+            " bundle.state_dict(task)"
         )
     for prefix, inner in module.named_modules(remove_duplicate=False):
         start = f"{prefix}." if prefix else ""
@@ -186,8 +189,8 @@ def _identity(tensor: torch.Tensor) -> tuple:
 
 
 def _as_in_files(module: torch.nn.Module, own: Tensors, form: Form) -> tuple[Tensors, dict[str, str]]:
-    """The module's tensors, with those that transformers merged split up again, and the bundle name of each. Takes the
-    first of `_readings` that finds every tensor of the bundle, else the one that finds most."""
+    """The module's tensors, with those that transformers merged split again, and the bundle name of each: the first of
+    `_readings` that matches every tensor of the bundle, else the one that matches most."""
     best: tuple[Tensors, dict[str, str]] = own, {}
     most = -1
     for parts, names in _readings(module, own, form):
@@ -201,8 +204,8 @@ def _as_in_files(module: torch.nn.Module, own: Tensors, form: Form) -> tuple[Ten
 
 def _readings(module: torch.nn.Module, own: Tensors, form: Form) -> Iterator[tuple[Tensors, dict[str, str]]]:
     """Candidate names: unchanged; without a wrapper's prefix (DDP's ``module.``); with the common prefix of the
-    bundle's names; and as transformers renames tensors on loading. Name parts inserted by torch wrappers are always
-    removed."""
+    bundle's names; and as transformers renames tensors when it loads a file. Name parts inserted by torch wrappers are
+    always removed."""
     plain = {name: unwrapped(name) for name in own}
     yield own, plain
     for prefix in _prefixes(plain.values()):
@@ -234,8 +237,8 @@ def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:
 
 
 def _parted(module: torch.nn.Module, own: Tensors) -> Tensors:
-    """The module's tensors; those that transformers merged from several (experts) as views of their parts. Tensors that
-    were converted in another way are returned unchanged."""
+    """The module's tensors, where those that transformers merged from several (experts) are replaced by views of their
+    parts. Tensors that it converted in another way are returned unchanged."""
     if (of_transformers := _of_transformers(module)) is None:
         return own
     prefix, model = of_transformers
@@ -257,8 +260,8 @@ def _renamed_by_transformers(module: torch.nn.Module, plain: dict[str, str], for
     for name, target, changed in Conversions(model).loaded((*form.aliases, *form.tensors), names):
         if changed:
             raise TallmasksError(
-                f"transformers converts {name} of the bundle to another tensor, {names[target]} of the module, as it"
-                f" loads a file; such a module cannot be changed in place. Load the task with"
+                f"transformers converts the bundle's {name} to another tensor, the module's {names[target]}, when it"
+                " loads a file. Such a module cannot be changed in place. Load the task with"
                 f" {type(model).__name__}.from_pretrained(None, config=model.config,"
                 " state_dict=bundle.state_dict(task))."
             )

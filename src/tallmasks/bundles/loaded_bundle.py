@@ -1,4 +1,4 @@
-"""Reads bundles: loads any of their models, and switches a live module between them."""
+"""Reads bundles: loads their models, and switches a live module between them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 if TYPE_CHECKING:
     import torch
 
-    from tallmasks.bundles.device_weights import DeviceWeights
+    from tallmasks.bundles.live_weights import DeviceWeights
 
 
 class Bundle:
     """An open bundle. Files are read and checked when first needed; values stay memory-mapped.
 
-    Pickling stores only the locations of bundle and base, which the receiving process opens again.
+    Pickling stores only the locations of bundle and base, and unpickling opens them again.
 
     The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype. The update u, float32, is ``scale_t *
     tau`` where the task's mask is 1 and +0.0 elsewhere, with tau as stored; in bundles without tau it is decoded from
@@ -42,7 +42,7 @@ class Bundle:
         self.parts, self._base_spec = parts, None if base is None else _spec(base.origin)
         self._device = device
         self._find_base_once = once(lambda: find_base(parts, base))
-        self._of_module: Checkpoint | None = None  # theta_0 copied from the first module, if no file has it
+        self._of_module: Checkpoint | None = None  # theta_0 copied from the first module, if the base is unavailable
         self._kept: DeviceWeights | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,12 +50,12 @@ class Bundle:
         return load_bundle, arguments, {"_of_module": self._of_module}
 
     def __repr__(self) -> str:
-        of = f"{len(self.tasks)} tasks ({name_some(self.tasks)}) by {self.manifest.method}"
+        tasks = f"{len(self.tasks)} tasks ({name_some(self.tasks)}) by {self.manifest.method}"
         kept = ""
         if self._device is not None:
             shared, each = map(decimal, bytes_on_device(self.manifest))
             kept = f", keeps {shared} on {self._device} and up to {each} for each task used"
-        return f"<Bundle of {of}, {decimal(size_of_bundle(self))}{kept}>"
+        return f"<Bundle of {tasks}, {decimal(size_of_bundle(self))}{kept}>"
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Bundle:
     def density(self, task: str) -> float:
         """The fraction of the stored values that a task's mask keeps. Raises like :meth:`update`, or without masks."""
         if self.manifest.codings:
-            raise TallmasksError(f"A bundle of {self.manifest.method} has no masks, and so no density of one.")
+            raise TallmasksError(f"A bundle made by {self.manifest.method} has no masks, so there is no mask density.")
         return density(self.manifest, self.parts.of_task(task).__getitem__)
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
@@ -86,17 +86,17 @@ class Bundle:
         return self.parts.update(task, name, start, stop)
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
-        """A task's model, in the base's dtypes and under the names of the base's files; the task's own tensors are as
-        in its model.
+        """A task's model, in the base's dtypes and under the names of the base's files. The task's own tensors keep
+        their dtypes.
 
         Args:
-            like: a module (may be on the meta device); the result then fits its ``load_state_dict``, with every name of
-                tied tensors, which most files store under one name.
+            like: a module, possibly on the meta device. The result then fits its ``load_state_dict``: tied tensors
+                appear under each of their names.
 
         Raises TallmasksError if a file does not match bundle.json, the base is missing, ``like`` does not fit, or torch
         is not installed.
         """
-        with needed_for("state_dict (arrays does not)"):
+        with needed_for("state_dict (unlike arrays)"):
             from tallmasks.bundles.live_modules import form_of, state_for, tensor_of
 
         weights = self.weights(task)
@@ -131,7 +131,7 @@ class Bundle:
         infos = weights.tensors
         for name, info in infos.items():
             if (kind := DTYPES.get(info.dtype)) is None or kind.numpy.name != kind.torch:
-                raise TallmasksError(f"The model's tensor {name} is {info.dtype}, which NumPy lacks; use state_dict.")
+                raise TallmasksError(f"Tensor {name} is {info.dtype}, which NumPy does not have; use state_dict.")
         raws = weights.raw(infos)
         arrays = {
             name: raw.view(DTYPES[infos[name].dtype].numpy).reshape(infos[name].shape) for name, raw in raws.items()
@@ -147,33 +147,32 @@ class Bundle:
         does; a module in another dtype gets these values converted. Nothing is reallocated; ``requires_grad`` and hooks
         stay. On failure the module is reset to theta_0. A forward pass in another thread may see weights of two tasks.
 
-        If the base is unavailable, the module at the first call must hold the base's weights; they are checked against
+        If the base is unavailable, the module must hold the base's weights at the first call. They are checked against
         the digests in the bundle, and a copy is kept.
 
         Args:
-            module_is_base: skip that check where dtypes differ and values cannot be compared.
-            keep_heads: leave alone the module's tensors that the task's model lacks or has in another shape.
+            module_is_base: skip that check for tensors in another dtype, whose values cannot be compared.
+            keep_heads: do not change the module's tensors that the task's model lacks or has in another shape.
 
         Returns the names of the task's own tensors that were not written; empty without ``keep_heads``.
 
-        Raises TallmasksError, before changing anything, if names or shapes do not fit, the task is unknown, the module
-        would have to be the base and is not, or a file does not match bundle.json.
+        Raises TallmasksError, before changing anything, if names or shapes do not fit, the task is unknown, the base is
+        unavailable and the module is not the base, or a file does not match bundle.json.
         """
         self.manifest.check_task(task)
         return self._switch(module, task, module_is_base, keep_heads)
 
     def restore_(self, module: torch.nn.Module) -> None:
-        """Resets a module to theta_0, in place and exactly; tensors that the base lacks, such as heads, stay. Raises
-        like :meth:`apply_`."""
-        self._switch(module, None, False, True)
+        """Resets a module to theta_0, in place and exactly. Tensors that the base lacks, such as heads, do not change.
+        Raises like :meth:`apply_`."""
+        self._switch(module, None, module_is_base=False, keep_heads=True)
 
     def _switch(
         self, module: torch.nn.Module, task: str | None, module_is_base: bool, keep_heads: bool
     ) -> tuple[str, ...]:
         with needed_for("switching a module"):
-            from tallmasks.bundles.device_weights import DeviceWeights
             from tallmasks.bundles.live_modules import form_of, module_tensors
-            from tallmasks.bundles.live_weights import copy_of, overwrite
+            from tallmasks.bundles.live_weights import DeviceWeights, copy_of, overwrite
 
         tensors, left = module_tensors(module, form_of(self.manifest, task), keep_heads)
         if task is not None:
@@ -188,8 +187,8 @@ class Bundle:
         weights = TaskWeights(self.parts, base, task)
         if unknown := [one.name for one in tensors if one.name not in weights.tensors]:
             raise TallmasksError(
-                f"{name_some(unknown)}: the first module did not have these tensors of the base, and its files are not"
-                " here. Give them: load_bundle(..., base=...)"
+                f"{name_some(unknown)}: the base's values of these tensors are unknown, because the module of the first"
+                " call did not have them. Pass the base: load_bundle(..., base=...)"
             )
         if self._device is not None and self._kept is None:
             self._kept = DeviceWeights(self.parts, base, self._device, self.manifest.stored, keep=True)
@@ -204,7 +203,7 @@ class Bundle:
 
 
 def _spec(origin: Mapping[str, str]) -> str:
-    """A specification that opens the checkpoint again from any working directory."""
+    """The path, or repository@revision, that opens the checkpoint from any working directory."""
     return str(Path(origin["path"]).absolute()) if "path" in origin else f"{origin['repository']}@{origin['revision']}"
 
 
@@ -213,26 +212,25 @@ def load_bundle(
     base: str | Path | Checkpoint | None = None,
     device: str | torch.device | None = None,
 ) -> Bundle:
-    """Opens a bundle: a folder, or `organisation/name[@revision]` on the hub, from which only the files used are
+    """Opens a bundle: a folder, or `organisation/name[@revision]` on the hub, of which only the needed files are
     downloaded.
 
     Args:
-        base: theta_0, as file, folder, repository or open checkpoint (default: the base included in the bundle, or the
-            recorded one, located on first use).
+        base: theta_0, as file, folder, repository or open checkpoint (default: the base included in the bundle, or at
+            its recorded location; opened on first use).
         device: torch device, such as "cuda", on which `apply_` keeps theta_0, the multi-task vector and the packed
-            masks of each task used, so that later switches copy nothing; `repr` shows how many bytes (default: weights
-            are uploaded through pinned memory and not kept).
+            masks of each task used, so that later switches upload nothing; `repr` shows how many bytes (default:
+            weights are uploaded through pinned memory and not kept).
 
-    Raises TallmasksError if bundle.json is missing, damaged or not of a known format, the base's tensors differ from
-    the manifest's, or torch lacks the device.
+    Raises TallmasksError if bundle.json is missing, damaged or of an unknown format, the base's tensors differ from the
+    manifest's, or torch does not have the device.
     """
     location = open_location(path_or_repository)
     manifest = manifest_of(location)
-    title = str(base) if isinstance(base, (str, Path)) else "the base given"
     if isinstance(base, (str, Path)):
         base = open_checkpoint(Path(base).absolute() if Path(base).exists() else base)
     if base is not None:
-        check_form(base, manifest, title)
+        check_form(base, manifest, base.title)
     return Bundle(BundleParts(location, manifest), base, None if device is None else _torch_device(device))
 
 
@@ -247,6 +245,6 @@ def _torch_device(device: str | torch.device) -> torch.device:
 
 
 def size_of_bundle(bundle: Bundle) -> int:
-    """Bytes of all files except an included base; the model card counts only if it is on this machine."""
-    of_text = [path for name in (MANIFEST, CARD) if (path := bundle.parts.location.root / name).is_file()]
-    return bundle.manifest.size + sum(path.stat().st_size for path in of_text)
+    """Bytes of all files except an included base; the model card only counts if it has been downloaded."""
+    texts = [path for name in (MANIFEST, CARD) if (path := bundle.parts.location.root / name).is_file()]
+    return bundle.manifest.size + sum(path.stat().st_size for path in texts)

@@ -36,14 +36,13 @@ MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "companions/"
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _LONGEST_NAME = 100
-_OF_MASKS, _OF_OWN = ("dtype", "masks", "mask_lambda", "scale"), ("updates", "coding_texts")
-
+# Fields of bundles of masks only, and of bundles of compressed tensors only.
+_OF_MASKS, _OF_UPDATES = ("dtype", "masks", "mask_lambda", "scale"), ("updates", "coding_texts")
 
 Count = Annotated[int, Strict(), Field(ge=0)]
 Single = Annotated[float, Field(ge=-_LARGEST_SINGLE, le=_LARGEST_SINGLE)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
+Shape = Annotated[tuple[Count, ...], Strict(False), FailFast()]
 Dtype = Literal["F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"]
 
 
@@ -52,10 +51,10 @@ class _Object(BaseModel):
 
 
 class BundledTensor(_Object):
-    """A tensor of the model. ``dtype``: safetensors code in the base; ``base_sha256``: of the base's bytes. ``stored``
-    is False if no model changed it. Only buffers, stored per task as they are, may be other than floats."""
+    """A tensor of the base, under its safetensors dtype code. ``stored``: False if no model changed it, "buffer" if
+    every task's values are stored as they are; only buffers may have a dtype that is not a float."""
 
-    shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
+    shape: Shape
     dtype: Dtype
     stored: bool | Literal["buffer"]
     base_sha256: Sha256 | None = None
@@ -73,7 +72,7 @@ class BundledTensor(_Object):
 class OwnTensor(_Object):
     """A tensor that only one task has; stored whole in the task's file in `own/`."""
 
-    shape: Annotated[tuple[Count, ...], Strict(False), FailFast()]
+    shape: Shape
     dtype: Dtype
 
 
@@ -84,8 +83,8 @@ class TaskModel(_Object):
         own: tensors that the base lacks or has in another shape, under the base's names.
         own_file: the file that stores them.
         missing: tensors of the base, of any dtype, that the model lacks.
-        names: names in the task's files, of tensors named differently in the base's.
-        companions: the sha256 of each small file beside the weights; stored in `companions/` unless the base has it.
+        names: tensor names in the task's files, by name in the base's files, where they differ.
+        companions: sha256 of the configuration and tokenizer files; stored in `companions/` unless the base has them.
     """
 
     own: dict[str, OwnTensor] = {}
@@ -108,7 +107,8 @@ class PartFile(_Object):
 
 
 class BaseOrigin(_Object):
-    """Location of the base: on the hub, on a disk, or included in the bundle (then ``files`` has its sha256)."""
+    """Where the base is: on the hub, on disk, or included in the bundle. ``sha256``, by weight file, is only used by
+    formats 1 to 3 with a base that is not included."""
 
     repository: str | None = None
     revision: str | None = None
@@ -152,15 +152,14 @@ class Manifest(_Object):
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored == BUFFER}
 
     def model(self, task: str) -> TaskModel:
-        """How a task's model differs from the base; empty in formats 1 to 3."""
         return self.models.get(task, TaskModel())
 
     @cached_property
     def free(self) -> set[str]:
-        """The tensors that a module may lack or have in another shape."""
+        """The tensors that a module may lack or have in another shape: non-floats, and buffers other than averages."""
         kinds = buffers_among({name: tensor.shape for name, tensor in self.tensors.items()})
-        no_floats = {name for name, tensor in self.tensors.items() if tensor.dtype not in FLOATS}
-        return no_floats.union(name for name, kind in kinds.items() if kind is not Buffer.AVERAGE)
+        not_floats = {name for name, tensor in self.tensors.items() if tensor.dtype not in FLOATS}
+        return not_floats.union(name for name, kind in kinds.items() if kind is not Buffer.AVERAGE)
 
     @cached_property
     def codings(self) -> dict[str, Coding]:
@@ -180,95 +179,91 @@ class Manifest(_Object):
         return included if self.base.sha256 is None else self.base.sha256
 
     def check_task(self, task: str) -> None:
-        if task not in self.task_files:
-            if not isinstance(task, str):
-                raise TallmasksError(
-                    f"found a {type(task).__name__}, expected the name of a task ({', '.join(self.tasks)}); the order"
-                    " of arguments is apply_(module, task)"
-                )
+        names = ", ".join(self.tasks)
+        if not isinstance(task, str):
             raise TallmasksError(
-                f"The bundle has no task {task!r}{nearest(str(task), self.tasks)}; it has {', '.join(self.tasks)}."
+                f"task is a {type(task).__name__}; expected the name of a task ({names}). The order of arguments is"
+                " apply_(module, task)."
             )
+        if task not in self.task_files:
+            raise TallmasksError(f"The bundle has no task {task!r}{nearest(task, self.tasks)}; its tasks are: {names}.")
 
     def to_bytes(self) -> bytes:
         """bundle.json with its digest. Raises TypeError, ValueError or RecursionError for values that are not JSON."""
-        foreign = _OF_MASKS if self.updates else _OF_OWN
-        value = self.model_dump(exclude={"digest", *foreign}, warnings=False)
-        value = {key: inner for key, inner in value.items() if inner is not None}
-        value["base"] = {key: inner for key, inner in value["base"].items() if inner is not None}
-        models = {task: {key: inner for key, inner in one.items() if inner} for task, one in value["models"].items()}
-        value["models"] = {task: one for task, one in models.items() if one}
-        if not value["models"]:
-            del value["models"]
-        for tensor in value["tensors"].values():
-            if tensor["base_sha256"] is None:
-                del tensor["base_sha256"]
+        value = self.model_dump(exclude={"digest"}, exclude_defaults=True, warnings=False)
         value["digest"] = bundle_digest(value)
         return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
     @checked(mode="after")
-    def _fits(self) -> Self:
-        own, tasks = bool(self.updates), set(self.tasks)
+    def _check(self) -> Self:
+        is_compressed = bool(self.updates)
         digested = [tensor.base_sha256 is not None for tensor in self.tensors.values()]
-        form = FORMATS[3] if all(digested) else FORMATS[2 if self.buffers else int(own)]
-        expect(self.format == form, "format", self.format, f"{form} for what is in it")
-        expect(all(digested) or not any(digested), "base_sha256", "lacking", "that of every tensor")
-        for name in (*_OF_MASKS, *_OF_OWN):
-            expected = "nothing" if (name in _OF_MASKS) == own else "a value"
-            expect((not getattr(self, name)) == (expected == "nothing"), name, getattr(self, name), expected)
-        expect(len(tasks) == len(self.tasks), "tasks", self.tasks, "different names")
-        key = UPDATES if own else MASKS
-        for part, values in ((key, self.task_files), ("mask_lambda", self.mask_lambda), ("scale", self.scale)):
-            expect((own and not values) or values.keys() == tasks, f"the keys of {part}", [*values], "the tasks")
-        for task, file in self.task_files.items():
-            safe = file.startswith(key) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
-            expect(safe, f"{key[:-1]}[{task!a}]", file, f"{key}<name>.safetensors")
-        needed = {*self.task_files.values()} | ({MERGED} if self.dtype else set())
-        expect(len(needed) == len(tasks) + bool(self.dtype), key, self.task_files, "a file for each task")
-        needed |= self._check_models()
-        kept = {COMPANIONS + sha256 for one in self.models.values() for sha256 in one.companions.values()}
+        form = FORMATS[3] if all(digested) else FORMATS[2 if self.buffers else int(is_compressed)]
+        expect(self.format == form, "format", self.format, f"{form} for these contents")
+        expect(all(digested) or not any(digested), "base_sha256", None, "a value for every tensor, or for none")
+        for name in (*_OF_MASKS, *_OF_UPDATES):
+            value, is_foreign = getattr(self, name), (name in _OF_MASKS) == is_compressed
+            expect(bool(value) != is_foreign, name, value, "no value" if is_foreign else "a value")
+        self._check_tensors()
+        needed = self._check_task_files() | self._check_models()
+        companions = {COMPANIONS + sha256 for one in self.models.values() for sha256 in one.companions.values()}
         for name in self.files:
-            mine = name in needed or name in kept or (name.startswith(BASE) and is_safe(name))
-            expect(mine, "a file", name, f"{MERGED}, a task's or a file under {BASE}")
-        expect(needed <= self.files.keys(), "files", sorted(self.files), f"{', '.join(sorted(needed))} among them")
+            is_listed = name in needed or name in companions or (name.startswith(BASE) and is_safe(name))
+            expect(is_listed, "a key of files", name, f"{MERGED}, a task's file or a file in {BASE}")
+        expect(needed <= self.files.keys(), "files", sorted(self.files), f"also {', '.join(sorted(needed))}")
+        base, is_included = self.base, any(name.startswith(BASE) for name in self.files)
+        expect(is_included == bool(base.included), "base.included", base.included, f"true if {BASE} has files")
+        by_file = not (is_included or form == FORMATS[3])
+        expected = "the sha256 of every weight file" if by_file else "no value"
+        expect(by_file == bool(base.sha256), "base.sha256", base.sha256, expected)
+        return self
+
+    def _check_tensors(self) -> None:
         for name, tensor in self.tensors.items():
-            fits = tensor.dtype in FLOATS or tensor.stored == BUFFER
-            expect(fits, f"tensors[{name!a}].dtype", tensor.dtype, "floats where it is no buffer")
+            is_allowed = tensor.dtype in FLOATS or tensor.stored == BUFFER
+            expect(is_allowed, f"tensors[{name!a}].dtype", tensor.dtype, "a float dtype, or a buffer")
         for name in (*self.tensors, *self.aliases):
-            expect("\n" not in name, "a tensor's name", name, "one line")
+            expect("\n" not in name, "a tensor's name", name, "a name without line breaks")
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
-            expect(alias not in self.tensors, "aliases", alias, "another name than a tensor's own")
-        if own:
-            texts = self.coding_texts
-            expect(texts and texts.keys() == self.stored.keys(), "codings", texts, "one of every stored tensor")
-            for name, text in texts.items():
-                expected = f"one of {', '.join(CODINGS)} that fits {list(self.tensors[name].shape)}"
-                expect(name in self.codings, f"codings[{name!a}]", text, expected)
-        base, included = self.base, any(name.startswith(BASE) for name in self.files)
-        expect(included == bool(base.included), "base.included", base.included, "true where its files are here")
-        of_files = not (included or form == FORMATS[3])
-        expected = "that of each weight file" if of_files else "none"
-        expect(of_files == bool(base.sha256), "base.sha256", base.sha256, expected)
-        return self
+            expect(alias not in self.tensors, "an alias", alias, "a name that no tensor has")
+        if self.updates:
+            names = [*self.coding_texts]
+            expect({*names} == self.stored.keys(), "the keys of codings", names, "the names of all stored tensors")
+        for name, text in self.coding_texts.items():
+            expected = f"one of {', '.join(CODINGS)} that fits shape {list(self.tensors[name].shape)}"
+            expect(name in self.codings, f"codings[{name!a}]", text, expected)
+
+    def _check_task_files(self) -> set[str]:
+        """Validates the values by task and returns the names of merged.safetensors and the tasks' files."""
+        tasks, folder = set(self.tasks), UPDATES if self.updates else MASKS
+        expect(len(tasks) == len(self.tasks), "tasks", self.tasks, "a list without duplicates")
+        expect(self.task_files.keys() == tasks, f"the keys of {folder[:-1]}", [*self.task_files], "the tasks")
+        for key, values in () if self.updates else (("mask_lambda", self.mask_lambda), ("scale", self.scale)):
+            expect(values.keys() == tasks, f"the keys of {key}", [*values], "the tasks")
+        for task, file in self.task_files.items():
+            expect(_is_file_in(folder, file), f"{folder[:-1]}[{task!a}]", file, f"{folder}<name>.safetensors")
+        files = {*self.task_files.values()}
+        expect(len(files) == len(tasks), folder[:-1], self.task_files, "a different file for every task")
+        return files | ({MERGED} if self.dtype else set())
 
     def _check_models(self) -> set[str]:
         """Validates ``models`` and returns the names of their own files."""
-        expect(self.models.keys() <= {*self.tasks}, "the keys of models", [*self.models], "tasks")
+        expect(self.models.keys() <= {*self.tasks}, "the keys of models", [*self.models], "names of tasks")
         files: list[str] = []
         for task, one in self.models.items():
             key, file = f"models[{task!a}]", one.own_file
-            expect(bool(one.own) == (file is not None), f"{key}.own_file", file, "a file where there are own tensors")
+            expect(bool(one.own) == (file is not None), f"{key}.own_file", file, "a file if `own` has tensors")
             if file is not None:
-                safe = file.startswith(OWN) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
-                expect(safe, f"{key}.own_file", file, f"{OWN}<name>.safetensors")
+                expect(_is_file_in(OWN, file), f"{key}.own_file", file, f"{OWN}<name>.safetensors")
                 files.append(file)
-            every = {*self.tensors, *self.aliases, *one.own}
-            expect(one.names.keys() <= every, f"{key}.names", [*one.names], "tensors of the model")
-            expect(not any("\n" in name for name in (*one.own, *one.names.values())), key, "\n", "names of one line")
+            names = {*self.tensors, *self.aliases, *one.own}
+            expect(one.names.keys() <= names, f"the keys of {key}.names", [*one.names], "names of the model's tensors")
+            for name in (*one.own, *one.names.values()):
+                expect("\n" not in name, f"a tensor's name in {key}", name, "a name without line breaks")
             for name in one.companions:
-                expect(is_companion(name), f"{key}.companions", name, "files that belong to a model's configuration")
-        expect(len(files) == len(set(files)), "models", files, "a file for each task")
+                expect(is_companion(name), f"a key of {key}.companions", name, "a configuration or tokenizer file")
+        expect(len(files) == len(set(files)), "own_file", files, "a different file for every task")
         return set(files)
 
 
@@ -284,37 +279,39 @@ def bundle_digest(value: Mapping[str, Any]) -> str:
 
 
 def read_manifest(content: bytes, title: str) -> Manifest:
-    """Parses and validates the bytes of a bundle.json. Raises TallmasksError with the location, the key, the value
-    found and the value expected."""
+    """Parses and validates the bytes of a bundle.json. Raises TallmasksError, with ``title``, the key, the value found
+    and the value expected."""
     if len(content) > LARGEST_JSON:
-        raise TallmasksError(f"{title} is larger than {LARGEST_JSON} bytes; expected a bundle's description.")
+        raise TallmasksError(f"{title} is too large: a bundle.json has at most {LARGEST_JSON:,} bytes.")
     try:
         value = json.loads(content.decode())
         digest = bundle_digest(value)
     except (ValueError, RecursionError, AttributeError) as error:
         raise TallmasksError(
-            f"{title} is no whole JSON object ({' '.join(str(error).split())[:150]}). Get the bundle again."
+            f"{title} is not a complete JSON object ({' '.join(str(error).split())[:150]}). Copy or download the"
+            " bundle again."
         ) from None
     if value.get("format") not in FORMATS:
         raise TallmasksError(
-            f"{title}: format is {short(value.get('format'))}; expected one of {', '.join(FORMATS)}. It is something"
-            " else, or of a later version of this package."
+            f"{title}: format is {short(value.get('format'))}; expected one of {', '.join(FORMATS)}. If it is a bundle,"
+            " a later version of tallmasks wrote it: update tallmasks."
         )
     if value.get("digest") != digest:
         raise TallmasksError(
-            f"{title}: digest is {short(value.get('digest'))}, and its content has {digest}: it was damaged or edited."
-            " Get the bundle again."
+            f"{title}: the recorded digest is {short(value.get('digest'))}, but the content has digest {digest}: the"
+            " file was damaged or edited. Copy or download the bundle again."
         )
     if value.get("entropy_coding"):
         raise TallmasksError(
-            f"{title}: the bundle is entropy-coded. Commit 92d6ff0 of tallmasks was the last to read that: export the"
-            " tasks with it, and compress them again."
+            f"{title}: the bundle is entropy-coded, which this version cannot read. Check out commit 92d6ff0 of"
+            " tallmasks, export the tasks with it, and compress them again."
         )
     try:
         return Manifest.model_validate(value)
     except ValidationError as error:
         raise TallmasksError(
-            f"{title}: {_problem(error)}. The bundle was not made by this package, or was changed: get it again."
+            f"{title}: {_problem(error)}. tallmasks did not write this bundle, or it was edited. Copy or download it"
+            " again."
         ) from None
 
 
@@ -342,7 +339,7 @@ def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
         try:
             stem = quote(task, safe="").replace("~", "%7E")
         except UnicodeEncodeError:
-            raise TallmasksError(f"The task {task!a} is no text that a file can hold. Give it another name.") from None
+            raise TallmasksError(f"The task name {task!a} is not valid Unicode. Choose another name.") from None
         stem = f"%2E{stem[1:]}" if stem.startswith(".") else stem
         if not stem or len(stem) > _LONGEST_NAME or stem.lower() in taken:
             # encoded names contain no "~", so this cannot collide
@@ -350,6 +347,10 @@ def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
         taken.add(stem.lower())
         files[task] = f"{folder}{stem}.safetensors"
     return files
+
+
+def _is_file_in(folder: str, file: str) -> bool:
+    return file.startswith(folder) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
 
 
 def is_companion(name: str) -> bool:

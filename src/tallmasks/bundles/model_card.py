@@ -12,14 +12,15 @@ from tallmasks.io.markdown import plain_markdown
 
 
 def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mapping[str, float]) -> str:
-    """The card in Markdown: contents, sizes, and how to load the bundle. ``densities``: by task, the fraction of the
-    stored values that its mask keeps; ``errors``: the relative error of its task vector, or empty if unknown."""
+    """The card in Markdown: contents, sizes, and how to load the bundle. ``densities``: by task, the fraction of stored
+    values that its mask keeps. ``errors``: by task, the relative error of its task vector; empty if unknown."""
     base = manifest.base
     front = ["library_name: tallmasks", "tags:", "- model-merging", "- tall-masks"]
-    if base.repository is not None:
+    if base.repository is None:
+        origin = plain_markdown(base.path or "a local model")
+    else:
         front.insert(0, f"base_model: {json.dumps(base.repository)}")
-    named = f"[{base.repository}](https://huggingface.co/{base.repository}) at `{base.revision}`"
-    origin = named if base.repository is not None else plain_markdown(base.path or "a local model")
+        origin = f"[{base.repository}](https://huggingface.co/{base.repository}) at `{base.revision}`"
     where = "included here, under `base/`" if base.included else "not included"
     values = sum(tensor.size for tensor in manifest.tensors.values())
     kept = sum(tensor.size for tensor in manifest.stored.values())
@@ -27,16 +28,14 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:
         what = "theta_0 and what is stored of the task's own tensors"
-        rows = [
-            "| task | size |",
-            "|---|---:|",
-            *(f"| {plain_markdown(task)} | {sizes[task]} |" for task in manifest.tasks),
-        ]
+        rows = ["| task | size |", "|---|---:|"]
+        rows += [f"| {plain_markdown(task)} | {sizes[task]} |" for task in manifest.tasks]
     else:
         what = (
             f"theta_0 + scale_t · (m_t ⊙ tau_MTL): one merged vector ({manifest.dtype}) and one bit mask for each task"
         )
-        rows = ["| task | mask lambda | scale | mask density | size |", "|---|---:|---:|---:|---:|"] + [
+        rows = ["| task | mask lambda | scale | mask density | size |", "|---|---:|---:|---:|---:|"]
+        rows += [
             f"| {plain_markdown(task)} | {_number(manifest.mask_lambda[task])} | {_number(manifest.scale[task])}"
             f" | {densities[task]:.1%} | {sizes[task]} |"
             for task in manifest.tasks

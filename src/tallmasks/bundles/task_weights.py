@@ -40,8 +40,8 @@ class TaskWeights:
         return {alias: name for alias, name in aliases if name in self.tensors and alias not in self.tensors}
 
     def fill(self, rows: Iterable[tuple[str, str, Raw]]) -> None:
-        """Fills byte rows with whole tensors, given as (name, dtype, row); updated weights are first rounded to the
-        base's dtype."""
+        """Fills byte arrays with whole tensors. ``rows``: (name, dtype, bytes to fill). Updated weights are rounded to
+        the base's dtype first."""
 
         def fill(job: tuple[str, str, Raw, int, int]) -> None:
             name, dtype, row, start, stop = job
@@ -50,16 +50,15 @@ class TaskWeights:
             if not self.is_updated(name):
                 out[...] = converted(self.constant(name, start, stop), self.tensors[name].dtype, dtype)
                 return
-            of_base = self.parts.manifest.tensors[name].dtype
-            values = out.view(np.float32) if dtype == of_base == "F32" else np.empty(stop - start, np.float32)
+            base_dtype = self.parts.manifest.tensors[name].dtype
+            values = out.view(np.float32) if dtype == base_dtype == "F32" else np.empty(stop - start, np.float32)
             self.parts.add(self.base.piece(name, start, stop), str(self.task), name, start, values)
-            if dtype != "F32" or of_base != "F32":
-                out[...] = converted(rounded(values, of_base), of_base, dtype)
+            if dtype != "F32" or base_dtype != "F32":
+                out[...] = converted(rounded(values, base_dtype), base_dtype, dtype)
 
         parallel(fill, [(*row, *piece) for row in rows for piece in pieces(row[2].size // DTYPES[row[1]].width)])
 
     def is_updated(self, name: str) -> bool:
-        """True if the tensor is theta_0 plus an update."""
         return self.task is not None and name in self.parts.manifest.stored and name not in self._model.own
 
     def is_of_base(self, name: str) -> bool:
@@ -77,15 +76,15 @@ class TaskWeights:
 
     def raw(self, names: Iterable[str]) -> dict[str, NDArray[np.uint8]]:
         """Newly allocated bytes of flattened tensors, float or not."""
-        raws, filled = {}, []
+        raws, rows = {}, []
         for name in sorted(names):
             info = self.tensors[name]
             if name in self.parts.manifest.tensors or name in self._model.own:
                 raws[name] = np.empty(info.size * DTYPES[info.dtype].width, np.uint8)
-                filled.append((name, info.dtype, raws[name]))
+                rows.append((name, info.dtype, raws[name]))
             else:
                 raws[name] = np.array(self.base.stored(name, 0, info.size))
-        self.fill(filled)
+        self.fill(rows)
         return raws
 
     @cached_property

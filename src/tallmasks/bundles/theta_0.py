@@ -1,4 +1,4 @@
-"""Finds the base of a bundle (passed by the caller, included, or at its recorded location) and verifies it."""
+"""Finds a bundle's base (passed by the caller, included, or at its recorded location) and verifies it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 class NoBase(TallmasksError):
-    """theta_0 is neither passed, nor included, nor at its recorded location."""
+    """theta_0 is not passed, not included and not at its recorded location."""
 
 
-def find_base(parts: BundleParts, given: Checkpoint | None) -> Checkpoint:
-    """The base passed by the caller, else the included one, else the recorded one if it is available and unchanged.
-    Raises NoBase if there is none, and TallmasksError if the one passed or included is not this bundle's base."""
+def find_base(parts: BundleParts, base: Checkpoint | None) -> Checkpoint:
+    """``base`` if passed, else the included one, else the recorded one if it is available and unchanged. Raises NoBase
+    if there is none, and TallmasksError if ``base`` or the included one is not this bundle's base."""
     manifest, origin = parts.manifest, parts.manifest.base
-    if given is not None:
-        check_content(given, manifest, given.title)
-        return given
+    if base is not None:
+        check_content(base, manifest, base.title)
+        return base
     if origin.included:
         return own_base(parts.included_base(), manifest, f"{parts.location.title}: base")
-    beside = [str(folder / origin.path) for folder in (parts.location.root.parent, Path()) if origin.path]
-    there = [path for path in dict.fromkeys(beside) if Path(path).exists()]
-    problems = [] if there or not origin.path else [f"no {origin.path} beside the bundle or in the current folder"]
-    for spec in (*there, *([f"{origin.repository}@{origin.revision}"] if origin.repository else [])):
+    candidates, problems = [], []
+    if origin.path:
+        paths = dict.fromkeys(folder / origin.path for folder in (parts.location.root.parent, Path()))
+        candidates = [str(path) for path in paths if path.exists()]
+        if not candidates:
+            problems = [f"{origin.path} is neither next to the bundle nor in the current folder"]
+    if origin.repository:
+        candidates.append(f"{origin.repository}@{origin.revision}")
+    for spec in candidates:
         try:
             return own_base(spec, manifest, spec)
         except (TallmasksError, OSError, ValueError) as error:
             problems.append(" ".join(str(error).split()))
     raise NoBase(
-        f"{parts.location.title}: its base is not here ({'; '.join(problems) or 'nothing says where it is'})."
+        f"{parts.location.title}: its base was not found ({'; '.join(problems) or 'no location is recorded'})."
         " Give --base (base= in Python): the file, folder or repository of the model that was fine-tuned"
     )
 
@@ -49,29 +54,29 @@ def own_base(spec: str | Path, manifest: Manifest, title: str) -> Checkpoint:
 
 
 def check_form(base: Checkpoint, manifest: Manifest, title: str) -> None:
-    """Raises TallmasksError if the base's float tensors do not match the manifest; reads no values."""
+    """Raises TallmasksError if names, dtypes or shapes of the base's float tensors do not match the manifest."""
     floats = {name for name, info in base.tensors.items() if info.is_float}
-    tied_apart = base.tensors.keys() & manifest.aliases.keys()
-    for name in sorted(floats | tied_apart | manifest.tensors.keys()):
+    untied = base.tensors.keys() & manifest.aliases.keys()
+    for name in sorted(floats | untied | manifest.tensors.keys()):
         info, tensor = base.tensors.get(name), manifest.tensors.get(name)
         actual = f"{info.dtype} {list(info.shape)}" if info else "missing"
         expected = f"{tensor.dtype} {list(tensor.shape)}" if tensor else "no such tensor"
         if actual != expected:
             raise TallmasksError(
-                f"{title}: tensor {name} is {actual}; the bundle expects {expected}. Give the bundle's own base."
+                f"{title}: tensor {name} is {actual}; expected {expected}. Give the base that the bundle was made from."
             )
 
 
 def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
-    """Raises TallmasksError if the base is not byte for byte the one that the bundle was made from. Format 4 compares
-    tensors, however they are split into files; earlier formats compare weight files."""
+    """Raises TallmasksError if the base is not byte for byte the one that the bundle was made from. In format 4 tensors
+    are compared, in earlier formats weight files."""
     if manifest.format == FORMATS[3]:
         names = list(manifest.tensors)
         digests = dict(zip(names, parallel(base.digest, names), strict=True))
         if other := [name for name in names if digests[name] != manifest.tensors[name].base_sha256]:
             raise TallmasksError(
-                f"{title}: {name_some(other)} ({len(other)} of {len(names)} tensors) have other values than in the base"
-                " that the bundle was made of. Give the base of the same revision, as it was published."
+                f"{title}: the values of {len(other)} of {len(names)} tensors differ from those of the base that the"
+                f" bundle was made from: {name_some(other)}. Give the base in the same revision, unmodified."
             )
         return
     files = base.sha256s()
@@ -80,14 +85,14 @@ def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
     if not actual or not actual <= expected or (actual != expected and not manifest.base.included):
         some = name_some((f"{name} has sha256 {digest}" for name, digest in files.items()), 2)
         raise TallmasksError(
-            f"{title}: {some or 'no weight file'}; the bundle was made of {name_some(sorted(expected), 2)}. Give the"
-            " base of the same revision, as it was published."
+            f"{title}: {some or 'no weight file'}; expected sha256 {name_some(sorted(expected), 2)}. Give the base in"
+            " the same revision, unmodified."
         )
 
 
-def check_module(module: Checkpoint, manifest: Manifest, is_believed: bool) -> None:
-    """Raises TallmasksError if a module's tensors are not the base's, byte for byte. Tensors in another dtype than the
-    base's cannot be compared, nor can any in formats 1 to 3; then ``is_believed`` decides."""
+def check_module(module: Checkpoint, manifest: Manifest, skip_incomparable: bool) -> None:
+    """Raises TallmasksError if a module's tensors are not the base's, byte for byte. Tensors in another dtype, and all
+    tensors in formats 1 to 3, cannot be compared; they are an error unless ``skip_incomparable``."""
     compared = [name for name in module.tensors if name not in manifest.free]
     recorded = {
         name: digest
@@ -97,15 +102,14 @@ def check_module(module: Checkpoint, manifest: Manifest, is_believed: bool) -> N
     digests = dict(zip(recorded, parallel(module.digest, recorded), strict=True))
     if other := [name for name in recorded if digests[name] != recorded[name]]:
         raise TallmasksError(
-            f"The module is not the base of the bundle: {name_some(other)} ({len(other)} tensors) have other values."
-            " Give a module with the pretrained weights, or the base's files: load_bundle(..., base=...)"
+            f"The module is not the base of the bundle: the values of {len(other)} tensors differ: {name_some(other)}."
+            " Pass a module with the pretrained weights, or the base's files: load_bundle(..., base=...)"
         )
     other = [name for name in compared if name not in recorded]
-    if other and not is_believed:
+    if other and not skip_incomparable:
         name = other[0]
-        dtypes = f"{module.tensors[name].dtype}, and the base was {manifest.tensors[name].dtype}"
         raise TallmasksError(
-            f"The module's {name_some(other)} cannot be compared with the base's: {name} is {dtypes}. Give the base's"
-            " files: load_bundle(..., base=...); or say by module_is_base=True that the module holds the pretrained"
-            " weights"
+            f"Tensors of the module cannot be compared with the base ({name_some(other)}): {name} is"
+            f" {module.tensors[name].dtype} in the module and {manifest.tensors[name].dtype} in the base. Pass the"
+            " base's files: load_bundle(..., base=...), or module_is_base=True if the module has the pretrained weights"
         )

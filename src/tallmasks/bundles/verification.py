@@ -14,8 +14,8 @@ from tallmasks.errors import TallmasksError
 
 
 def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
-    """All problems of a bundle, one line each. Reads every byte, and with ``base`` also those of a base on this disk.
-    Files that the bundle does not list are problems too, except README.md, provenance.json and hidden files."""
+    """All problems of a bundle, one line each. Reads every byte, with ``base`` also those of a base on this machine.
+    Unlisted files are problems too, except README.md, provenance.json and hidden files."""
     try:
         location = open_location(path)
         manifest = manifest_of(location)
@@ -40,5 +40,5 @@ def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
             name = file.relative_to(location.root).as_posix()
             hidden = any(part.startswith(".") for part in name.split("/"))
             if not hidden and name not in of_format and (file.is_symlink() or not file.is_dir()):
-                problems[f"{location.title}: {name!r} is no part of the bundle. Remove it."] = None
+                problems[f"{location.title}: {name!r} does not belong to the bundle. Remove it."] = None
     return list(problems)

@@ -6,13 +6,14 @@
 `tallmasks export` writes a task's model from the bundle, and `tallmasks.load_bundle` opens it in Python. A bundle
 keeps each task's own heads, configuration and tokenizer.
 
-t_switch stores -1, 0 or 1 per weight and task; it keeps the most accuracy for its size among the methods that need no
-data (docs/which_method.md).  tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
+t_switch stores -1, 0 or 1 per weight and task. Of the methods that need no data, it keeps the most accuracy for its
+size (docs/which_method.md). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
 each matrix.
 
 The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties
 (the sum variant, as in the paper) or another merge. A mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|;
-choose lambda on validation data. The masks of emr keep weights whose signs agree, and each task has a scale.
+choose lambda on validation data. The masks of emr keep the weights whose sign agrees with the shared vector's, and
+each task has a scale.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, bytes_of_card, new_bundle, new_own_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.manifest import BASE
-from tallmasks.commands import given_checkpoints
-from tallmasks.commands.opened_models import Models, opened, passes, say_copied, say_own, say_sizes
+from tallmasks.commands import shared_options
+from tallmasks.commands.opened_models import Models, open_models, passes, print_copied, print_own, print_sizes
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
@@ -47,42 +48,43 @@ from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 
 if TYPE_CHECKING:
-    from tallmasks.commands.models_file import Given
+    from tallmasks.commands.merge_settings import Settings
 
 METHOD = "t_switch"
 OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
 SUMMED = 1 << 16
-"""Values summed in float32 at a time; the last digits of a scale depend on it."""
+"""Number of values per float32 sum; the last digits of a scale depend on it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _, _, output = given_checkpoints.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
+    _, _, output = shared_options.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
     output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    given = given_checkpoints.read_settings(arguments, METHOD, OF_BUNDLES)
-    method, models, facts = _prepared(given)
-    files, count = bytes_of_bundle(facts), len(given.tasks)
-    size = sum(of_file for name, of_file in files.items() if not name.startswith(BASE)) + bytes_of_card(facts)
+    settings = shared_options.read_settings(arguments, METHOD, OF_BUNDLES)
+    method, models, facts = _prepared(settings)
+    count = len(settings.tasks)
     if arguments.dry_run:
+        files = {name: size for name, size in bytes_of_bundle(facts).items() if not name.startswith(BASE)}
+        size = sum(files.values()) + bytes_of_card(facts)
         models.describe(f"compress by {method.title}", size)
-        say_own(models)
-        say_sizes(models.nbytes[0], size, models.nbytes[1], count)
+        print_own(models)
+        print_sizes(models.nbytes[0], size, models.nbytes[1], count)
         return 0
     chosen, errors = _write(method, models, facts)
-    size = size_of_bundle(load_bundle(given.output))
-    print(f"{given.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
-    if given.include_base:
-        say_copied(models.base)
-    models.say_buffers()
-    say_own(models)
+    size = size_of_bundle(load_bundle(settings.output))
+    print(f"{settings.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
+    if settings.include_base:
+        print_copied(models.base)
+    models.print_buffers()
+    print_own(models)
     what = "scale" if method.scaled_mask else "lambda"
     for task, error in errors.items():
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
         print(f"  {task}: {value}relative error of its task vector {error:.3f}")
-    say_sizes(models.nbytes[0], size, models.nbytes[1], count)
+    print_sizes(models.nbytes[0], size, models.nbytes[1], count)
     return 0
 
 
@@ -110,55 +112,55 @@ def compress(
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
     """
-    settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    given = given_checkpoints.from_python(base, tasks, out, OF_BUNDLES, **settings)
-    _write(*_prepared(given))
-    return given.output
+    others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
+    settings = shared_options.from_python(base, tasks, out, OF_BUNDLES, **others)
+    _write(*_prepared(settings))
+    return settings.output
 
 
-def _prepared(given: Given) -> tuple[Method, Models, BundleFacts]:
-    given.lacks(OF_MERGE, "merge")
-    registry.check_name(given.method, registry.names_with_masks())
-    method = registry.masks_over(given.spec)
+def _prepared(settings: Settings) -> tuple[Method, Models, BundleFacts]:
+    settings.refuse(OF_MERGE, "merge")
+    registry.check_name(settings.method, registry.names_with_masks())
+    method = registry.masks_over(settings.spec)
     if method.own_tensors is None:
         in_stream(method)
-    has_lambdas = bool(given.by_task("mask_lambda"))
+    has_lambdas = bool(settings.by_task("mask_lambda"))
     if has_lambdas and (method.scaled_mask or method.own_tensors):
         raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")
-    if method.own_tensors and given.dtype not in (None, "float32"):
+    if method.own_tensors and settings.dtype not in (None, "float32"):
         raise TallmasksError(
-            f"--dtype {given.dtype}: {method.name} stores no merged vector; leave it out, or use --method ties"
+            f"--dtype {settings.dtype}: {method.name} stores no merged vector; leave out --dtype, or use --method ties"
         )
-    models = opened(given, keeps_own=True)
+    models = open_models(settings, keeps_own=True)
     if isinstance(models.base, BundleModel):
         raise TallmasksError(
-            f"{given.base}: a task of a bundle cannot be the base; write it with `tallmasks export` first"
+            f"{settings.base}: a task of a bundle cannot be the base; write it with `tallmasks export` first"
         )
     origin = dict(models.base.origin)
     if "path" in origin:  # relative to the bundle's folder, or only the name, so that no home folder is published
-        there = os.path.relpath(origin["path"], given.output.parent)
+        there = os.path.relpath(origin["path"], settings.output.parent)
         origin["path"] = Path(there).name if there.startswith("../") else there
     facts = BundleFacts(
         method=method.name,
         base=replace(models.base, origin=origin),
-        tasks=list(given.tasks),
-        options=given.options,
-        dtype=given.dtype or _common_dtype(models),
+        tasks=list(settings.tasks),
+        options=settings.options,
+        dtype=settings.dtype or _common_dtype(models),
         unchanged=set(models.base.tensors).difference(models.layout.names, models.buffers),
         buffers=models.buffers,
         models=models.whole,
         own=models.own,
         missing=models.missing,
         sizes=models.nbytes,
-        mask_lambda=dict(zip(given.tasks, given.lambdas, strict=True)),
-        codings=method.own_tensors.codings(models.layout, len(given.tasks)) if method.own_tensors else {},
-        include_base=given.include_base,
+        mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
+        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else {},
+        include_base=settings.include_base,
     )
     return method, models, facts
 
 
 def _common_dtype(models: Models) -> str:
-    """The dtype that all checkpoints share, if a bundle can store it; otherwise float32."""
+    """The dtype of all checkpoints if they share one that a bundle can store; otherwise float32."""
     every = (models.base, *models.whole.values())
     codes = {one.info(name).dtype for one in every for name in models.layout.names if name in one.names}
     by_code = {code: name for name, code in OF_BUNDLES.items()}
@@ -167,16 +169,14 @@ def _common_dtype(models: Models) -> str:
 
 def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
     """Write the bundle. Returns each task's lambda or scale, if any, and the relative error of its task vector."""
-    given = models.given
+    settings = models.settings
     if method.own_tensors:
         return {}, _write_own(method.own_tensors, method.chosen, models, facts)
     with models.progress("compressing", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        lambdas = given.lambdas
-        chosen = dict(zip(given.tasks, lambdas, strict=True))
-        facts = replace(facts, mask_lambda={} if method.scaled_mask else chosen)
-        with new_bundle(given.output, facts) as new:
+        lambdas = settings.lambdas
+        with new_bundle(settings.output, facts) as new:
 
             def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
                 vectors = stream.task_vectors_at(piece)
@@ -187,20 +187,20 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
                 else:
                     of = prod(stream.layout.by_name[piece.name])
                     packed, lengths = _scaled(method.scaled_mask, vectors, merged, of)
-                new.write(piece.name, piece.start, merged, dict(zip(given.tasks, packed, strict=True)))
+                new.write(piece.name, piece.start, merged, dict(zip(settings.tasks, packed, strict=True)))
                 products = [_products(vector, merged, bits) for vector, bits in zip(vectors, packed, strict=True)]
                 return lengths, products
 
             every = parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
             pieces, products = zip(*every, strict=True)
             if method.scaled_mask:
-                for task, pairs in zip(given.tasks, zip(*pieces, strict=True), strict=True):
+                for task, pairs in zip(settings.tasks, zip(*pieces, strict=True), strict=True):
                     own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
-            for task, (own, both, held) in zip(given.tasks, np.sum(products, axis=0).tolist(), strict=True):
+            for task, (own, both, held) in zip(settings.tasks, np.sum(products, axis=0).tolist(), strict=True):
                 scale = new.scale[task]
                 new.error[task] = _relative(own - 2 * scale * both + scale**2 * held, own)
-    return new.scale if method.scaled_mask else chosen, new.error
+    return new.scale if method.scaled_mask else dict(zip(settings.tasks, lambdas, strict=True)), new.error
 
 
 def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[float]:
@@ -215,11 +215,8 @@ def _relative(gap: float, own: float) -> float:
 
 
 def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> dict[str, float]:
-    """Write the bundle of a method that compresses each tensor by itself; one tensor is in memory at a time.
-
-    Returns the relative error of each task vector.
-    """
-    with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.given.output, facts) as new:
+    """Write a bundle of separately compressed tensors. Returns the relative error of each task vector."""
+    with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.settings.output, facts) as new:
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
         def work(piece: TensorPiece) -> None:
@@ -231,7 +228,7 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
                 gap = tensor - coding.values(content)
                 squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
 
-        # a tensor at a time: it may be large, and products have threads of their own
+        # one tensor at a time: it can be large, and matrix products use several threads
         parallel(work, pieces_of_layout(stream.layout, whole_tensors=True), threads=1)
         new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
     return new.error

@@ -6,7 +6,7 @@
 
 Checks Python, PyTorch, the GPUs, the disk and the hub. For a named model or file of results/ it also lists the jobs,
 their GPU hours, and the data sets and weights to download; without names, only the first problem of each model. The
-exit status is 1 if one of them cannot run, and each problem says what to do.
+exit status is 1 if one of them cannot run. Each problem says what to do.
 
 With a GPU, the hours are estimated from a few seconds of training and evaluation with random weights; without one,
 from rates measured on an H100. The time to decode images is not included.
@@ -34,15 +34,14 @@ from tallmasks.models import cuda
 from tallmasks.models.families import family
 from tallmasks.plan import preflight
 from tallmasks.plan.chain import pretrained_source
-from tallmasks.plan.index import closure
 from tallmasks.plan.node import Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Files, open_plan
+from tallmasks.plan.project import Files, closure, open_plan
 from tallmasks.tasks.catalogues import catalogue
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 WIDTH = 110  # characters per problem if all models are listed, so that the output fits on 24 lines
-FLOAT = 4  # bytes
+FLOAT = 4  # bytes per value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +104,7 @@ def problems(plan: Plan, model: str, nodes: list[Node] | TallmasksError, facts: 
         facts.append(f"all {len(nodes)} artifacts exist")
     elif facts is not None:
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in missing).items())
-        facts.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to be made: {kinds}")
+        facts.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to build: {kinds}")
     if not missing:
         return
     on_gpu = [node for node in missing if plan.resources(model, node.stage.uses)["gpu"]]
@@ -235,14 +234,14 @@ def _disk_problems(
     made = bytes_made(plan, model, missing)
     parts = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size)
     if parts and facts is not None:
-        facts.append(f"to be made: {parts}")
+        facts.append(f"to write: {parts}")
     needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
     for disk in dict.fromkeys(folder.stat().st_dev for folder, _ in needed):
         folders, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)
         size, free = sum(sizes), shutil.disk_usage(folders[0]).free
         if size > free:
             yield (
-                f"{size / 1e9:.3g} GB to make or download, but {free / 1e9:.3g} GB free on the disk of "
+                f"{size / 1e9:.3g} GB to write or download, but {free / 1e9:.3g} GB free on the disk of "
                 f"{' and '.join(map(str, folders))}; "
                 "free some space, build fewer benchmarks (docs/store.md), or set HF_HOME to a folder on another disk"
             )

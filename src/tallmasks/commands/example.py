@@ -3,7 +3,7 @@
     tallmasks example ./demo
     tallmasks compress --base ./demo/base --task cars=./demo/cars --task dtd=./demo/dtd -o ./bundle
 
-The models are image classifiers (ViT) in the layout of transformers.  Their weights are random numbers: the base is
+The models are image classifiers (ViT) in the layout of transformers. Their weights are random numbers: the base is
 not trained, and each fine-tuned model is the base with random changes and a random head, so accuracies mean nothing.
 Nothing is downloaded, and every call writes the same bytes.
 """
@@ -15,14 +15,13 @@ import json
 from collections.abc import Iterator, Sequence
 from math import sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 from safetensors.numpy import save_file
 
-from tallmasks.commands.given_checkpoints import new_path
+from tallmasks.commands.shared_options import new_path
 from tallmasks.io.atomic_files import whole
 
 BASE = ("airplane", "bicycle", "boat", "cat", "chair", "dog", "house", "tree")
@@ -32,10 +31,10 @@ TASKS = {
     "eurosat": ("forest", "highway", "lake", "pasture", "river"),
     "mnist": tuple("0123456789"),
 }
-"""Class names of the base and of each task."""
+"""Class names by task."""
 WIDTH, DEPTH, IMAGE, PATCH = 96, 4, 32, 8
 CHANGED = 0.3
-"""The fraction of the weights that a fine-tuned model changes."""
+"""The fraction of weights that a fine-tuned model changes."""
 State = dict[str, NDArray[np.float32]]
 
 
@@ -70,7 +69,7 @@ def _base(draw: np.random.Generator) -> State:
 
 
 def _fine_tuned(base: State, classes: Sequence[str], draw: np.random.Generator) -> State:
-    """The base with some of its weights changed, and a head of its own."""
+    """The base with some weights changed, and a new head."""
     state: State = {}
     for name, shape in _shapes(len(classes)):
         if name.startswith("classifier"):
@@ -82,7 +81,7 @@ def _fine_tuned(base: State, classes: Sequence[str], draw: np.random.Generator) 
 
 
 def _uniform(draw: np.random.Generator, shape: tuple[int, ...], deviation: float) -> NDArray[np.float32]:
-    """Uniform rather than normal numbers: they are the same on every machine, to the last bit."""
+    """Draw uniform numbers, which are bit-identical on every machine; normal ones are not."""
     return (draw.random(shape, np.float32) - np.float32(0.5)) * np.float32(deviation * sqrt(12))
 
 
@@ -108,13 +107,7 @@ def _shapes(classes: int) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _save(folder: Path, state: State, classes: Sequence[str]) -> None:
-    folder.mkdir()
-    save_file(state, folder / "model.safetensors", {"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(_config(classes), indent=2) + "\n")
-
-
-def _config(classes: Sequence[str]) -> dict[str, Any]:
-    return {
+    config = {
         "architectures": ["ViTForImageClassification"],
         "model_type": "vit",
         "image_size": IMAGE,
@@ -126,3 +119,6 @@ def _config(classes: Sequence[str]) -> dict[str, Any]:
         "id2label": dict(enumerate(classes)),
         "label2id": {name: number for number, name in enumerate(classes)},
     }
+    folder.mkdir()
+    save_file(state, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -4,7 +4,7 @@
     tallmasks export org/bundle@main --task cars --base ./base -o ./cars-again
 
 The base model is read from --base, from the bundle if it is included, or from the path or repository that the bundle
-names. It must be the model that the bundle was made with. The weights are theta_0 + m_t * tau_MTL, or theta_0 plus
+names. It must be the base that the bundle was made with. The weights are theta_0 + m_t * tau_MTL, or theta_0 plus
 the task's own update. The output is split into files as the base is.
 """
 
@@ -14,9 +14,9 @@ import argparse
 
 from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.loaded_bundle import load_bundle
-from tallmasks.commands.given_checkpoints import new_path
-from tallmasks.commands.opened_models import say_copied
+from tallmasks.commands.opened_models import print_copied
 from tallmasks.commands.progress import work_progress
+from tallmasks.commands.shared_options import new_path
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
@@ -41,11 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
     task = plain_markdown(arguments.task)
-    card = f"# {task}\n\nThe model of {task} out of {code_span(arguments.bundle)}, by `tallmasks export`.\n"
+    card = f"# {task}\n\nThe model of {task}, exported from {code_span(arguments.bundle)} by `tallmasks export`.\n"
     model = model_of(bundle, arguments.task, f"{arguments.bundle}#{arguments.task}")
     size = sum(info.size for info in model.tensors.values())
     with work_progress("exporting", size) as progress, new_checkpoint(output, model, card, progress=progress):
         pass
     print(f"{output}: the model of {arguments.task}")
-    say_copied(model)
+    print_copied(model)
     return 0

@@ -4,9 +4,9 @@
     tallmasks gc --yes
 
 Lists artifacts of other parameters in store/, temporary files of killed jobs in store/ and results/, and damaged files
-and abandoned trainings in .tallmasks/. It removes them with --yes or if you confirm. Symbolic links below these
-folders are not followed. Only files written by the workflow are removed: the hash in an artifact's name must be that
-of its recipe. Versions in DVC's cache stay; `dvc checkout` or `dvc repro` restores them.
+and abandoned trainings in .tallmasks/. Removes them with --yes or if you confirm. Symbolic links below these folders
+are not followed. Only files written by the workflow are removed: the hash in an artifact's name must match its recipe.
+Versions in DVC's cache stay; `dvc checkout` or `dvc repro` restores them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 
 from tallmasks.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
 from tallmasks.io.atomic_files import TEMPORARY
-from tallmasks.plan.index import Index
-from tallmasks.plan.project import open_plan
+from tallmasks.plan.project import Index, open_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,21 +27,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     declared = Index(open_plan()).declared()
     with only_writer():
-        unnamed: list[Path] = []
+        unneeded: list[Path] = []
         foreign: list[Path] = []
         for path in files_under(STORE):
             if str(path) not in declared:
-                (unnamed if _is_temporary(path) or is_artifact(path) else foreign).append(path)
-        unnamed += [path for path in files_under(RESULTS) if _is_temporary(path)]
-        unnamed += files_under(DAMAGED)
-        going_on = {Path(path).name for path in declared if not Path(path).exists()}
-        unnamed += [path for path in files_under(UNFINISHED) if path.name not in going_on]
+                (unneeded if _is_temporary(path) or is_artifact(path) else foreign).append(path)
+        unneeded += [path for path in files_under(RESULTS) if _is_temporary(path)]
+        unneeded += files_under(DAMAGED)
+        resumable = {Path(path).name for path in declared if not Path(path).exists()}
+        unneeded += [path for path in files_under(UNFINISHED) if path.name not in resumable]
         for path in foreign:
             print(f"kept, because the workflow did not write it or it is damaged: {path}", file=sys.stderr)
-        if not unnamed:
+        if not unneeded:
             print("nothing to remove: params.yaml needs every artifact")
             return 0
-        sizes = {path: path.lstat().st_size for path in unnamed}
+        sizes = {path: path.lstat().st_size for path in unneeded}
         for path, size in sizes.items():
             print(f"{size / 1e6:10.1f} MB  {path}")
         print(f"{sum(sizes.values()) / 1e6:10.1f} MB  in {len(sizes)} files that params.yaml no longer needs")
@@ -50,13 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
         if not agreed:
             print("nothing removed; `tallmasks gc --yes` removes them")
             return 0
-        for path in unnamed:
+        for path in unneeded:
             path.unlink()
             for folder in path.parents:  # a killed job leaves a temporary folder
                 if not _is_temporary(folder) or any(folder.iterdir()):
                     break
                 folder.rmdir()
-        print(f"removed {len(unnamed)} files")
+        print(f"removed {len(unneeded)} files")
     return 0
 
 

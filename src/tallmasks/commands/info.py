@@ -6,7 +6,7 @@
     tallmasks info ./bundle#cars
     tallmasks info ./adapter --base ./base
 
-Reads names, shapes and sizes, and the masks of a bundle for their densities; no values of a checkpoint.
+Reads names, shapes and sizes, but no values of a checkpoint. The masks of a bundle are read for their densities.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.filesize import decimal
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.loaded_bundle import Bundle, load_bundle, size_of_bundle
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
-from tallmasks.commands.opened_models import say_sizes
+from tallmasks.commands.opened_models import print_sizes
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES
@@ -75,7 +75,6 @@ def of_bundle(bundle: Bundle) -> None:
     manifest = bundle.manifest
     stored = sum(tensor.size for tensor in manifest.stored.values())
     values = sum(tensor.size for tensor in manifest.tensors.values())
-    alone = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
     print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size_of_bundle(bundle))}")
@@ -107,5 +106,6 @@ def of_bundle(bundle: Bundle) -> None:
     if kept:
         size = decimal(sum(kept.values()))
         print(f"  configurations and tokenizers that differ from the base's: {len(kept)} files, {size}")
-    whole = manifest.sizes or ModelSizes(base=alone, models=alone * len(bundle.tasks))
-    say_sizes(whole.base, size_of_bundle(bundle), whole.models, len(bundle.tasks))
+    nbytes = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
+    sizes_of = manifest.sizes or ModelSizes(base=nbytes, models=nbytes * len(bundle.tasks))
+    print_sizes(sizes_of.base, size_of_bundle(bundle), sizes_of.models, len(bundle.tasks))

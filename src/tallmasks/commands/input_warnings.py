@@ -1,4 +1,4 @@
-"""Warnings about models that probably should not be merged: different configurations or tokenizers, a wrong base."""
+"""Warnings about models that should probably not be merged: different configurations or tokenizers, or a wrong base."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _HARMLESS = {
 }  # fmt: skip
 """Fields of config.json that do not change what the weights compute; nor do dropout and initialisation."""
 _SAMPLED = 1 << 18
-"""Number of values of each task vector that are compared."""
+"""Number of values per task vector that are compared."""
 _ONE_WAY = 0.4
 """Cosines between all task vectors above this are suspicious. Swapping the base with one of several unrelated tasks
 gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 
 
 def warn_of_inputs(models: Models, keeps_own: bool) -> None:
-    """Warn about suspicious inputs; reads few values.
+    """Warn about suspicious inputs, from a sample of their values.
 
     With ``keeps_own``, every task keeps its configuration and tokenizer, so these may differ.
     """
     if not keeps_own:
         _warn_of_configurations(models.base, models.tasks)
-        if models.given.tokens is None:
+        if models.settings.tokens is None:
             _warn_of_tokenizers({"the base": models.base, **models.tasks})
     _warn_of_directions(models)
 
@@ -49,11 +49,11 @@ def _warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -
             if fields := list(_differing(base, one, name)):
                 by_difference.setdefault(f"{name} differs from the base's in {name_some(fields, 6)}", []).append(task)
     for difference, names in by_difference.items():
-        warn(f"{name_some(names)}: {difference}; the result has the base's")
+        warn(f"{name_some(names)}: {difference}; the result keeps the base's")
 
 
 def _differing(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
-    """Fields that differ and change what the weights compute, with both values if they are short."""
+    """The differing fields that change what the weights compute, with both values if they are short."""
     mine: Mapping[str, Any] = base.configs[name]
     theirs: Mapping[str, Any] = task.configs[name]
     if not any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
@@ -98,26 +98,28 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
     sets = {name: frozenset(read_tokenizer(every[name]).ids) for name in contents}
     for name, of_task in sets.items():
         if added := sorted(of_task - sets.get("the base", of_task)):
-            warn(f"{name}: it has tokens that the base lacks ({name_some(added)}); the result has the base's. {advice}")
+            warn(
+                f"{name}: it has tokens that the base lacks ({name_some(added)}); the result keeps the base's. {advice}"
+            )
 
 
 def _warn_of_directions(models: Models) -> None:
     names, tasks = models.layout.names, models.tasks
     count = max(_SAMPLED // len(names), 1)
-    middles = [(name, max(models.part.info(name).size - count, 0) // 2) for name in names]
-    pieces = [(name, start, min(start + count, models.part.info(name).size)) for name, start in middles]
+    pieces = []
+    for name in names:
+        size = models.part.info(name).size
+        start = max(size - count, 0) // 2  # from the middle of each tensor
+        pieces.append((name, start, min(start + count, size)))
     vectors = {
         task: np.concatenate([one.difference(models.base, *piece) for piece in pieces]).astype(np.float64)
         for task, one in tasks.items()
     }
     for first, second in combinations(tasks, 2):
-        both = first in vectors and second in vectors
-        if (
-            both
-            and np.array_equal(vectors[first], vectors[second])
-            and all(tasks[second].same(tasks[first], n) for n in names)
-        ):
-            warn(f"{first} and {second} are the same checkpoint, which then counts twice: leave one out")
+        if not {first, second} <= vectors.keys() or not np.array_equal(vectors[first], vectors[second]):
+            continue
+        if all(tasks[second].same(tasks[first], name) for name in names):
+            warn(f"{first} and {second} are the same checkpoint, so it counts twice; leave one out")
             del vectors[second]
     lengths = {task: float(np.linalg.norm(vector)) for task, vector in vectors.items()}
     pairs = list(combinations(vectors, 2)) if all(lengths.values()) else []

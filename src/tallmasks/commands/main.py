@@ -41,64 +41,63 @@ GROUPS = {
         "verify": "verify the checksum of every artifact and result",
     },
     "reference": {
-        "methods": "list the methods, or describe one: its options, what it needs, its paper",
+        "methods": "list the methods, or describe one: options, required data, paper",
         "prompts": "print the data and the prompts of the text tasks",
         "storage": "print how much storage each method needs",
     },
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
-_OTHER_NAMES = {"methods": "method_list"}
-"""Modules whose name differs from the command's, because a package has that name."""
-
 
 _CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
 _DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_NO_CHARACTERS = range(0xD800, 0xE000)
-_WRITTEN = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_DIRECTIONS, *_NO_CHARACTERS)}
-
-
-def harmless(text: str) -> str:
-    """Escape control characters, except newlines and tabs, as in ``\\x1b``."""
-    return text.translate(_WRITTEN)
+_SURROGATES = range(0xD800, 0xE000)
+_ESCAPES = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_DIRECTIONS, *_SURROGATES)}
 
 
 @contextmanager
-def in_plain_lines() -> Iterator[None]:
+def _plain_output() -> Iterator[None]:
     """Escape control characters on stdout, and print only the package's own warnings, one line each on stderr."""
     logging.disable(logging.WARNING)
     try:
-        with redirect_stdout(cast(TextIO, _Harmless(sys.stdout))), warnings.catch_warnings():
+        with redirect_stdout(cast(TextIO, _Escaping(sys.stdout))), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", TallmasksWarning)
-            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {harmless(str(text))}", file=sys.stderr)
+            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {_escaped(text)}", file=sys.stderr)
             yield
     finally:
         logging.disable(logging.NOTSET)
 
 
-class _Harmless:
-    def __init__(self, to: TextIO) -> None:
-        self._to = to
+class _Escaping:
+    """A stream that escapes control characters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
 
     def write(self, text: str) -> int:
-        return self._to.write(harmless(text))
+        return self._stream.write(_escaped(text))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._to, name)
+        return getattr(self._stream, name)
 
 
-@in_plain_lines()
+def _escaped(text: object) -> str:
+    return str(text).translate(_ESCAPES)
+
+
+@_plain_output()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Errors that a user can fix are one line without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = arguments[0]
     try:
-        if odd := next((word for word in arguments if re.search(r"[\ud800-\udfff]", word)), None):
-            raise TallmasksError(f"{odd}: the argument is not valid UTF-8; rename the file or folder")
+        for argument in arguments:
+            if re.search(r"[\ud800-\udfff]", argument):
+                raise TallmasksError(f"{argument}: the argument is not valid UTF-8; rename the file or folder")
         if command.startswith("-"):
             _top_parser().parse_args(arguments)
         if command not in COMMANDS:
-            raise OptionError(f"there is no command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
+            raise OptionError(f"unknown command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
         with user_errors(), needed_for(f"tallmasks {command}"):
             parsed = command_parser(command).parse_args(arguments[1:])
             status = int(parsed.run(parsed))
@@ -106,13 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except TallmasksError as error:
         in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        print("\033[31merror:\033[0m" if in_colour else "error:", harmless(str(error)), file=sys.stderr)
+        print("\033[31merror:\033[0m" if in_colour else "error:", _escaped(error), file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush does not fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit does not fail
         return 128 + signal.SIGPIPE
 
 
@@ -120,11 +119,9 @@ def _top_parser() -> Parser:
     parser = Parser("tallmasks", __doc__ or "")
     parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=__version__, help="show the version")
-    groups = (
-        "\n".join([f"{title}:", *(f"  {name:10}{summary}" for name, summary in group.items())])
-        for title, group in GROUPS.items()
-    )
-    parser.description = "\n\n".join([parser.description or "", *groups])
+    for title, group in GROUPS.items():
+        lines = [f"{title}:", *(f"  {name:10}{summary}" for name, summary in group.items())]
+        parser.description = "\n".join([f"{parser.description}\n", *lines])
     return parser
 
 
@@ -138,7 +135,7 @@ def command_parser(command: str) -> Parser:
 
 def module_of(command: str) -> ModuleType:
     """The module of a command, which defines `add_arguments(parser)` and `run(arguments)`."""
-    return importlib.import_module(f"tallmasks.commands.{_OTHER_NAMES.get(command, command)}")
+    return importlib.import_module(f"tallmasks.commands.{command}")
 
 
 if __name__ == "__main__":

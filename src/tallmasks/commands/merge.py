@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tallmasks.commands import given_checkpoints
+from tallmasks.commands import shared_options
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
-from tallmasks.commands.opened_models import Models, opened, passes, say_copied
+from tallmasks.commands.opened_models import Models, open_models, passes, print_copied
 from tallmasks.commands.options import number, one_of, whole_number
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
@@ -49,32 +49,32 @@ from tallmasks.vectors.checkpoints.new_files import tensors_file
 from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
 
 if TYPE_CHECKING:
-    from tallmasks.commands.models_file import Given
+    from tallmasks.commands.merge_settings import Settings
 
 _DTYPES = [DTYPES[code].torch for code in FLOATS]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    inputs, method, output = given_checkpoints.add_arguments(parser, None, method_names(), _DTYPES)
+    inputs, method, output = shared_options.add_arguments(parser, None, method_names(), _DTYPES)
     inputs.add_argument(
         "--only",
         action="append",
         metavar="PATTERN",
-        help="merge only tensors whose names match, for example 'model.layers.*'; keep the base's values for others",
+        help="merge only tensors whose names match, for example 'model.layers.*'; the others keep the base's values",
     )
     inputs.add_argument(
         "--heads",
         nargs="*",
         metavar="PATTERN",
-        help="do not merge tensors whose names match or whose shapes differ; the merged model has the base's, and"
-        " heads/NAME.safetensors each task's",
+        help="do not merge tensors whose names match or whose shapes differ: the merged model has the base's, and each"
+        " task's are written to heads/NAME.safetensors",
     )
     inputs.add_argument(
         "--tokens",
         type=one_of(("base", "union")),
         metavar="{base,union}",
-        help="for models with added tokens: base keeps the base's tokens, union those of all models; each model needs"
-        " a tokenizer.json",
+        help="for models with added tokens: keep the base's tokens, or those of all models (union); each model needs a"
+        " tokenizer.json",
     )
     method.add_argument(
         "--scaling-coefficient",
@@ -83,16 +83,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="factor of the merged task vector (default: the value recommended by the method's paper)",
     )
     method.add_argument(
-        "--k", type=whole_number, help="for consensus methods: keep weights in at least K tasks' masks (default: 2)"
+        "--k",
+        type=whole_number,
+        help="for consensus methods: keep weights that are in the masks of at least K tasks (default: 2)",
     )
     method.add_argument(
         "--weight",
-        **given_checkpoints.NUMBER_BY_TASK,
+        **shared_options.NUMBER_BY_TASK,
         help="factor of each task vector (default: 1); setting it changes the default of --scaling-coefficient to 1",
     )
     method.add_argument(
         "--density",
-        **given_checkpoints.NUMBER_BY_TASK,
+        **shared_options.NUMBER_BY_TASK,
         help="fraction of weights kept per task (TIES, DARE, ...; default: the method's own)",
     )
     method.add_argument(
@@ -109,23 +111,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--out-shard-size",
         metavar="SIZE",
-        help="size of the weight files of a folder, for example 5GB (default: as the base's)",
+        help="largest size of a weight file in a folder, for example 5GB (default: split as the base is)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    given = given_checkpoints.read_settings(arguments, None, _DTYPES)
-    method, alpha, weighting, models = _prepared(given)
+    settings = shared_options.read_settings(arguments, None, _DTYPES)
+    method, alpha, weighting, models = _prepared(settings)
     what = f"by {method.title}, alpha = {alpha:g}"
     if arguments.dry_run:
-        size = bytes_of_new(given.output, models.base, given.dtype, given.out_shard_size)
+        size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
         models.describe(f"merge {what}", size)
         return 0
     _write(method, alpha, weighting, models)
-    count = len(given.tasks)
-    print(f"{given.output}: {count} model{'s' * (count > 1)} merged {what}")
-    say_copied(models.base)
-    models.say_buffers()
+    count = len(settings.tasks)
+    print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
+    print_copied(models.base)
+    models.print_buffers()
     if heads := sorted({name for names in models.apart.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")
     return 0
@@ -165,10 +167,10 @@ def merge_checkpoints(
 
     The other arguments are the command's options. Raises TallmasksError like the command.
     """
-    settings = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    given = given_checkpoints.from_python(base, tasks, out, _DTYPES, **settings)
-    _write(*_prepared(given))
-    return given.output
+    others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
+    settings = shared_options.from_python(base, tasks, out, _DTYPES, **others)
+    _write(*_prepared(settings))
+    return settings.output
 
 
 def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, ...]:
@@ -182,45 +184,44 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
     )
 
 
-def _prepared(given: Given) -> tuple[Method, float, Weighting, Models]:
-    given.lacks(("include_base",), "compress")
-    method, alpha, weighting = merging_method(given)
-    models = opened(given)
+def _prepared(settings: Settings) -> tuple[Method, float, Weighting, Models]:
+    settings.refuse(("include_base",), "compress")
+    method, alpha, weighting = _method(settings)
+    models = open_models(settings)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
     if loras and uses_small_directions(registry.get_merge(str(method.merge))):
         warn(
-            f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which an adapter loses if it is"
-            " merged into bfloat16 first: the two results can differ a lot"
+            f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which are lost when a LoRA is"
+            " merged into a bfloat16 model first: the two results can differ a lot"
         )
-    _warn_of_few(method, len(models.tasks))
+    count = len(models.tasks)
+    if count == 1:
+        warn("there is only one model, so nothing is merged with it; add another --task")
+    elif count == method.k:
+        warn(
+            f"{method.title} keeps only weights that are in all {count} masks; use --k 1, a method without masks, or"
+            " more tasks"
+        )
     blocks = block_count(models.base.layout.names)
-    if given.layers not in (None, blocks):
-        raise TallmasksError(f"layers: found {given.layers}, but the base has {blocks}; only whole models are merged")
+    if settings.layers not in (None, blocks):
+        raise TallmasksError(
+            f"layers: found {settings.layers}, but the base has {blocks}; only whole models are merged"
+        )
     return method, alpha, weighting, models
 
 
-def _warn_of_few(method: Method, count: int) -> None:
-    if count == 1:
-        warn("there is one model, and nothing to merge it with: add another --task")
-    elif count == method.k:
-        warn(
-            f"{method.title} keeps only weights that are in all {count} masks: use --k 1, a method without masks, or"
-            " more tasks"
-        )
-
-
 def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
-    given, lambdas = models.given, models.given.lambdas
+    settings, lambdas = models.settings, models.settings.lambdas
     more: dict[str, str | bytes] = {}
     if models.apart.heads and not models.base.is_folder:
-        raise TallmasksError("--heads: a single file cannot hold them; give the base as a folder")
+        raise TallmasksError("--heads: a single file cannot store them; pass the base as a folder")
     if models.base.is_folder:
         recipe = recipe_of(method, alpha, weighting, models)
         more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
-        with new_checkpoint(given.output, models.base, None, given.dtype, given.out_shard_size, more) as new:
+        with new_checkpoint(settings.output, models.base, None, settings.dtype, settings.out_shard_size, more) as new:
 
             def work(piece: TensorPiece) -> None:
                 source = OnePiece(stream, piece, merging, lambdas)
@@ -243,36 +244,38 @@ def _heads(models: Models) -> dict[str, bytes]:
     return {files[task]: tensors_file(models.tasks[task], names) for task, names in models.apart.heads.items()}
 
 
-def merging_method(given: Given) -> tuple[Method, float, Weighting]:
+def _method(settings: Settings) -> tuple[Method, float, Weighting]:
     """The method with its options and k, the scaling coefficient, and the tasks' weights.
 
-    Raises TallmasksError for an unknown method or option, a method that does not merge, or a setting it does not have.
+    Raises TallmasksError for an unknown method or option, or a setting that the method does not have.
     """
-    registry.check_name(given.method, method_names())
-    method = registry.get(given.spec)
+    registry.check_name(settings.method, method_names())
+    method = registry.get(settings.spec)
     if not _is_a_merge(method):
-        compress = given.method in registry.names_with_masks()
+        compress = settings.method in registry.names_with_masks()
         hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
-        raise TallmasksError(f"--method {given.method} does not merge models into one; {hint}")
+        raise TallmasksError(f"--method {settings.method} does not merge models into one; {hint}")
     in_stream(method)
-    if given.k is not None:
+    if settings.k is not None:
         if "agreement" not in method.needs or not isinstance(method.update, functools.partial):
-            raise TallmasksError(f"--k is for consensus methods, and {given.method} is not one; leave it out")
-        if not 0 <= given.k <= len(given.tasks):
-            raise TallmasksError(f"--k {given.k}: expected a number of tasks from 0 to {len(given.tasks)}")
-        method = replace(method, update=functools.partial(method.update.func, k=given.k))
-    if weighting := given.weighting:
-        weighting.check(str(method.merge), f"--method {given.method}")
+            raise TallmasksError(f"--k is for consensus methods, and {settings.method} is not one; leave it out")
+        if not 0 <= settings.k <= len(settings.tasks):
+            raise TallmasksError(f"--k {settings.k}: expected a number of tasks from 0 to {len(settings.tasks)}")
+        method = replace(method, update=functools.partial(method.update.func, k=settings.k))
+    if weighting := settings.weighting:
+        weighting.check(str(method.merge), f"--method {settings.method}")
     if isinstance(method.protocol, Fixed):
-        own = method.protocol.coefficient_for(len(given.tasks))
-        if given.scaling_coefficient is not None:
-            raise TallmasksError(f"--scaling-coefficient: {given.method} has a fixed one, {own:g}; leave it out")
+        own = method.protocol.coefficient_for(len(settings.tasks))
+        if settings.scaling_coefficient is not None:
+            raise TallmasksError(f"--scaling-coefficient: {settings.method} has a fixed one, {own:g}; leave it out")
         if weighting.normalize is False:
-            raise TallmasksError(f"normalize: {given.method} always divides by the sum of the weights; leave it out")
+            raise TallmasksError(f"normalize: {settings.method} always divides by the sum of the weights; leave it out")
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
-    without = 1.0 if weighting.weights else method.protocol.unvalidated
-    return method, without if given.scaling_coefficient is None else given.scaling_coefficient, weighting
+    alpha = settings.scaling_coefficient
+    if alpha is None:
+        alpha = 1.0 if weighting.weights else method.protocol.unvalidated
+    return method, alpha, weighting
 
 
 def _is_a_merge(method: Method) -> bool:

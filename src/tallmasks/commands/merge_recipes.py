@@ -22,10 +22,10 @@ _LONGEST_CARD = 1 << 20
 
 
 def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models) -> str:
-    """Every setting, every input with its commit or sha256, and the version, for `tallmasks merge` to reproduce it."""
-    given = models.given
+    """The recipe as YAML: every setting, every input with its commit or sha256, and the version."""
+    settings = models.settings
     tasks = {
-        name: given.tasks[name].model_copy(
+        name: settings.tasks[name].model_copy(
             update={
                 "checkpoint": _source(checkpoint),
                 "weight": weighting.weights.get(name),
@@ -34,11 +34,11 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
                 "sha256": models.sha256s.get(name),
             }
         )
-        for (name, checkpoint), mask_lambda in zip(models.tasks.items(), given.lambdas, strict=True)
+        for (name, checkpoint), mask_lambda in zip(models.tasks.items(), settings.lambdas, strict=True)
     }
     merge = registry.get_merge(str(method.merge))
     of_merge = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
-    recipe = given.model_copy(
+    recipe = settings.model_copy(
         update={
             "tallmasks": __version__,
             "base": _source(models.base),
@@ -52,12 +52,12 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
             "normalize": weighting.normalize,
         }
     )
-    of_all_tasks = {"mask_lambda", "weight", "density"}
-    return _yaml(recipe.model_dump(exclude_defaults=True, exclude={"output", "layers", *of_all_tasks}))
+    not_recorded = {"output", "layers", "mask_lambda", "weight", "density"}  # the last three are recorded by task
+    return _yaml(recipe.model_dump(exclude_defaults=True, exclude=not_recorded))
 
 
 def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) -> str:
-    """README.md of a merged model, with the front matter that the hub expects."""
+    """README.md of a merged model, with front matter for the hub."""
     every = [models.base, *models.tasks.values()]
     repositories = list(dict.fromkeys(one.origin["repository"] for one in every if "repository" in one.origin))
     licenses = {_license(one) for one in every}
@@ -81,7 +81,7 @@ def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) ->
         "|---|---|",
         *rows,
         "",
-        f"`tallmasks merge {RECIPE} -o OUT` makes it again from this file:",
+        f"`tallmasks merge {RECIPE} -o OUT` reproduces it from this file:",
         "",
         code_block(recipe, "yaml"),
         "",

@@ -1,9 +1,9 @@
 """Translate mergekit's YAML files into this package's settings.
 
-`base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype` and `out_dtype` are
-supported; a parameter must be one value for all tensors. Files with weights get mergekit's defaults: density 1, TIES
-trims each tensor separately, lambda 1. If `models` lists the base, it is skipped, except for `linear` with a weight.
-`slices` may be one slice of whole models.
+Supports `base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype`,
+`out_dtype`, and `slices` with one slice of whole models. A parameter must be one value for all tensors. If `models`
+lists the base, it is skipped, except for `linear` with a weight. Files with weights get mergekit's defaults: density
+1, TIES trims each tensor separately, lambda 1.
 """
 
 from __future__ import annotations
@@ -22,24 +22,20 @@ from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output",
             "tokenizer_source": "tokens"}  # fmt: skip
-"""The name of a setting here, by mergekit's name."""
+"""This package's name of a setting, by mergekit's name."""
 METHODS = {"linear": "weight_averaging", "dare_linear": "dare"}
 _GENERAL = {"lambda": "scaling_coefficient", **{key: key for key in (
     "scaling_coefficient", "k", "mask_lambda", "weight", "density", "trim", "normalize")}}  # fmt: skip
-_SLICES = "slices: stacking layers of several models is not supported, only one slice of whole models"
 _FLAGS = {"normalize", "rescale", "int8_mask", "filter_wise"}
-_GAMMA = "gamma: mergekit drops the largest values per tensor, breadcrumbs here per row; use `outliers: 0.01`"
 
 
-def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[str, Any]:
+def translated(content: dict[str, Any], path: Path, base: str | None) -> dict[str, Any]:
     """Translate the content of a file; ``base`` overrides the file's base.
 
     Raises TallmasksError with the name of a setting that this package does not support.
     """
-    content = _without_slices(content)
-    if "slices" in content:
-        raise TallmasksError(f"{path}: {_SLICES}")
-    values = {MERGEKIT.get(key, key): value for key, value in content.items() if key != "name"}  # a label
+    content = _without_slices(content, path)
+    values = {MERGEKIT.get(key, key): value for key, value in content.items() if key != "name"}  # only a label
     if "base" in values:
         values["base"] = _reference(values["base"], path, "base_model")
     if values.get("tokens", "base") not in ("base", "union"):
@@ -48,42 +44,49 @@ def in_own_words(content: dict[str, Any], path: Path, base: str | None) -> dict[
         values["dtype"] = dtype
     parameters = _parameters(values.pop("parameters", {}), path, "parameters")
     parameters.pop("int8_mask", None)  # changes mergekit's memory use, not its results
-    general = {own: parameters.pop(key) for key, own in _GENERAL.items() if key in parameters}
+    general = {name: parameters.pop(key) for key, name in _GENERAL.items() if key in parameters}
     values = {**general, **values, "options": {**parameters, **_mapping(values.get("options", {}), path, "options")}}
     if isinstance(values.get("method"), str):
         values["method"] = METHODS.get(values["method"], values["method"])
     if isinstance(values.get("tasks"), list):
-        listed = values.get("method") == "weight_averaging"
-        values["tasks"] = _tasks(values["tasks"], path, base or values.get("base"), listed)
+        with_base = values.get("method") == "weight_averaging"
+        values["tasks"] = _tasks(values["tasks"], path, base or values.get("base"), with_base)
         # DELLA's epsilon is a parameter of each model in mergekit
         epsilons = [task.pop("epsilon", None) for task in values["tasks"].values()]
         if any(epsilon != epsilons[0] for epsilon in epsilons):
             raise TallmasksError(f"{path}: models: epsilon: found {epsilons}; expected the same for all models")
         if epsilons and epsilons[0] is not None:
             values["options"].setdefault("epsilon", epsilons[0])
-    settings = [values, *_tasks_of(values)]
+    tasks = values["tasks"].values() if isinstance(values.get("tasks"), dict) else ()
+    settings = [values, *(task for task in tasks if isinstance(task, dict))]
     if any("gamma" in one for one in (parameters, *settings)):
-        raise TallmasksError(f"{path}: {_GAMMA}")
-    is_ours = str(values.get("method")).partition(":")[0] in names()
-    merge = str(get(values["method"]).merge) if is_ours else ""  # unknown methods are refused later
-    enlarged = merge in ("dare", "dare_ties", "della")
-    if (rescale := values["options"].pop("rescale", enlarged)) != enlarged:
-        raise TallmasksError(f"{path}: parameters: rescale: found {short(rescale)}, expected {short(enlarged)}")
+        raise TallmasksError(
+            f"{path}: gamma: mergekit drops the largest values per tensor, this package per row; use `outliers: 0.01`"
+        )
+    is_known = str(values.get("method")).partition(":")[0] in names()
+    merge = str(get(values["method"]).merge) if is_known else ""  # unknown methods are refused later
+    rescales = merge in ("dare", "dare_ties", "della")
+    if (rescale := values["options"].pop("rescale", rescales)) != rescales:
+        raise TallmasksError(f"{path}: parameters: rescale: found {short(rescale)}, expected {short(rescales)}")
     if merge == "sum":  # mergekit accepts a density here and ignores it
         for one in settings:
             one.pop("density", None)
     return {**_defaults(merge, values), **values} if any("weight" in one for one in settings) else values
 
 
-def _without_slices(content: dict[str, Any]) -> dict[str, Any]:
+def _without_slices(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """Replace a single slice of the first n layers of all models by `models` and `layers: n`."""
-    match content.get("slices"):
+    if "slices" not in content:
+        return content
+    match content["slices"]:
         case [{"sources": [{"layer_range": [0, int(layers)]}, *_] as sources, **others}] if not others:
             if all(isinstance(one, dict) and one.get("layer_range") == [0, layers] for one in sources):
                 models = [{key: value for key, value in one.items() if key != "layer_range"} for one in sources]
                 rest = {key: value for key, value in content.items() if key != "slices"}
                 return {**rest, "models": models, "layers": layers}
-    return content
+    raise TallmasksError(
+        f"{path}: slices: stacking layers of several models is not supported; expected one slice of whole models"
+    )
 
 
 def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +102,7 @@ def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[str, dict[str, Any]]:
-    """`models` as `tasks`; the base is kept only ``with_base`` and if it has a weight."""
+    """Translate `models` into `tasks`. The base is kept only ``with_base`` and if it has a weight."""
     of_base = Path(expanded(base)).absolute() if isinstance(base, str) else None
     named: dict[str, dict[str, Any]] = {}
     for entry in models:
@@ -118,23 +121,18 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
         if Path(expanded(model)).absolute() == of_base and not (with_base and "weight" in parameters):
             continue
         last = Path(model.partition("@")[0])
-        own = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # names of folders can have dots
-        name = entry.get("name", own)
+        default = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # names of folders can have dots
+        name = entry.get("name", default)
         if not isinstance(name, str):
-            raise TallmasksError(f"{path}: models: name: found {short(name)}, expected a text")
+            raise TallmasksError(f"{path}: models: name: found {short(name)}, expected a string")
         if name in named:
-            raise TallmasksError(f"{path}: models: two are called {name}; give each a `name`")
+            raise TallmasksError(f"{path}: models: two models are called {name}; set `name` for each")
         named[name] = {**parameters, "checkpoint": model}
     return named
 
 
-def _tasks_of(values: dict[str, Any]) -> list[dict[str, Any]]:
-    tasks = values.get("tasks")
-    return [task for task in tasks.values() if isinstance(task, dict)] if isinstance(tasks, dict) else []
-
-
 def _reference(value: Any, path: Path, where: str) -> str:
-    """A model as `--base` and `--task` take it, from a string, {path, revision}, or {model, lora} of two of these."""
+    """Translate a string, {path, revision}, or {model, lora} of two of these, into a value for `--base` or `--task`."""
     match value:
         case str():
             return value
@@ -146,7 +144,7 @@ def _reference(value: Any, path: Path, where: str) -> str:
 
 
 def _parameters(value: Any, path: Path, where: str) -> dict[str, Any]:
-    """Parameters as mergekit reads them: "0.5" is a number, and 1.0 is true for flags."""
+    """Convert values like mergekit: "0.5" is a number, and for flags 1.0 is true."""
     parameters = dict(_mapping(value, path, where))
     for key, one in parameters.items():
         if isinstance(one, list | dict):

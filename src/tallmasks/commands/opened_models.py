@@ -1,4 +1,4 @@
-"""Open the base and the fine-tuned models and check that they fit."""
+"""The base and the fine-tuned models of a merge or bundle: opening, checks, and printed facts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tok
 from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
-    from tallmasks.commands.models_file import Given
+    from tallmasks.commands.merge_settings import Settings
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def apart(
     keep_base: Sequence[str] = (),
     heads: Sequence[str] | None = None,
 ) -> Apart:
-    """Tensors that patterns leave out, and with ``heads`` those that differ in shape or are not in every model.
+    """The tensors that patterns leave out, and with ``heads`` those that differ in shape or are not in every model.
 
     Args:
-        only, keep_base: shell patterns of names.
-        heads: patterns of further tensors that each task keeps; None if tasks keep none.
+        only, keep_base: shell patterns of tensor names.
+        heads: patterns of more tensors that each task keeps; None if tasks keep none.
 
     Raises TallmasksError if a pattern matches no tensor, or most of the base would be a head.
     """
@@ -75,7 +75,7 @@ def apart(
     for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in every):
-                raise TallmasksError(f"{option} {pattern}: no tensor name matches; there are {name_some(every)}")
+                raise TallmasksError(f"{option} {pattern}: no tensor name matches; the names are {name_some(every)}")
     left = [name for name in every if (only and not _fits(name, only)) or _fits(name, keep_base)]
     own: list[str] = []
     if heads is not None:
@@ -88,13 +88,13 @@ def apart(
         size = sum(base.tensors[name].size for name in own if name in base.tensors)
         if 2 * size > sum(info.size for info in base.tensors.values()):
             raise TallmasksError(
-                f"--heads: most of {base.title} would be a head of each task; these are different models"
+                f"--heads: most of {base.title} would be kept as heads; use fine-tuned models of one base"
             )
         if inner := [name for name in own if not _fits(name, heads) and _is_inside(name, models)]:
             raise TallmasksError(
-                f"--heads: {name_some(inner)}: some models lack these, though all have the block; heads are outside of"
-                " blocks. If the names differ between releases of transformers, save all models with one release;"
-                f" otherwise name them: `--heads {inner[0]}` or `--keep-base {inner[0]}`"
+                f"--heads: some models lack {name_some(inner)}, but all models have that block. If tensor names differ"
+                " between releases of transformers, save all models with one release; otherwise"
+                f" `--heads {inner[0]}` keeps each task's tensor, and `--keep-base {inner[0]}` the base's"
             )
     names = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
     aliases = {alias for one in models for alias, name in one.aliases.items() if name in names}
@@ -117,40 +117,42 @@ def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
     return all(name in one.names for one in models) and len({one.info(name).shape for one in models}) == 1
 
 
-def opened(given: Given, keeps_own: bool = False) -> Models:
-    """Open and compare all models.
+def open_models(settings: Settings, keeps_own: bool = False) -> Models:
+    """Open all models and check that they fit.
 
-    With ``keeps_own``, tasks may have tensors of their own, and keep their buffers; see `Models`.
+    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`.
 
     Raises TallmasksError if a model is missing, damaged or does not fit the base, or the output exists.
     """
     from tallmasks.bundles.bundle_models import open_model  # slow to import
 
-    refuse_existing(given.output, folder=given.output.is_dir())
-    base = open_model(given.base)
+    refuse_existing(settings.output, folder=settings.output.is_dir())
+    base = open_model(settings.base)
     check_fit(base, {})  # a LoRA is opened on the base
-    tasks = {name: open_model(task.checkpoint, base) for name, task in given.tasks.items()}
-    if given.tokens == "union":
+    tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
+    if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
-    elif given.tokens:
+    elif settings.tokens:
         tasks = {name: with_tokens_of(base, one) for name, one in tasks.items()}
-    left_out = apart(base, tasks, given.only, given.keep_base, given.heads)
+    left_out = apart(base, tasks, settings.only, settings.keep_base, settings.heads)
     own: dict[str, tuple[str, ...]] = {}
     missing: dict[str, tuple[str, ...]] = {}
     whole = tasks
     if keeps_own:
-        parts = {name: left_out.without(one) for name, one in tasks.items()}
-        own = {name: own_tensors(left_out.without(base), one) for name, one in parts.items()}
-        missing = {name: missing_tensors(left_out.without(base), one) for name, one in parts.items()}
-        _refuse_others(base, whole, own, missing)
-        tasks = {name: on_base(base, one, own[name], missing[name]) for name, one in tasks.items()}
-    models = Models(given, base, tasks, left_out, keeps_own, whole, own, missing)
+        base_part, tasks = left_out.without(base), {}
+        for task, one in whole.items():
+            part = left_out.without(one)
+            own[task], missing[task] = own_tensors(base_part, part), missing_tensors(base_part, part)
+            _check_shared(task, base, one, own[task], missing[task])
+            tasks[task] = on_base(base, one, own[task], missing[task])
+    models = Models(settings, base, tasks, left_out, keeps_own, whole, own, missing)
     check_fit(models.part, models.task_parts, models.buffers)
-    for name, expected in given.sha256.items():
+    for name, expected in settings.sha256.items():
         if models.sha256s.get(name, {}) != dict(expected):
-            what = "the base" if name is None else name
-            title = models.every[name].title
-            raise TallmasksError(f"{what}: {title} is not what the recipe was written with: its sha256 differs")
+            raise TallmasksError(
+                f"{name or 'the base'}: {models.every[name].title} has another sha256 than in the recipe; use the"
+                " checkpoint of the recipe, or remove sha256 from it"
+            )
     for name, one in models.task_parts.items():
         if all(one.same(models.part, tensor) for tensor in models.layout.names):
             warn(f"{name}: its weights are identical to the base's, so it adds nothing")
@@ -158,21 +160,15 @@ def opened(given: Given, keeps_own: bool = False) -> Models:
     return models
 
 
-def _refuse_others(
-    base: Checkpoint,
-    tasks: Mapping[str, Checkpoint],
-    own: Mapping[str, Sequence[str]],
-    missing: Mapping[str, Sequence[str]],
-) -> None:
+def _check_shared(task: str, base: Checkpoint, one: Checkpoint, own: Sequence[str], missing: Sequence[str]) -> None:
     """Raise TallmasksError for a model that shares less than half of its weights, or of the base's, with the base."""
-    for task, one in tasks.items():
-        for checkpoint, names, kind in ((one, own[task], "has in addition"), (base, missing[task], "lacks")):
-            if 2 * sum(checkpoint.info(name).size for name in names) > checkpoint.layout.size:
-                raise TallmasksError(
-                    f"{task}: {one.title} {kind} {name_some(names)} ({len(names)} in all), more than half of"
-                    f" {checkpoint.title}; expected a model that was fine-tuned from {base.title}, saved by the same"
-                    f" library{library_advice(base, one)}"
-                )
+    for checkpoint, names, kind in ((one, own, "has in addition"), (base, missing, "lacks")):
+        if 2 * sum(checkpoint.info(name).size for name in names) > checkpoint.layout.size:
+            raise TallmasksError(
+                f"{task}: {one.title} {kind} {name_some(names)} ({len(names)} tensors in all), more than half of"
+                f" {checkpoint.title}; expected a model that was fine-tuned from {base.title}, saved by the same"
+                f" library{library_advice(base, one)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -184,10 +180,11 @@ class Models:
         apart: tensors that are left out.
         keeps_own: whether each task keeps its buffers.
         whole: the tasks' models with all of their tensors.
-        own, missing: by task, tensors that the base lacks, and tensors of the base that the task lacks.
+        own: by task, tensors that the base lacks.
+        missing: by task, tensors of the base that the task lacks.
     """
 
-    given: Given
+    settings: Settings
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
     apart: Apart = field(default_factory=Apart)
@@ -222,12 +219,12 @@ class Models:
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
-        """The float tensors that are the base's in every task."""
+        """The float tensors that equal the base's in every task."""
         return unchanged(self.part, self.task_parts)
 
     @cached_property
     def buffers(self) -> tuple[str, ...]:
-        """Buffers and tensors without floats that differ in some task, if each task keeps its own."""
+        """Buffers and non-float tensors that differ in some task, if each task keeps its own."""
         weights = set(self.part.layout.names)
         names = [name for name in self.part.tensors if name not in weights] if self.keeps_own else []
         every = self.task_parts.values()
@@ -266,7 +263,7 @@ class Models:
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 
-    def say_buffers(self) -> None:
+    def print_buffers(self) -> None:
         """Print which tensors are treated as buffers, and where their values come from."""
         models = [self.part, *self.task_parts.values()]
         buffers = {name: kind for one in models for name, kind in one.buffers.items()}
@@ -277,7 +274,7 @@ class Models:
         for names, what in (
             (moved, "kept per task" if self.keeps_own else "averaged over the tasks"),
             (floats, "taken from the base"),
-            (sorted(set(rest) - set(everywhere)), "not alike in all models, so taken from the base"),
+            (sorted(set(rest) - set(everywhere)), "missing or of another shape in some models, so taken from the base"),
         ):
             if names:
                 print(f"  buffers (not weights), {what}: {name_some(names, 2)}")
@@ -289,8 +286,8 @@ class Models:
         all_of, changed = self.base.layout.size, self.layout.size
         print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
         print(what)
-        self.say_buffers()
-        print(f"write  {self.given.output}: about {decimal(nbytes)}")
+        self.print_buffers()
+        print(f"write  {self.settings.output}: about {decimal(nbytes)}")
 
 
 def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
@@ -300,14 +297,14 @@ def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
     return mine.shape == theirs.shape and (mine.dtype == theirs.dtype or (mine.is_float and theirs.is_float))
 
 
-def say_own(models: Models) -> None:
-    """Print which tensors each task has of its own in a bundle, and which files are not in it."""
+def print_own(models: Models) -> None:
+    """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
     if names := sorted({name for of_task in models.own.values() for name in of_task}):
         print(f"  stored whole per task: {name_some(names)}")
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
-        print(f"  missing in some tasks' models, and left out there: {name_some(names)}")
+        print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
     if left_out := dict.fromkeys(name for one in models.whole.values() for name in one.left_out):
-        print(f"  files of the tasks' folders that are not kept: {name_some(map(_printable, left_out))}")
+        print(f"  files of the tasks' folders that are not stored: {name_some(map(_printable, left_out))}")
     code = [
         task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
     ]
@@ -321,15 +318,15 @@ def _printable(name: str) -> str:
     return name if name.isprintable() else ascii(name)
 
 
-def say_copied(base: Checkpoint) -> None:
-    """Print which files of a base's folder were copied, and which were left out."""
+def print_copied(base: Checkpoint) -> None:
+    """Print which files of a folder were copied, and which were left out."""
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
         left_out = name_some(map(_printable, base.left_out))
         print(f"  copied from {base.title}: {copied}{f'; left out: {left_out}' if left_out else ''}")
 
 
-def say_sizes(base: int, bundle: int, models: int, count: int) -> None:
+def print_sizes(base: int, bundle: int, models: int, count: int) -> None:
     """Compare the bytes of base and bundle with those of the models; warn if they are not fewer."""
     these = "the model takes" if count == 1 else f"the {count} models take"
     print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
@@ -338,6 +335,6 @@ def say_sizes(base: int, bundle: int, models: int, count: int) -> None:
 
 
 def passes(merge: str | None) -> int:
-    """Estimated number of times that every task vector is read: to prepare the merge if needed, and to write."""
+    """How often every task vector is read: once to write, and once more if the merge has to be prepared."""
     chosen = get_merge(merge) if merge else None
     return 1 + (chosen is not None and chosen.prepare is not None and chosen.over == "slices")

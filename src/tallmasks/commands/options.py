@@ -1,4 +1,4 @@
-"""argparse with one-line errors, and types for the values of options."""
+"""An argparse parser with one-line errors, and types for option values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from tallmasks.errors import TallmasksError, nearest
 
 DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-_UNITS = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 class OptionError(TallmasksError):
@@ -19,7 +19,7 @@ class OptionError(TallmasksError):
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command: its help starts with the examples of a docstring, and its errors are OptionErrors."""
+    """The parser of a command: its help is the module's docstring, with the examples first; errors are OptionErrors."""
 
     def __init__(self, prog: str, docstring: str) -> None:
         summary, *paragraphs = docstring.strip().split("\n\n")
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "inputs"
 
     def format_help(self) -> str:
-        """Required arguments alone in the usage, and the group of `--help` last."""
+        """Show only required arguments in the usage line, and the group with `--help` last."""
         words = [self.prog]
         for action in self._actions:
             value = str(action.metavar or action.dest.upper())
@@ -47,12 +47,12 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuse unknown options before argparse reports the arguments that are missing without them."""
+        """Report unknown options before argparse reports missing arguments."""
         options = self._option_string_actions
         for word in takewhile(lambda word: word != "--", args or ()):
             name = word.partition("=")[0]
             if name.startswith("--") and not any(option.startswith(name) for option in options):
-                raise OptionError(f"there is no option {name}{nearest(name, options)}; see `{self.prog} --help`")
+                raise OptionError(f"unknown option {name}{nearest(name, options)}; see `{self.prog} --help`")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def converted(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
-    """A type for argparse whose error says what was expected; ``convert`` raises KeyError or ValueError."""
+    """An argparse type whose error says what was expected; ``convert`` raises KeyError or ValueError."""
 
     def read(text: str) -> Any:
         try:
@@ -73,8 +73,9 @@ def converted(convert: Callable[[str], Any], expected: str) -> Callable[[str], A
 
 
 def _count(text: str) -> float:
-    unit = text[-1:].upper() if text[-1:].isalpha() else ""
-    return float(text.removesuffix(text[-1:]) if unit else text) * _UNITS[unit]
+    if text[-1:].isalpha():
+        return float(text[:-1]) * _UNITS[text[-1].upper()]
+    return float(text)
 
 
 def _number_by_task(text: str) -> tuple[str | None, float]:

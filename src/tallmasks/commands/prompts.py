@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     for name in arguments.tasks:
         if name not in TASKS:
-            raise TallmasksError(f"no text task {name!r}{nearest(name, TASKS)}; there are: {', '.join(TASKS)}")
+            raise TallmasksError(f"unknown text task {name!r}{nearest(name, TASKS)}; expected {', '.join(TASKS)}")
     shown = [TASKS[name] for name in arguments.tasks or TASKS]
     print("\n\n".join("\n".join(described(task, bool(arguments.tasks))) for task in shown))
     return 0
@@ -37,13 +37,13 @@ def described(task: TextTask, filled: bool) -> Iterator[str]:
     prompts = prompts_of(task.name)
     rows = ", ".join(f"{split} {task.rows(split):,}" for split in SPLITS)
     yield f"{task.name} ({task.title}): {task.description}"
-    where = f"given out on request: {task.ask}" if task.ask else f"huggingface.co/datasets/{task.source.hub}"
+    where = f"on request: {task.ask}" if task.ask else f"huggingface.co/datasets/{task.source.hub}"
     yield f"  data     {where}" + (f" at {task.source.revision}" if task.source.revision else "")
     yield f"           {' and '.join(task.source.files.values())}"
     yield f"  rows     {rows}, as published"
     yield f"           train and validation from {task.published['train']}, test from {task.published['test']}"
     yield f"  prompts  {len(prompts.prompts)} of {prompts.published}; {prompts.origin} ({prompts.licence})"
-    yield f"           {task.rows('train') * len(prompts.prompts):,} examples to train on: every row under every prompt"
+    yield f"           {task.rows('train') * len(prompts.prompts):,} training examples: every row with every prompt"
     for number, prompt in enumerate(prompts.prompts):
         yield f"      {number:2} {prompt.name}"
     if filled:

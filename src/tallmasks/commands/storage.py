@@ -6,10 +6,10 @@
 With --parameters: the bytes of all models, of one merged model, and of the base plus each kind of bundle. The model
 counts as one square matrix that every task changed. `tallmasks compress --dry-run` gives the bytes for your models.
 
-Without: CSV in 1e9 bits for each model and benchmark of params.yaml, by the formulas in appendix C of the paper.
-Parameters are counted in the file of pretrained weights if params.yaml names one, otherwise from the architecture;
-nothing is downloaded. TSV-C and BitDelta depend on the shapes of all tensors; without the file only the leading term
-is counted. Results files have the exact size.
+Without --parameters: a CSV for the models and benchmarks of params.yaml, in 1e9 bits, by the formulas in appendix C of
+the paper. Parameters are counted in the file of pretrained weights if params.yaml names one, otherwise from the
+architecture; nothing is downloaded. TSV-C and BitDelta depend on the shapes of all tensors; without the file only the
+leading term is counted. The results files have the exact sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
 BUNDLES = ("tall_mask_task_arithmetic", "t_switch", "bitdelta", "tsv_c")
-"""The kinds of bundle. Masks over any merge, and EMR-Merging, take the same space."""
+"""One method per kind of bundle. Masks over any other merge, and EMR-Merging, need as much as the first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +79,7 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
 
 
 def _of_project() -> int:
-    """Print the CSV; its imports need the extra `workflow`."""
+    """Print the CSV. The imports need the extra `workflow`."""
     from tallmasks.models.families import family
     from tallmasks.plan.chain import pretrained_source
     from tallmasks.plan.project import open_plan

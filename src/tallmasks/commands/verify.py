@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -44,32 +44,42 @@ def run(arguments: argparse.Namespace) -> int:
         wanted = [path for path in wanted if path.exists()]
     elif not wanted:
         raise TallmasksError(f"there is neither {STORE}/ nor {RESULTS}/ here; run this in the project's folder")
-    if absent := [path for path in wanted if not path.exists() and not path.is_symlink()]:
-        raise TallmasksError(f"{absent[0]}: no such file or folder")
-    bundles = [folder for folder in wanted if (folder / "bundle.json").is_file()]
-    wanted = [path for path in wanted if path not in bundles]
-    damaged_bundles = 0
-    for folder in bundles:
+    for path in wanted:
+        if not path.exists() and not path.is_symlink():
+            raise TallmasksError(f"{path}: no such file or folder")
+    problems = 0
+    for folder in filter(_is_bundle, wanted):
         from tallmasks.bundles.verification import verify_bundle  # slow to import
 
         damage = verify_bundle(folder, base=True)
         print(*damage, f"{folder}: all files of the bundle checked: {len(damage)} problems", sep="\n")
-        damaged_bundles += bool(damage)
+        problems += len(damage)
+    wanted = [path for path in wanted if not _is_bundle(path)]
+    problems += _verify_files(wanted, arguments)
+    return int(problems > 0)
+
+
+def _is_bundle(path: Path) -> bool:
+    return (path / "bundle.json").is_file()
+
+
+def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
+    """Print the problems of artifacts and results. Returns their number."""
     under = {start: list(entries_under(start)) if start.is_dir() else [start] for start in wanted}
     files = [path for entries in under.values() for path in entries]
-    artifacts = [path for path in files if ARTIFACT.fullmatch(path.name)] + [
-        path for path in arguments.paths if path in files and not ARTIFACT.fullmatch(path.name) and not _vouches(path)
-    ]
-    provenances = [path for path in files if _vouches(path)]
+    provenances = [path for path in files if path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")]
+    artifacts = [path for path in files if ARTIFACT.fullmatch(path.name)]
     checkable = {*artifacts, *provenances}
+    artifacts += [path for path in arguments.paths if path in files and path not in checkable]  # under any name
+    checkable.update(artifacts)
     lines = [
         f"{path} is neither a file nor a folder, and DVC cannot read it{_away(path)}"
         for path in files
         if path not in checkable and leads_nowhere(path)
     ]
-    if not arguments.paths and not STORE.is_dir() and Path("dvc.lock").is_file():
-        lines.append(f"{STORE}/ is missing, but dvc.lock lists it: `dvc pull` brings it back")
     if not arguments.paths:
+        if not STORE.is_dir() and Path("dvc.lock").is_file():
+            lines.append(f"{STORE}/ is missing, but dvc.lock lists it: `dvc pull` restores it")
         lines += _lost_sources()
     if not (lines or arguments.changed):
         groups = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
@@ -81,13 +91,13 @@ def run(arguments: argparse.Namespace) -> int:
     remembered = CHECKED if arguments.changed else None
     problems, sizes = 0, {path: path.lstat().st_size for path in (*artifacts, *provenances)}
     with work_progress("checking", sum(sizes.values())) as progress:
-        for line in chain(lines, _damage(artifacts, provenances, remembered, lambda path: progress(sizes[path]))):
+        for line in chain(lines, _damage(sizes, remembered, progress)):
             print(line, flush=True)
             problems += 1
     if wanted:
         checked = f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results"
         print(f"{checked} checked: {problems} problems")
-    return int(problems + damaged_bundles > 0)
+    return problems
 
 
 def _lost_sources() -> Iterator[str]:
@@ -101,18 +111,18 @@ def _lost_sources() -> Iterator[str]:
 
 
 def _away(path: Path) -> str:
-    """Move a damaged file out of the store, and say how to restore it."""
+    """Move a damaged file out of the store. Returns what was done, and how to restore the file."""
     path = Path(os.path.relpath(path))
     if path.parts[0] not in (STORE.name, RESULTS.name) or not (ARTIFACT.fullmatch(path.name) or leads_nowhere(path)):
         return ""
-    away = f": {set_aside(path) or 'gone meanwhile'}"
+    done = f": {set_aside(path) or 'it is gone now'}"
     if not ARTIFACT.fullmatch(path.name):
-        return away
-    return f"{away}; " + (f"`dvc pull {path}` brings it back" if _in_dvc(path) else "the next run makes it again")
+        return done
+    return f"{done}; `dvc pull {path}` restores it" if _in_dvc(path) else f"{done}; the next run rebuilds it"
 
 
 def _in_dvc(path: Path) -> bool:
-    """Whether `dvc pull` can restore a file; if cache and remotes lack its content, DVC would empty the folder."""
+    """True if `dvc pull` can restore a file. If no cache or remote has its content, DVC would empty the folder."""
     try:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
@@ -126,25 +136,13 @@ def _in_dvc(path: Path) -> bool:
     return Path(repo.cache.local.path, md5[:2], md5[2:]).is_file() or "remote" in repo.config["core"]
 
 
-def _damage(
-    artifacts: list[Path], provenances: list[Path], remembered: Path | None, done: Callable[[Path], None]
-) -> Iterator[str]:
-    """A line per damaged file; ``done`` is called with every file."""
-    for path in artifacts:
+def _damage(sizes: Mapping[Path, int], remembered: Path | None, progress: Callable[[int], None]) -> Iterator[str]:
+    """Check files, and yield a line per damaged file."""
+    for path, size in sizes.items():
         try:
             check(path, remembered)
         except Damaged as damaged:
             yield f"{damaged}{_away(path)}"
         except FileNotFoundError as error:
             yield str(error)
-        done(path)
-    for path in provenances:
-        try:
-            check(path)
-        except Damaged as damaged:
-            yield str(damaged)
-        done(path)
-
-
-def _vouches(path: Path) -> bool:
-    return path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")
+        progress(size)

@@ -22,10 +22,9 @@ from tallmasks.artifacts.labels import ARTIFACT, Damaged, load_json, read_label
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.tensor_files import name_some
 from tallmasks.plan.drawings import DRAWINGS
-from tallmasks.plan.index import Index
 from tallmasks.plan.node import STAGES, Node
 from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Files, open_plan
+from tallmasks.plan.project import Files, Index, open_plan
 from tallmasks.plan.views import VIEWS
 
 SHOWN = 4  # names per line
@@ -47,7 +46,7 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
     if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
         node = results_with(plan, target)
         if files.there(node):
-            yield f"{target} would not be rebuilt: it is what params.yaml asks for, byte for byte."
+            yield f"{target} would not be rebuilt: it matches params.yaml."
             return
         yield f"{target} would be rebuilt: {files.problem(node)}."
         with suppress(FileNotFoundError, Damaged, KeyError):
@@ -62,14 +61,14 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
             )
         node = declared[str(target)]
         if files.there(node):
-            yield f"{target} would not be rebuilt: it is there, and its name is the digest of its recipe."
+            yield f"{target} would not be rebuilt: it exists, and matches params.yaml."
             return
-        yield f"{target} would be made: {files.problem(node)}."
+        yield f"{target} would be built: {files.problem(node)}."
     yield from _explain_missing(plan, files.missing([node]))
 
 
 def results_with(plan: Plan, target: Path) -> Node:
-    """The results that contain a file or folder below results/<model>/. Raises TallmasksError if no rule writes it."""
+    """The node of a file or folder below results/<model>/. Raises TallmasksError if no rule writes it."""
     _, model, second, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
     for kind, (folder, drawings) in DRAWINGS.items():
@@ -89,12 +88,12 @@ def results_with(plan: Plan, target: Path) -> Node:
 
 
 def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
-    """List what has to be made, and the changes that no other missing artifact explains."""
+    """List the artifacts to build, and changes that do not follow from other artifacts in the list."""
     if not nodes:
-        yield "All of its inputs exist: one short job."
+        yield "All of its inputs exist, so this takes one short job."
         return
     counts = Counter(node.kind for node in nodes)
-    yield f"To be made first: {', '.join(f'{count} {kind}' for kind, count in counts.items())}."
+    yield f"To build first: {', '.join(f'{count} {kind}' for kind, count in counts.items())}."
     lacking = {node.path for node in nodes}
     reasons: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
@@ -105,14 +104,14 @@ def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
     for (kind, *changes), some in reasons.items():
         names = name_some((node.slug for node in some), SHOWN)
         if changes:
-            yield f"{kind} {names}: exists with another recipe:"
+            yield f"{kind} {names}: store/ has it with another recipe:"
             yield from (f"    {line}" for line in changes)
         else:
-            yield f"{kind} {names}: not in store/ with this recipe."
+            yield f"{kind} {names}: not in store/."
 
 
 def news(plan: Plan, node: Node) -> Iterator[str]:
-    """Differences between a missing artifact's recipe and the most similar one of that name in the store."""
+    """Differences between a missing artifact's recipe and the most similar recipe in the store."""
     changes = []
     for path in sorted((plan.root / node.path).parent.glob(f"{node.slug}-*")):
         if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug:
@@ -122,7 +121,7 @@ def news(plan: Plan, node: Node) -> Iterator[str]:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """One line per value that differs, except digests of inputs, which only repeat changes further up."""
+    """One line per value that differs. Digests of inputs are skipped: they repeat changes of other artifacts."""
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
         follows = key.startswith("inputs.") and key in old and key in new

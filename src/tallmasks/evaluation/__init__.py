@@ -1,1 +1,1 @@
-"""Count correct answers, choose values on validation data, and store both."""
+"""Evaluation: counts correct answers, chooses values on validation data, and stores the results."""

@@ -1,4 +1,4 @@
-"""Accuracies, their intervals, and the choice of scaling coefficients and mask lambdas from counts."""
+"""Accuracies, confidence intervals, and the choice of scaling coefficients and mask lambdas."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tallmasks.errors import TallmasksError
 
 
 def accuracies(correct: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
-    """Fractions: counts or sums of scores, [tasks] or [tasks, grid], divided by the number of examples, [tasks]."""
+    """Counts or sums of scores, [tasks] or [tasks, grid], divided by the numbers of examples, [tasks]."""
     counts, totals = np.asarray(correct, np.float64), np.asarray(total, np.float64)
     return counts / totals.reshape(totals.shape + (1,) * (counts.ndim - totals.ndim))
 
 
 def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower and upper bound of the 95 % interval of a binomial proportion (Wilson 1927), as fractions."""
+    """Lower and upper bounds of the 95 % intervals of binomial proportions (Wilson 1927), as fractions."""
     n, z = np.asarray(total, np.float64), 1.959963984540054  # 97.5 % quantile of the normal distribution
     p = np.asarray(correct, np.float64) / n
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -28,7 +28,7 @@ def wilson_interval(correct: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.fl
 def mean_interval(correct: ArrayLike, total: ArrayLike) -> tuple[float, float]:
     """The 95 % interval of the tasks' mean accuracy, as fractions.
 
-    Combines the tasks' Wilson intervals: the distances to their bounds add as squares (Zou and Donner 2008).
+    Combines the tasks' Wilson intervals: the squared distances to their bounds are summed (Zou and Donner 2008).
     """
     low, high = wilson_interval(correct, total)
     each = accuracies(correct, total)
@@ -39,25 +39,24 @@ def mean_interval(correct: ArrayLike, total: ArrayLike) -> tuple[float, float]:
 def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> NDArray[np.float64]:
     """acc(model) / acc(fine-tuned) per task (Wang et al. 2024, section 2).
 
-    ``accuracy``: fractions, [tasks] or [tasks, grid]; ``finetuned``: the fine-tuned models' on the same split, [tasks].
-
-    Raises TallmasksError if a fine-tuned model has no correct answer.
+    ``accuracy``: fractions, [tasks] or [tasks, grid]. ``finetuned``: those of the fine-tuned models on the same split,
+    [tasks]. Raises TallmasksError if one of these is 0.
     """
     values, base = np.asarray(accuracy, np.float64), np.asarray(finetuned, np.float64)
     if not base.all():
         failed = ", ".join(task for task, value in zip(tasks, base, strict=True) if value == 0)
         raise TallmasksError(
-            f"the fine-tuned model of {failed} answers nothing right, so normalised accuracies are undefined; "
-            "look at its loss curve and at its fine-tuning settings in params.yaml"
+            f"the fine-tuned model of {failed} has no correct answer, so normalised accuracies are undefined; "
+            "check its loss curve and its fine-tuning settings in params.yaml"
         )
     return values / base.reshape(base.shape + (1,) * (values.ndim - base.ndim))
 
 
 def choose_coefficient(correct: ArrayLike, total: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> int:
-    """The grid index with the best mean normalised accuracy; the first of equals.  ``correct``: [tasks, grid]."""
+    """The first grid index with the best mean normalised accuracy. ``correct``: [tasks, grid]."""
     return int(normalized(accuracies(correct, total), finetuned, tasks).mean(axis=0).argmax())
 
 
 def choose_per_task(correct: ArrayLike) -> list[int]:
-    """For each task the grid index with the most correct answers; the first of equals.  ``correct``: [tasks, grid]."""
+    """For each task the first grid index with the most correct answers. ``correct``: [tasks, grid]."""
     return np.argmax(correct, axis=1).tolist()

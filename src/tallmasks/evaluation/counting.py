@@ -1,7 +1,7 @@
-"""Count correct answers of many weight sets on many tasks.
+"""Counts the correct answers of many weight sets on many tasks.
 
-A weight set is theta_0 + coefficient * update, built on the model's device.  As many as fit into memory share one pass
-over the examples.
+A weight set is theta_0 + coefficient * update, on the model's device. As many weight sets as fit into memory share one
+pass over the examples.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tallmasks.vectors.packed_bits import unpacked
 Progress = Callable[[str], None]
 Update = NDArray[np.float32] | torch.Tensor
 
-CPU_BYTES = 4 << 30  # for weight sets; on a GPU, GPU_SHARE of its free memory
-GPU_SHARE = 0.6
+CPU_BYTES = 4 << 30  # memory for weight sets on a CPU
+GPU_SHARE = 0.6  # of a GPU's free memory, for weight sets
 REPORT_EVERY = 5.0  # seconds
 
 
@@ -36,9 +36,9 @@ class TaskData:
 
 
 class Evaluator:
-    """A model with the data of its tasks.  All counts are in the order of ``tasks``.
+    """A model with the data of its tasks. All counts are in the order of ``tasks``.
 
-    ``progress`` gets a line of text every few seconds; ``unit`` is what it calls the examples.
+    ``progress`` gets a line of text every few seconds. ``unit`` is the plural noun for the examples in it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Evaluator:
         return [len(task.splits[split]) for task in self.tasks]
 
     def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
-        """Correct answers of theta_0 + coefficient * update, float32 [P'], as [tasks][coefficients]."""
+        """Correct answers of theta_0 + coefficient * update, [tasks][coefficients]. ``update``: float32 [P']."""
         direction = self._on_device(update)
         counts: list[list[Score]] = [[] for _ in self.tasks]
         report = _Report(self._progress, split, self._unit, len(coefficients) * sum(self.totals(split)))
@@ -73,12 +73,12 @@ class Evaluator:
         return counts
 
     def as_is(self, split: str, weights: Update) -> list[Score]:
-        """Correct answers of one weight set, float32 [P'], on each task, [tasks]."""
+        """Correct answers of one weight set, [tasks]. ``weights``: float32 [P']."""
         report = _Report(self._progress, split, self._unit, sum(self.totals(split)))
         return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
 
     def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[Score]]:
-        """Correct answers of each task's own weight sets on that task, [tasks][candidates].
+        """Correct answers of theta_0 + update for updates of each task's own, [tasks][candidates].
 
         ``updates`` maps a task's index to its ``candidates`` updates, float32 [P'].
         """
@@ -101,15 +101,15 @@ class Evaluator:
     def evaluation(
         self, method: str, correct: Mapping[str, Sequence[Score]], weights: Callable[[int], Update], **chosen: Any
     ) -> Evaluation:
-        """An `Evaluation` of correct answers {split: [tasks]}, with the further scores of each task's weight set.
+        """The `Evaluation` for correct answers {split: [tasks]}; computes the further scores.
 
-        ``weights`` maps a task's index to its weight set; ``chosen`` are `Evaluation`'s fields of chosen values.
+        ``weights`` maps a task's index to its weight set. ``chosen``: the fields of `Evaluation` for chosen values.
         """
         tasks, total = tuple(task.name for task in self.tasks), {split: self.totals(split) for split in SPLITS}
         return Evaluation(method, tasks, total, correct, **chosen, further=self._further(weights))
 
     def _further(self, weights: Callable[[int], Update]) -> dict[str, list[float | None]]:
-        """Other test scores by name, [tasks], None where a task has none; see `Model`."""
+        """Further test scores by name, [tasks]; None for a task without that score. See `Model`."""
         score = getattr(self.model, "further_scores", None)
         if score is None:
             return {}
@@ -122,17 +122,17 @@ class Evaluator:
         return {name: [scores.get(name) for scores in by_task] for name in names}
 
     def built(self, update: Update, coefficient: float = 1.0) -> torch.Tensor:
-        """theta_0 + coefficient * update, in memory that is overwritten by the next weight set."""
+        """theta_0 + coefficient * update; the next weight set overwrites it."""
         return torch.add(self._pretrained, self._on_device(update), alpha=coefficient, out=self._buffer(0))
 
     def to_device(self, array: NDArray) -> NDArray | torch.Tensor:
-        """Move an array to the model's GPU; returned unchanged on a CPU."""
+        """The array on the model's GPU; unchanged if the model is on a CPU."""
         return array if self.model.device.type == "cpu" else torch.from_dlpack(array).to(self.model.device)
 
     def _on_device(self, update: Update) -> torch.Tensor:
         if isinstance(update, torch.Tensor):
             return update.to(self.model.device)
-        # from_numpy would warn of a read-only array
+        # torch.from_numpy warns about read-only arrays
         return torch.from_dlpack(np.ascontiguousarray(update)).to(self.model.device)
 
     def _room(self) -> int:
@@ -153,7 +153,7 @@ class Evaluator:
         fewer = "lower `evaluation: batch_size` in params.yaml, or set jobs_per_gpu: 1"
         with torch.inference_mode(), cuda.room_for(f"a pass of {self.batch_size} {self._unit}", fewer):
             for batch in prefetched(self.model.batches(task.splits[split], self.batch_size), self.model.device):
-                right = right + count(batch, sets)  # not +=: scores make it a float tensor
+                right = right + count(batch, sets)  # not +=, because fractional scores turn it into a float tensor
                 report.advance(len(sets) * len(batch))
         self.model.use(own)
         return right.tolist()
@@ -167,7 +167,7 @@ class Evaluator:
 
 
 def unpack_mask(packed: NDArray[np.uint8], size: int, device: torch.device) -> NDArray[np.bool_] | torch.Tensor:
-    """Unpack a mask, uint8 [ceil(P' / 8)] with the lowest bit first, to bool [P']: a NumPy array for a CPU."""
+    """A packed mask, uint8 [ceil(P' / 8)], lowest bit first, as bool [P']: a NumPy array for a CPU, else a tensor."""
     if device.type == "cpu":
         return np.unpackbits(packed, count=size, bitorder="little").view(np.bool_)
     return unpacked(torch.from_dlpack(packed).to(device))[:size]

@@ -1,6 +1,6 @@
 """Statistics of a task's data: second moments of layer inputs, and squared gradients.
 
-One example at a time: no padding, and results do not depend on the batch size.
+Examples are processed one at a time, so there is no padding and results do not depend on a batch size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tallmasks.models.families import Batch, Examples, WatchedModel
 def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
     """X^T X / n of every linear layer, float32 [k, k], by the name of its weight [m, k] (Jin et al. 2023, RegMean).
 
-    X [n, k] holds the layer's inputs, one row per token.  Products are float32 per example; sums are float64.
+    X [n, k] contains the layer's inputs, one row per token. Products are computed in float32 per example and summed in
+    float64.
 
     Raises TallmasksError if no linear layer ran.
     """
@@ -39,16 +40,16 @@ def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np
         for batch in _one_by_one(model, examples):
             model.log_probabilities(batch)
     if not sums:
-        raise TallmasksError("none of the network's linear layers reported its inputs; expected at least one")
+        raise TallmasksError("no linear layer of the network reported its inputs; expected at least one")
     return {name: (sums[name] / rows[name]).float().cpu().numpy() for name in sorted(sums)}
 
 
 def squared_gradients(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
     """Diagonal of the Fisher information for Fisher merging (Matena and Raffel 2022), float32 by tensor.
 
-    Mean over examples of the squared gradient of sum_c sqrt(p_c) log p_c, with the factor sqrt(p_c) held fixed: every
-    class counts by its probability; labels are not used.  MergeLM's `fisher_merging` (yule-BUAA/MergeLM) is the same,
-    but sums the gradients of a batch before squaring.  For text, c runs over the target's tokens.
+    The mean over examples of the squared gradient of sum_c sqrt(p_c) log p_c, where the factor sqrt(p_c) is constant.
+    c runs over the classes or, for text, over the target's tokens. Labels are not used. `fisher_merging` in
+    yule-BUAA/MergeLM is the same, except that it sums the gradients of a batch before squaring.
     """
     parameters = model.parameters()
     total = [torch.zeros_like(parameter) for parameter in parameters]
@@ -72,4 +73,5 @@ COMPUTED: dict[str, Callable[[WatchedModel, Examples], dict[str, NDArray[np.floa
     "grams": layer_grams,
     "fisher": squared_gradients,
 }
-"""By the names that merges ask for.  A new one also needs an entry in `tallmasks.models.families.STATISTICS`."""
+"""By the name that a merge gives as ``statistics``. A new one also needs an entry in
+`tallmasks.models.families.STATISTICS`."""

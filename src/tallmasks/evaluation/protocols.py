@@ -1,4 +1,4 @@
-"""Evaluate methods by their protocols, for tables, sweeps and commands."""
+"""Evaluates methods by their protocols."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
 class Tuner:
     """Chooses alpha from an ascending grid on validation data, then evaluates once on test data.
 
-    ``finetuned``: validation accuracies of the fine-tuned models, fractions [tasks].  ``zero_shot``: correct answers of
-    theta_0 by split, [tasks]; if given, alpha = 0 is not evaluated again.
+    ``finetuned``: validation accuracies of the fine-tuned models, fractions [tasks]. ``zero_shot``: correct answers of
+    theta_0 by split, [tasks]; if given, they are used for alpha = 0.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Tuner:
         self._zero_shot = zero_shot or {}
 
     def __call__(self, method: str, update: Update) -> Evaluation:
-        """Evaluate theta_0 + alpha * update, float32 [P'], under the name of a method."""
+        """Evaluate theta_0 + alpha * update. ``method``: its name; ``update``: float32 [P']."""
 
         def counts(split: str, values: Sequence[float]) -> list[list[Score]]:
             if values[0] or split not in self._zero_shot:
@@ -54,7 +54,7 @@ class Tuner:
         return self._chosen(method, counts, lambda value: self._evaluator.built(update, value))
 
     def over(self, method: str, updates: Callable[[float], Update]) -> Evaluation:
-        """Evaluate theta_0 + updates(value), where the chosen value is not a factor of the update."""
+        """Evaluate theta_0 + updates(value), for a tuned value that is not a factor of the update."""
 
         def counts(split: str, values: Sequence[float]) -> list[list[Score]]:
             by_value = [self._evaluator.scaled(split, updates(value), [1.0]) for value in values]
@@ -84,7 +84,7 @@ class Tuner:
 
 
 def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
-    """Updates of one method, computed on the evaluator's device."""
+    """The updates of one method, computed on the evaluator's device."""
 
     def to_device(declared: Input, value: Any) -> Any:
         if declared.packed:
@@ -99,8 +99,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate one method by its protocol (see `tallmasks.methods`).
 
-    The evaluator and the source have the same tasks in the same order.  ``tune`` is for the protocol "scaled", and
-    ``lambdas``, the ascending grid, for "masked".
+    The evaluator and the source have the same tasks in the same order. ``tune`` is used by the protocol `Scaled`, and
+    ``lambdas``, the ascending grid, by `Masked`.
     """
     update = updates_on(evaluator, method, source)
     if isinstance(method.protocol, Scaled):
@@ -112,18 +112,12 @@ def evaluate(
         )
     if isinstance(method.protocol, Masked):
         return _masked(method, update, evaluator, lambdas)
-    coefficient = method.protocol.coefficient_for(len(evaluator.tasks)) if isinstance(method.protocol, Fixed) else None
-    correct = {}
-    for split in SPLITS:
-        if coefficient is not None:
-            counts = evaluator.scaled(split, update(), [coefficient])
-        else:
-            counts = evaluator.own(split, lambda task: iter([update(task)]), 1)
-        correct[split] = [row[0] for row in counts]
-    scale = 1.0 if coefficient is None else coefficient
-    return evaluator.evaluation(
-        method.name, correct, lambda task: evaluator.built(update(task), scale), scaling_coefficient=coefficient
-    )
+    if isinstance(method.protocol, Fixed):
+        coefficient = method.protocol.coefficient_for(len(evaluator.tasks))
+        return _one_model(method, update(), evaluator, coefficient, chosen=coefficient)
+    counts = {split: evaluator.own(split, lambda task: iter([update(task)]), 1) for split in SPLITS}
+    correct = {split: [row[0] for row in rows] for split, rows in counts.items()}
+    return evaluator.evaluation(method.name, correct, lambda task: evaluator.built(update(task)))
 
 
 def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequence[float]) -> Evaluation:
@@ -145,23 +139,27 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
 
 
 def evaluate_chosen(method: Method, source: Source, evaluator: Evaluator, value: float) -> Evaluation:
-    """Evaluate a merged model with ``value`` as chosen on the source's tasks.  The evaluator may have other tasks."""
-    update: Update
+    """Evaluate a merged model with the value that was chosen for it on the source's tasks.
+
+    The evaluator can have other tasks than the source.
+    """
     if method.tuned:
         update = method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
-    else:
-        update = updates_on(evaluator, method, source)()
-    coefficient = 1.0 if method.tuned else value
+        return _one_model(method, update, evaluator, 1.0, chosen=value)
+    return _one_model(method, updates_on(evaluator, method, source)(), evaluator, value, chosen=value)
+
+
+def _one_model(method: Method, update: Update, evaluator: Evaluator, coefficient: float, chosen: float) -> Evaluation:
     correct = {split: [row[0] for row in evaluator.scaled(split, update, [coefficient])] for split in SPLITS}
     return evaluator.evaluation(
-        method.name, correct, lambda task: evaluator.built(update, coefficient), scaling_coefficient=value
+        method.name, correct, lambda task: evaluator.built(update, coefficient), scaling_coefficient=chosen
     )
 
 
 class FromFiles:
-    """Inputs of a method, read from artifacts by role; satisfies `tallmasks.methods.Source`.
+    """A `tallmasks.methods.Source` that reads a method's inputs from artifacts.
 
-    A role with one artifact per task lists them in the order of ``tasks``.  ``pretrained`` is theta_0, float32 [P'].
+    ``inputs``: by role, one artifact, or one per task in the order of ``tasks``. ``pretrained``: theta_0, float32 [P'].
     """
 
     def __init__(
@@ -177,7 +175,7 @@ class FromFiles:
         if role not in self._inputs:
             names = " or ".join(sorted(name for name, declared in INPUTS.items() if declared.role == role)) or role
             raise TallmasksError(
-                f"{self._method.name}: an input reads {names} without declaring it; add it to that input's of=(...,)"
+                f"{self._method.name}: an input uses {names} without declaring it; add it to the input's of=(...,)"
             )
         return self._inputs[role]
 
@@ -216,7 +214,7 @@ class FromFiles:
 
 
 def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.float32]:
-    """tau_MTL of a merge of task vectors, float32 [P']."""
+    """tau_MTL of a merge, float32 [P']."""
     out = np.empty(vectors[0].flat.size, np.float32)
     methods.get_merge(merge)(vectors, out)
     return out
@@ -225,8 +223,8 @@ def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.fl
 class InMemory:
     """Merges, masks and agreements of task vectors, computed on first use and cached.
 
-    ``pretrained``: theta_0, float32 [P']; ``lambdas``: ascending; ``select`` returns each task's chosen lambda for a
-    TALL-mask method.
+    ``pretrained``: theta_0, float32 [P']. ``lambdas``: ascending. ``select`` returns the lambda chosen for each task by
+    a TALL-mask method.
     """
 
     def __init__(
@@ -247,7 +245,7 @@ class InMemory:
         return merged_in_memory(merge, self.vectors)
 
     def planes(self, merge: str) -> list[NDArray[np.uint8]]:
-        """Each task's masks for the whole grid, packed as in `tallmasks.masks`."""
+        """Each task's masks for all lambdas, packed as in `tallmasks.masks`."""
         merged = self.merged(merge)
         shape = (len(self._lambdas).bit_length(), -(-merged.size // 8))
         planes = [np.empty(shape, np.uint8) for _ in self.vectors]
@@ -255,7 +253,7 @@ class InMemory:
         return planes
 
     def agreement(self, merge: str) -> NDArray[np.uint8]:
-        """How many tasks' chosen masks select each weight, n(p), uint8 [P']."""
+        """n(p), how many tasks' chosen masks keep each weight, uint8 [P']."""
         selected = self._select(methods.masking(merge))
         out = np.empty(self.vectors[0].flat.size, np.uint8)
         kernels.count_agreement(self.planes(merge), [self._lambdas.index(value) for value in selected], out)

@@ -1,4 +1,4 @@
-"""Evaluations, stored as JSON artifacts."""
+"""Evaluations and the JSON artifacts that contain them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tallmasks.evaluation.choice import accuracies
 
 SPLITS = ("validation", "test")
 Score = int | float
-"""Number of correct answers; or, for answers with partial credit, the sum of the examples' scores in [0, 1]."""
+"""The number of correct answers or, for tasks with partial credit, the sum of the examples' scores in [0, 1]."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One method's scores on a set of tasks.  All lists are in the order of ``tasks``.
+    """One method's scores on a set of tasks. All lists are in the order of ``tasks``.
 
     Attributes:
-        total: examples, {split: [tasks]}.
+        total: numbers of examples, {split: [tasks]}.
         correct: correct answers of the chosen model, {split: [tasks]}.
         scaling_coefficient: chosen or fixed; None for a method without one.
         mask_lambda: chosen, [tasks]; None for a method without masks.
         grid: the values tried on validation data; empty if nothing was chosen.
         curve: correct answers on validation data for each value, [tasks][grid].
-        further: other test scores of the chosen model, by name [tasks]; None for a task without one.
+        further: other test scores of the chosen model by name, [tasks]; None for a task without that score.
     """
 
     method: str
@@ -44,7 +44,7 @@ class Evaluation:
     further: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for impossible scores: external models count with their own code."""
+        """Raise ValueError for impossible scores, because users' models count with their own code."""
         curves = [("curve", row) for row in zip(*self.curve, strict=True)]
         rows: list[tuple[str, Sequence[Score | None]]] = [*self.correct.items(), *self.further.items(), *curves]
         for name, scores in rows:
@@ -58,7 +58,7 @@ class Evaluation:
 
     @property
     def at_grid_ends(self) -> tuple[bool, ...]:
-        """Whether alpha, or each task's mask lambda, is the first or last value of its grid; empty without a grid."""
+        """Whether alpha, or each task's mask lambda, is the first or last value of the grid; empty without a grid."""
         chosen = (self.scaling_coefficient,) if self.mask_lambda is None else self.mask_lambda
         return tuple(value in (self.grid[0], self.grid[-1]) for value in chosen) if len(self.grid) > 1 else ()
 
@@ -101,7 +101,7 @@ class Evaluation:
 
     @classmethod
     def joined(cls, single: Sequence[Evaluation]) -> Evaluation:
-        """Combine evaluations of one task each, with nothing chosen, into one."""
+        """Combine evaluations of one task each, without chosen values, into one."""
         names = dict.fromkeys(name for part in single for name in part.further)
         return cls(
             method=single[0].method,
@@ -122,22 +122,22 @@ def _is_score(score: object, total: object) -> bool:
 
 @contextmanager
 def _record(path: Path) -> Iterator[dict[str, Any]]:
-    """The content of a JSON artifact; turns errors of reading its values into Damaged."""
+    """The content of a JSON artifact. Raises Damaged for errors in the block that interprets it."""
     record = read_json(path)
     try:
         yield record
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Damaged(path, f"holds no evaluation of its recipe: {type(error).__name__}: {error}") from None
+        raise Damaged(path, f"contains no valid evaluation: {type(error).__name__}: {error}") from None
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """Read one evaluation.  Raises FileNotFoundError, or Damaged if the content is not as written."""
+    """Read one evaluation. Raises FileNotFoundError, or Damaged if the content is not valid."""
     with _record(path) as record:
         return Evaluation.from_json(record)
 
 
 def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """By task, the origin of its data and of an imported checkpoint, from evaluations of one task each."""
+    """The origin of each task's data and imported checkpoint, by task, from evaluations of one task each."""
     by_task: dict[str, dict[str, Any]] = {}
     for evaluation in map(read_json, paths):
         if "origins" in evaluation:
@@ -146,18 +146,18 @@ def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
 
 
 def read_thresholds(path: Path) -> dict[int, Evaluation]:
-    """Read consensus merging's evaluations by threshold k.  Raises as `read_evaluation`."""
+    """Read consensus merging's evaluations by threshold k. Raises like `read_evaluation`."""
     with _record(path) as record:
         return {int(k): Evaluation.from_json(value) for k, value in record["thresholds"].items()}
 
 
 def read_subset(path: Path) -> list[Evaluation]:
-    """Read several methods' evaluations on one subset of the tasks.  Raises as `read_evaluation`."""
+    """Read several methods' evaluations on one subset of the tasks. Raises like `read_evaluation`."""
     with _record(path) as record:
         return [Evaluation.from_json(value) for value in record["evaluations"]]
 
 
 def read_orders(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
-    """Read figure 5's task orders by name, and zero-shot accuracies by task.  Raises as `read_evaluation`."""
+    """Read figure 5's task orders by name and zero-shot accuracies by task. Raises like `read_evaluation`."""
     with _record(path) as record:
         return {name: tuple(order) for name, order in record["orders"].items()}, record["zeroshot"]

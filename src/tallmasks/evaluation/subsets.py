@@ -1,8 +1,9 @@
 """Subsets of n tasks of a benchmark: appendix "Sample subset selection protocol" of Wang et al. 2024.
 
-The first n tasks of each of eight orders, four by zero-shot accuracy and four by name.  *Zigzag* and *wave* alternate
-between the two ends of a sorted list; one is the other reversed.  As in the paper's lists, the one that starts at the
-ends is the zigzag by accuracy (STL10, KMNIST, CIFAR10, ...) and the wave by name (CIFAR10, SVHN, CIFAR100, ...).
+A subset is the first n tasks of one of eight orders: four by zero-shot accuracy, four by name. *Zigzag* and *wave*
+alternate between the two ends of a sorted list, and one is the reverse of the other. As in the paper's lists, the order
+that starts at the ends is called zigzag by accuracy (STL10, KMNIST, CIFAR10, ...), but wave by name (CIFAR10, SVHN,
+CIFAR100, ...).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ORDERS = tuple(f"{sort}_{shape}" for sort in ("zeroshot", "name") for shape in S
 
 @dataclass(frozen=True)
 class Subset:
-    """A set of tasks, sorted by name, and every (order, n) with these as its first n tasks."""
+    """A set of tasks, sorted by name, and all pairs (order, n) for which it is the first n tasks of the order."""
 
     tasks: tuple[str, ...]
     places: tuple[tuple[str, int], ...]
@@ -27,7 +28,7 @@ class Subset:
 def orders(zeroshot: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
     """The eight orders of ``ORDERS``, from the zero-shot accuracy by task.
 
-    Names sort in the paper's spelling, capitals before small letters; tasks of equal accuracy sort by name.
+    Names are sorted in the paper's spelling, upper case before lower case. Tasks of equal accuracy are sorted by name.
     """
     by_name = tuple(sorted(zeroshot, key=title))
     by_accuracy = tuple(sorted(by_name, key=lambda task: zeroshot[task]))
@@ -52,7 +53,7 @@ def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
 
 
 def distinct_subsets(ordered: Mapping[str, Sequence[str]]) -> list[Subset]:
-    """The first n tasks of every order, for every n; equal sets once, small sets first."""
+    """The first n tasks of every order, for every n, without duplicates and with small sets first."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for n in range(1, len(next(iter(ordered.values()))) + 1):
         for order, tasks in ordered.items():

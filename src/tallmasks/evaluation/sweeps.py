@@ -1,4 +1,4 @@
-"""Evaluate many merged models in one process, for figures 5 and 6 of Wang et al. 2024."""
+"""Evaluates many merged models in one process, for figures 5 and 6 of Wang et al. 2024."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallmasks.vectors.task_vectors import TaskVector
 
 
 def share(images: int | None, tasks: int) -> int | None:
-    """Examples per task, at least 1, for ``images`` over all tasks; None for no limit."""
+    """The number of examples per task, at least 1, if ``images`` is the number for all tasks; None for no limit."""
     return None if images is None else max(1, images // tasks)
 
 
@@ -35,7 +35,7 @@ class TaskSubset:
         vectors: by task, in the order of the evaluators' tasks.
         pretrained: theta_0, float32 [P'].
         tuner: returns the `Tuner` for a grid of alpha.
-        own: has the validation examples for mask lambdas.
+        own: evaluates methods without alpha; mask lambdas are chosen on its validation examples.
         grids: by the keys of `grids` in params.yaml.
     """
 

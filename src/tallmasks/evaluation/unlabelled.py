@@ -13,12 +13,11 @@ from tallmasks.methods.merges import Loss
 from tallmasks.models.families import Examples, WatchedModel
 from tallmasks.vectors.task_vectors import TaskVector
 
-REPORTS = 20
-"""Progress lines per learned merge."""
+REPORTS = 20  # progress lines per learned merge
 
 
 class UnlabelledTasks:
-    """Satisfies `tallmasks.methods.merges.Network`.  ``examples`` are by task, in the order of ``task_vectors``."""
+    """A `tallmasks.methods.merges.Network`. ``examples``: one per task, in the order of ``task_vectors``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Atomic writing of files and folders. Each is built under a hidden, locked name beside its destination. The next
+"""Atomic writing of files and folders. Each is built under a hidden, locked name next to its destination. The next
 writer removes leftovers of killed processes."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
         if error.errno in _NO_SPACE:
             raise no_room(path, size) from error
         if new and ours:
-            raise TallmasksError(f"{path}: {error.strerror}; expected a place that can be written to") from error
+            raise TallmasksError(f"{path}: {error.strerror}; choose a path that can be written to") from error
         with naming(path):
             raise
 
@@ -68,7 +68,7 @@ def atomic_write_text(path: Path | str, text: str) -> None:
 
 @contextmanager
 def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
-    """Create a hidden folder (or file) beside a path; it is removed at the end, or by the next writer."""
+    """Create a hidden folder (or file) next to a path; it is removed at the end, or by the next writer."""
     parent = path.parent
     parent.mkdir(parents=True, exist_ok=True)
     _remove_left(parent, path.name)
@@ -85,15 +85,15 @@ def refuse_existing(path: Path, folder: bool) -> None:
     if folder and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         return
     if os.path.lexists(path):
-        raise TallmasksError(f"{path} is there already; expected a new place: name another, or remove this")
+        raise TallmasksError(f"{path} already exists; choose another path or remove it")
 
 
 def no_room(path: Path, size: int) -> TallmasksError:
     free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
-    more = ", and files take whole blocks" if free >= size else ""
+    more = ", but files take whole blocks" if free >= size else ""
     return TallmasksError(
-        f"{path}: no space for the {size} bytes it needs ({free} are free{more}). Nothing was written; free some space"
-        " and run again, or name a place on another disk"
+        f"{path}: no space on the disk: {size} bytes are needed, {free} are free{more}. Nothing was written; free some"
+        " space and run again, or choose a path on another disk"
     )
 
 

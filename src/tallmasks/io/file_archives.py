@@ -12,7 +12,6 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import TensorSpec, new_tensors, open_tensors
 
 FORMAT = "tallmasks/files/1"
-_PIECE = 1 << 24
 
 
 def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None:
@@ -21,10 +20,8 @@ def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None
     specs = {name: TensorSpec(np.dtype(np.uint8), (path.stat().st_size,)) for name, path in files.items()}
     with new_tensors(out, specs, {**metadata, "format": FORMAT}) as new:
         for name, path in files.items():
-            content = new.tensors[name].data
             with path.open("rb") as file:
-                for start in range(0, len(content), _PIECE):
-                    file.readinto(content[start : start + _PIECE])
+                file.readinto(new.tensors[name].data)
 
 
 def archived_files(path: Path) -> dict[str, NDArray[np.uint8]]:
@@ -33,5 +30,5 @@ def archived_files(path: Path) -> dict[str, NDArray[np.uint8]]:
     archive = open_tensors(path, FORMAT)
     for name in archive.names:
         if any(part in ("", ".", "..") for part in name.split("/")):
-            raise TallmasksError(f"{path} has a file {name!a}; expected a path within a folder. Delete the archive.")
+            raise TallmasksError(f"{path}: file name {name!a} is not a path within the folder. Delete the archive.")
     return {name: archive.stored(name) for name in archive.names}

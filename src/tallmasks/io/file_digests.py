@@ -23,7 +23,7 @@ def named_path(root: Path, written: str) -> Path:
     try:
         return root / Path(written).expanduser()
     except RuntimeError as error:
-        raise TallmasksError(f"params.yaml: {written}: {error}; write the path out") from None
+        raise TallmasksError(f"params.yaml: {written}: {error}; write the full path") from None
 
 
 def sha256_of_file(path: Path) -> str:
@@ -77,7 +77,7 @@ def _sha256(path: str, identity: Identity) -> str:
     except OSError as error:
         raise _unreadable(Path(path), error) from None
     if _identity(Path(path)) != identity:
-        raise TallmasksError(f"{path} changed while it was read; run again when nothing writes to it any more")
+        raise TallmasksError(f"{path} changed while it was read; run again when no program is writing to it")
     return digest
 
 
@@ -90,7 +90,7 @@ def _files(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Pa
         raise _unreadable(folder, error) from None
     here = (stat.st_dev, stat.st_ino)
     if here in above:
-        raise TallmasksError(f"{folder} is a link that leads back to a folder above it; remove the link")
+        raise TallmasksError(f"{folder} is a link to a folder above it; remove the link")
     for path in entries:
         if path.is_dir():
             yield from _files(path, (*above, here))
@@ -99,4 +99,4 @@ def _files(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Pa
 
 
 def _unreadable(path: Path, error: OSError) -> TallmasksError:
-    return TallmasksError(f"{path}: {error.strerror}; expected a file or folder that can be read, as a source of data")
+    return TallmasksError(f"{path}: {error.strerror}; expected a readable file or folder")

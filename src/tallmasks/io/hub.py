@@ -63,8 +63,9 @@ def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
         raise TallmasksError(f"{where}: its commits cannot be listed: {trouble(error)}") from None
     matching = [commit for commit in commits if commit.startswith(revision)]
     if len(matching) != 1:
-        found = f"{len(matching)} of its {len(commits)} commits begin with {revision}"
-        raise TallmasksError(f"{where}: {found}, expected one; write all 40 digits of the revision")
+        raise TallmasksError(
+            f"{where}: {len(matching)} of {len(commits)} commits begin with {revision}; write all 40 digits"
+        )
     return matching[0]
 
 
@@ -135,11 +136,11 @@ def trouble(error: Exception) -> str:
     if isinstance(error, RevisionNotFoundError):
         return "the repository has no such revision. Check the spelling"
     reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-    return f"the download failed: {reason}. Run the command again; what is there already is not downloaded twice"
+    return f"the download failed: {reason}. Run the command again; complete files are not downloaded twice"
 
 
 def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model") -> str:
-    """The message for files that are neither cached nor available; it includes the command that downloads them."""
+    """The message for files that are not cached when the hub does not answer, with the command that downloads them."""
     option = " --repo-type dataset" if kind == "dataset" else ""
     arguments = f"{repo} {' '.join(files)} --revision {to_type(revision)}{option}"
     return f"{address(repo, files[0], revision, kind)} is {not_cached(arguments)}. Or give a local file"
@@ -148,8 +149,8 @@ def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model")
 def not_cached(arguments: str) -> str:
     """The end of a message when the hub does not answer; ``arguments`` are those of `hf download`."""
     return (
-        f"not in this machine's hub cache, and the hub does not answer. Run `hf download {arguments}` where there is a "
-        "network. Copy the cache here (HF_HOME says where it lies)"
+        f"not in this machine's hub cache, and the hub does not answer. Run `hf download {arguments}` on a machine "
+        "with a network and copy its cache here (HF_HOME is the location)"
     )
 
 
@@ -183,8 +184,8 @@ def refuse_damaged(path: Path) -> None:
         return
     if actual != expected:
         raise TallmasksError(
-            f"{path}: the file is damaged: its checksum is {actual}, the hub's {expected}. Delete {path.resolve()} and "
-            "run the command again"
+            f"{path} is damaged: its checksum is {actual}, expected {expected} as on the hub. Delete {path.resolve()} "
+            "and run the command again"
         )
 
 
@@ -194,7 +195,7 @@ def with_origin(repo: str, files: Sequence[str], revision: str, sha256: str | No
     refuse_damaged(path)
     if sha256 is not None and (actual := sha256_of_file(path)) != sha256:
         raise TallmasksError(
-            f"{path}: found sha256 {actual}, expected {sha256}; delete {path.resolve()}, or correct `sha256` in "
+            f"{path}: sha256 is {actual}, expected {sha256}; delete {path.resolve()}, or correct `sha256` in "
             "params.yaml"
         )
     return path, {"repository": repo, "file": path.name, "commit": commit_of(path) or revision}

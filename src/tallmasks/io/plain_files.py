@@ -17,7 +17,7 @@ def open_plain(path: Path | str) -> BufferedReader:
     """Open a regular file for reading in binary; links are followed. Raises TallmasksError if it is something else,
     such as a named pipe, and OSError if it cannot be opened."""
     if not stat.S_ISREG(Path(path).stat().st_mode):  # checked first: opening a pipe blocks
-        raise TallmasksError(f"{path} is no plain file; expected one: name another, or put one in its place")
+        raise TallmasksError(f"{path} is not a regular file; expected one, not a folder, device or named pipe")
     return Path(path).open("rb")
 
 
@@ -45,7 +45,7 @@ def expanded(text: str) -> str:
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
-        raise TallmasksError(f"{text}: there is no such home folder; expected a path. Write ./{text} for it") from None
+        raise TallmasksError(f"{text}: no such home folder; write ./{text} if this is a file name") from None
 
 
 def within(root: Path, name: str) -> Path:
@@ -56,6 +56,6 @@ def within(root: Path, name: str) -> Path:
     cache = [path.parents[1] / "blobs" for path in (folder, *folder.parents) if path.parent.name == "snapshots"]
     if not any(target.is_relative_to(path) for path in (folder, *cache)):
         raise TallmasksError(
-            f"{root / name} leads out of its folder, to {target}; put the file in its place if you trust it"
+            f"{root / name} is a link to {target}, outside its folder; replace the link by the file if you trust it"
         )
     return target

@@ -126,9 +126,6 @@ class TensorFile:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(self._entries[name]["shape"]) for name in self.names}
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._entry(name)["shape"])
-
     def dtype(self, name: str) -> str:
         """The safetensors code of a tensor's dtype: ``F32``, ``BF16``, ``U8``, ..."""
         return self._entry(name)["dtype"]
@@ -137,11 +134,11 @@ class TensorFile:
         """One tensor as stored, memory-mapped and read-only; bfloat16 is returned as uint16 bits."""
         code = self.dtype(name)
         if code not in DTYPES:
-            raise TallmasksError(f"{self.path}: tensor {name} has the unknown dtype {code}. Store it as float32.")
+            raise TallmasksError(f"{self.path}: tensor {name} has unknown dtype {code}; save it as float32")
         try:
-            return self.stored(name).view(DTYPES[code].numpy).reshape(self.shape(name))
-        except ValueError as error:  # such as 65 axes, or a size of 2^62 beside one of 0
-            raise TallmasksError(f"{self.path}: tensor {name} is no array: {error}. Get another file.") from None
+            return self.stored(name).view(DTYPES[code].numpy).reshape(self._entry(name)["shape"])
+        except ValueError as error:  # for example 65 axes, or axes of size 2^62 and 0
+            raise TallmasksError(f"{self.path}: tensor {name} is not a valid array: {error}") from None
 
     def read(self, name: str) -> NDArray:
         """A copy of one tensor in its stored dtype; bfloat16 is returned as uint16 bits."""
@@ -156,7 +153,8 @@ class TensorFile:
             start, stop = self._entries[name]["data_offsets"]
             if self.dtype(name) != code or start != end:
                 raise TallmasksError(
-                    f"{self.path}: tensor {name} ({self.dtype(name)}) breaks the flat layout; expected {code}, by name"
+                    f"{self.path}: tensor {name} ({self.dtype(name)}) does not fit a flat vector; expected {code}"
+                    " tensors in the order of their names"
                 )
             end = stop
         return np.require(self.data[:end].view(DTYPES[code].numpy), requirements="A")
@@ -181,7 +179,7 @@ class TensorFile:
         try:
             return self._entries[name]
         except KeyError:
-            raise TallmasksError(f"{self.path} has no tensor {name}; it has {name_some(self.names)}.") from None
+            raise TallmasksError(f"{self.path} has no tensor {name}; it has {name_some(self.names)}") from None
 
 
 def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
@@ -190,7 +188,7 @@ def open_tensors(path: Path | str, kind: str | None = None) -> TensorFile:
     tensors = TensorFile(path)
     actual = tensors.metadata.get("format")
     if kind is not None and actual != kind:
-        raise TallmasksError(f"{path} is of format {actual}; expected {kind}. Give the right file, or make it again.")
+        raise TallmasksError(f"{path} has format {actual}; expected {kind}. Use another file, or create it again")
     return tensors
 
 
@@ -272,18 +270,18 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
         with open_plain(path) as file:  # first, as safetensors reports unreadable files as missing
             if (length := int.from_bytes(file.read(8), "little")) > LARGEST_HEADER and path.stat().st_size > length:
                 raise TallmasksError(
-                    f"{path}: its header has {length:,} bytes; expected {LARGEST_HEADER:,} at most, which is enough for"
-                    " 100,000 tensors. Save the model in several files"
+                    f"{path}: the header has {length:,} bytes; expected at most {LARGEST_HEADER:,}, enough for 100,000"
+                    " tensors. Save the model in several files"
                 )
             with safe_open(path, framework="np"):
                 pass
             header = json.loads(file.read(length))
     except FileNotFoundError:
-        raise TallmasksError(f"{path} does not exist; expected a safetensors file there. Make it first.") from None
+        raise TallmasksError(f"{path} does not exist; expected a safetensors file") from None
     except PermissionError as error:
-        raise TallmasksError(f"{path} cannot be read ({error.strerror}); give this user the right to it") from None
+        raise TallmasksError(f"{path} cannot be read ({error.strerror}); change its permissions") from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise TallmasksError(f"{path} is not a whole safetensors file: {error}. Get or make it again.") from error
+        raise TallmasksError(f"{path} is not a complete safetensors file: {error}. Copy or create it again") from error
     metadata = header.pop("__metadata__", None)
     return header, metadata or {}
 

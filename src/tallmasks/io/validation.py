@@ -19,6 +19,7 @@ class Section(BaseModel):
 
 
 def optional(description: str | None = None) -> Any:
+    """A field that can be missing.  Without a description it keeps that of its type."""
     return Field(None, description=description) if description else Field(None)
 
 
@@ -37,7 +38,7 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         allowed = inner if keys else set(model.model_fields)
         reason = f"there is no key {short(key)}{nearest(str(key), sorted(allowed - {key}))}"
     elif first["type"] == "missing":
-        reason = f"{first['loc'][-1]}: not there, and there is no default; add it"
+        reason = f"{first['loc'][-1]} is missing and has no default; add it"
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:

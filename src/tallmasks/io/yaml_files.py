@@ -24,7 +24,7 @@ def read_yaml(path: Path) -> Any:
         with open_plain(path) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise TallmasksError(f"{path}: larger than {LARGEST:,} bytes; expected a smaller file of options")
+            raise TallmasksError(f"{path} is too large: expected at most {LARGEST:,} bytes")
         with warnings.catch_warnings():
             warnings.simplefilter("error", ReusedAnchorWarning)
             return _yaml().load(content.decode("utf-8-sig"))
@@ -62,10 +62,10 @@ class _Constructor(SafeConstructor):
         written = [str(key.value) for key, _ in node.value]
         if getattr(node, "merge", None) is None and len(set(written)) < len(written):
             twice = next(key for key, _ in node.value if written.count(str(key.value)) > 1)
-            raise MarkedYAMLError(problem=f"the key {twice.value!r} stands here twice", problem_mark=twice.start_mark)
+            raise MarkedYAMLError(problem=f"duplicate key {twice.value!r}", problem_mark=twice.start_mark)
         super().flatten_mapping(node)
         if len(node.value) > _MOST_MERGED:
-            raise MarkedYAMLError(problem=f"more than {_MOST_MERGED} keys here", problem_mark=node.start_mark)
+            raise MarkedYAMLError(problem=f"a mapping has more than {_MOST_MERGED} keys", problem_mark=node.start_mark)
 
 
 def _yaml() -> YAML:

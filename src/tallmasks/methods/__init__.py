@@ -1,14 +1,14 @@
-"""Merges and methods. Each file in ``rows`` registers its own; adding one needs no other change.
+"""Merges and methods. Each file in ``rows`` registers its own. To add one, add a file there; nothing else changes.
 
-A *merge* turns the task vectors of a benchmark into one multi-task vector: a function ``(vectors, piece, facts,
-**options) -> merged`` (see `Merge`). `merged_row` makes it a row of the results table.
+A *merge* combines the task vectors of a benchmark into one multi-task vector: a function ``(vectors, piece, facts,
+**options) -> merged`` (see `Merge`). `merged_row` adds it to the results table.
 
-A *method* is any other row. The parameters of its function name the inputs it needs (see ``inputs``); it returns an
-update, float32, computed element by element, so that it works on slices. It uses only operators (``*``, ``>=``,
-``abs``), so that it also works on GPU tensors. A function that takes ``layout`` sees the whole model. One that
-compresses each tensor separately is decorated with `by_tensor` and can be stored in a bundle.
+A *method* is any other row of the table: a function that returns an update, float32. The names of its parameters are
+the inputs it needs (see ``inputs``). It must work on slices of the model and on GPU tensors, so it works element by
+element and uses only operators (``*``, ``>=``, ``abs``). A function with the parameter ``layout`` gets the whole model.
+A function decorated with `by_tensor` compresses each tensor separately; its results can be stored in a bundle.
 
-Keyword-only parameters with defaults are options that params.yaml may set (``methods: [..., {ties: {keep: 0.1}}]``).
+Keyword-only parameters with defaults are options that params.yaml can set (``methods: [..., {ties: {keep: 0.1}}]``).
 The protocol (see ``method_protocols``) says how the update is used. Methods with ``group="later"`` are built only on
 request.
 """
@@ -58,4 +58,4 @@ __all__ = [
     "tuned_merge",
 ]  # fmt: skip
 
-load_rows()  # last: the files in rows import the names above
+load_rows()  # at the end, because the files in rows import the names above

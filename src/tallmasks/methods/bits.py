@@ -1,8 +1,8 @@
 """Storage in bits, by the formulas of appendix C of Wang et al. 2024 (one float is 32 bits).
 
-Each function can be a method's ``storage``. It takes T tasks, P' trainable and F frozen parameters, and the method's
-options; where matrices count separately, also the ``shapes`` of the trainable tensors by name (default: one square
-matrix inside a block).
+Each function can be a method's ``storage``. Its arguments are T tasks, P' trainable and F frozen parameters, and the
+method's options. Functions that count each tensor also take ``shapes``, the shapes of the trainable tensors by name
+(default: one square matrix inside a block).
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ def masked(tasks: int, trainable: int, frozen: int) -> Storage:
 
 
 def pruned(tasks: int, trainable: int, frozen: int) -> Storage:
-    """Lower bound: as `masked`, without the positions of the kept values."""
+    """Lower bound: like `masked`; the positions of the kept values are not counted."""
     return Storage(masked(tasks, trainable, frozen).bits, lower_bound=True)
 
 
 def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
-    """As `masked`, plus one float per task."""
+    """Like `masked`, plus one float per task."""
     return Storage(masked(tasks, trainable, frozen).bits + FLOAT_BITS * tasks)
 
 
 def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
-    """TSV-C: the pretrained model, and for every task and matrix [m, n] floor(min(m, n) / T) singular triplets of m + n
-    + 1 floats. Other tensors, and matrices of rank 0, are stored whole."""
+    """TSV-C: the pretrained model; per task and matrix [m, n], floor(min(m, n) / T) singular triplets of m + n + 1
+    floats. Other tensors, and matrices for which that number is 0, are stored whole."""
 
     def floats(shape: tuple[int, ...]) -> int:
         rank = min(shape) // tasks if is_matrix(shape) else 0
@@ -73,8 +73,8 @@ def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHA
 
 
 def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
-    """BitDelta: the pretrained model, and for every task one bit per weight and one float per linear layer in a block.
-    Other tensors are stored whole."""
+    """BitDelta: the pretrained model; per task, one bit per weight and one float per linear layer in a block. Other
+    tensors are stored whole."""
 
     def bits_of(name: str, shape: tuple[int, ...]) -> int:
         values = math.prod(shape)
@@ -85,8 +85,7 @@ def signs(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES
 
 
 def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, drop: float = 0.6) -> Storage:
-    """T-Switch: the pretrained model, and for every task one bit per weight, one sign per kept weight, one float per
-    tensor."""
+    """T-Switch: the pretrained model; per task, one bit per weight, one per kept weight and one float per tensor."""
     tensors = (shapes or _one_matrix(trainable)).values()
     own = sum(size + int(size * (1 - drop)) + FLOAT_BITS for size in map(math.prod, tensors))
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)

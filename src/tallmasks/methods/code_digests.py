@@ -1,8 +1,8 @@
-"""Digests of the code of merges and methods, used in recipes. Docstrings and comments do not count.
+"""Digests of the code of merges and methods, used in recipes. They ignore docstrings and comments.
 
-A function in ``rows/`` counts with the definitions in its file and in the files of ``rows/`` that it imports, without
-registrations: ``@merge(...)``, ``@method(...)`` and expression statements. Functions from elsewhere count by name,
-because stage versions cover their code.
+The digest of a function in ``rows/`` covers its file and the files of ``rows/`` that it imports, except registrations:
+``@merge(...)``, ``@method(...)`` and expression statements. Functions from elsewhere count by name only, because stage
+versions cover their code.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from typing import Any
 from tallmasks.artifacts.fingerprints import LENGTH, fingerprint, imported_by, is_own_import
 from tallmasks.errors import TallmasksError
 from tallmasks.methods import rows
-
-REGISTERING = ("merge", "method")
 
 
 def code_digest(*values: Any) -> str:
@@ -41,8 +39,8 @@ def _plain(value: Any) -> Any:
     if callable(value):
         if value.__module__.startswith(f"{rows.__name__}.") and value.__name__ == "<lambda>":
             raise TallmasksError(
-                f"{value.__module__}: found a lambda among what a method or merge computes with; expected a function "
-                "with a name, whose code recipes can count: write a def"
+                f"{value.__module__}: found a lambda in a method or merge; expected a function with a name, because "
+                "recipes contain a digest of its code: use def"
             )
         if not value.__module__.startswith(f"{rows.__name__}."):
             return value.__qualname__
@@ -66,15 +64,16 @@ def _of_module(name: str) -> str:
 
 
 def _defining(path: Path) -> list[ast.stmt]:
-    """The statements of a file without imports from the package and without registrations."""
+    """The statements of a file, without registrations and imports from the package."""
     kept = []
     for statement in ast.parse(path.read_bytes()).body:
         if isinstance(statement, ast.FunctionDef):
-            statement.decorator_list = [one for one in statement.decorator_list if not _registers(one)]
+            statement.decorator_list = [each for each in statement.decorator_list if not _registers(each)]
         if not (is_own_import(statement) or isinstance(statement, ast.Expr)):
             kept.append(statement)
     return kept
 
 
 def _registers(decorator: ast.expr) -> bool:
-    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id in REGISTERING
+    called = decorator.func if isinstance(decorator, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id in ("merge", "method")

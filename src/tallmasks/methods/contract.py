@@ -33,7 +33,7 @@ class Kept:
 
     Attributes:
         share: ``(tasks, **options) -> fraction``, for T tasks.
-        of_trainable: take the fraction of the P' trainable weights, whatever `kept_fractions_of` in params.yaml says.
+        of_trainable: always a fraction of the P' trainable weights, regardless of `kept_fractions_of` in params.yaml.
     """
 
     share: Callable[..., float]
@@ -45,14 +45,14 @@ class Method:
     """A row of the results table; see the package's docstring.
 
     Attributes:
-        name: includes options that are not at their defaults, its merge's too (``ties:keep=0.1``).
+        name: includes the options, its own and its merge's, that are not at their defaults (``ties:keep=0.1``).
         update: the function that computes the update.
         protocol: how the update is used.
         row: position in the table.
-        title: shown in tables, as is ``paper``.
+        title, paper: shown in tables.
         merge: the merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
         storage: bits from T, P' and F, see `tallmasks.methods.bits` (default: the protocol's).
-        kept: the fraction behind the input ``threshold``.
+        kept: the fraction that the input ``threshold`` keeps.
         chosen: its own options that are not at their defaults.
         group: "paper" (`methods: all` in params.yaml) or "later".
     """
@@ -74,7 +74,7 @@ class Method:
         wanted = {name: inputs[name] for name in self.needs}
         update = self.update(**wanted, **options_for(self.update, self.chosen))
         if not math.isfinite(abs(update).max()):
-            raise TallmasksError(f"method {self.name}: its update holds NaN or infinity, which no model can be made of")
+            raise TallmasksError(f"method {self.name}: the update holds NaN or infinity; check the checkpoints")
         return update
 
     @property
@@ -83,12 +83,12 @@ class Method:
 
     @property
     def tuned(self) -> str | None:
-        """The option of its merge that is tuned instead of alpha."""
+        """The option of its merge that is tuned instead of alpha, if any."""
         return self.protocol.tuned if isinstance(self.protocol, Scaled) else None
 
     @property
     def k(self) -> int | None:
-        """The threshold of consensus merging; 0 for a merge alone with tuned alpha, None for other methods."""
+        """The threshold of consensus merging. 0 for a merge alone whose alpha is tuned; None for other methods."""
         if isinstance(self.update, functools.partial):
             return self.update.keywords.get("k")
         scaled = isinstance(self.protocol, Scaled) and not self.tuned
@@ -96,7 +96,7 @@ class Method:
 
     @property
     def code(self) -> str:
-        """The digest of its code, for the recipes of its evaluations."""
+        """The digest of its code, used in the recipes of its evaluations."""
         inputs = {name: needed.find for name, needed in self.all_inputs.items()}
         return code_digest(self.update, self.protocol, self.kept, inputs)
 
@@ -120,7 +120,7 @@ class Method:
 
     @property
     def stored_inputs(self) -> list[Input]:
-        """Inputs that are artifacts, one per role."""
+        """The inputs that are read from artifacts, one per role."""
         return list({needed.role: needed for needed in self.all_inputs.values() if needed.stage}.values())
 
     @functools.cached_property
@@ -136,12 +136,12 @@ class Method:
 
     @property
     def scaled_mask(self) -> ScaledMask | None:
-        """How a bundle stores its update, if that is a mask and a scale."""
+        """How a bundle stores its update, if it is a scaled mask."""
         return self.update if isinstance(self.update, ScaledMask) else None
 
     @property
     def whole_model(self) -> bool:
-        """True if it needs the whole model at once, not weight by weight."""
+        """True if it cannot be computed weight by weight."""
         return "layout" in self.needs
 
     def threshold(self, vector: TaskVector, tasks: int) -> np.float32:
@@ -151,7 +151,7 @@ class Method:
         return vector.threshold(share, of_trainable=self.kept.of_trainable)
 
     def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = bits.NO_SHAPES) -> Storage:
-        """Storage for T tasks, P' and F; exact with the shapes of the trainable tensors by name (see `bits`)."""
+        """Storage for T tasks, P' trainable and F frozen parameters; exact if ``shapes`` is given (see `bits`)."""
         assert self.storage is not None
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
         return self.storage(tasks, trainable, frozen, **by_shape, **options_for(self.storage, self.chosen))
@@ -168,7 +168,7 @@ class Method:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name.partition(":")[0]):
-            raise ValueError(f"method {self.name!r}: expected a name of small letters, digits and _")
+            raise ValueError(f"method {self.name!r}: expected a name of lower-case letters, digits and _")
         if not isinstance(self.protocol, Protocol):
             classes = ", ".join(f"{one.__name__}(...)" for one in Protocol.__subclasses__())
             raise ValueError(f"method {self.name}: protocol is {self.protocol!r}; expected {classes}")
@@ -177,14 +177,14 @@ class Method:
         if self.storage is None:
             object.__setattr__(self, "storage", type(self.protocol).storage)
         if self.storage is None:
-            raise ValueError(f"method {self.name}: storage must be given; see tallmasks.methods.bits")
+            raise ValueError(f"method {self.name}: storage is missing; choose a function of tallmasks.methods.bits")
         for name, parameter in inspect.signature(self.update).parameters.items():
             has_default = parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
             if has_default and name not in getattr(self.update, "keywords", {}):
                 raise ValueError(f"method {self.name}: options are keyword-only; write `*, {name}=...`")
         if unknown := self.needs - INPUTS.keys():
-            raise ValueError(f"method {self.name} asks for {sorted(unknown)}; there is {sorted(INPUTS)}")
-        options_of(self.update, self.kept.share if self.kept else None)  # raises for a word without its vocabulary
+            raise ValueError(f"method {self.name}: unknown inputs {sorted(unknown)}; known inputs: {sorted(INPUTS)}")
+        options_of(self.update, self.kept.share if self.kept else None)  # raises ValueError for an untyped string
         if problem := misfit(self.protocol, self.needs, self.all_inputs):
             raise ValueError(f"method {self.name}: {problem}")
         merged = any(needed.merged for needed in self.all_inputs.values())
@@ -195,9 +195,9 @@ class Method:
         }
         if wrong := [key for key, (stands, needed) in stated.items() if stands != needed]:
             needed = ", ".join(sorted(self.all_inputs)) or "none"
-            raise ValueError(f"method {self.name}: {', '.join(wrong)} must be given where used; its inputs: {needed}")
+            raise ValueError(f"method {self.name}: give {', '.join(wrong)} only if an input uses it; inputs: {needed}")
         if self.tuned and self.update is not merged_vector:
-            raise ValueError(f"method {self.name}: tuned is for a row that is its merge alone")
+            raise ValueError(f"method {self.name}: tuned is only for methods that are a merge alone")
 
 
 def merged_vector(multi_task_vector: Any) -> Any:

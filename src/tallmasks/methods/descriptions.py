@@ -1,4 +1,4 @@
-"""Text about methods and merges for tables and messages, from their declarations."""
+"""Descriptions of methods, merges and inputs for `tallmasks methods` and the tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 
 _FROM_CHECKPOINTS = {"task_vector", "merge", "mask", "consensus"}
-"""Stages that need only checkpoints and values chosen on validation data."""
+"""Stages that need only the checkpoints and values chosen on validation data."""
 WHOLE = "whole task vectors"
 
 
 def needs(method: Method) -> str:
-    """Data that the method needs beyond the checkpoints."""
+    """The data that a method needs besides the checkpoints."""
     chosen = []
     if isinstance(method.protocol, Masked) or "agreement" in method.all_inputs:
         chosen.append("lambda")
@@ -32,10 +32,11 @@ def needs(method: Method) -> str:
 
 
 def looks_at(method: Method) -> str:
-    """The part of the task vectors that its function and its merge need at once."""
-    merge = [seen_by(get_merge(method.merge))] if method.merge else []
-    sees = ", ".join([*merge, *(["the whole model"] if method.whole_model else [])]) or "slices"
-    return f"{WHOLE}, {sees}" if "threshold" in method.needs else sees
+    """The part of the task vectors that a method and its merge need at once."""
+    seen = [seen_by(get_merge(method.merge))] if method.merge else []
+    seen += ["the whole model"] if method.whole_model else []
+    whole = [WHOLE] if "threshold" in method.needs else []
+    return ", ".join(whole + (seen or ["slices"]))
 
 
 def seen_by(merge: Merge) -> str:
@@ -44,12 +45,12 @@ def seen_by(merge: Merge) -> str:
 
 
 def stage_of(merge: Merge) -> str:
-    """The stage of data statistics that a merge needs beyond the task vectors."""
+    """The data statistics that a merge needs besides the task vectors."""
     return f"stage {merge.statistics}" if merge.statistics else "nothing"
 
 
 def inputs_of(method: Method) -> list[str]:
-    """The inputs of a method's function, with the merge's name in place of ``multi_task_vector``."""
+    """The inputs of a method, with its merge's name instead of ``multi_task_vector``."""
     merge = [f"merge {method.merge}"] if method.merge else []
     return [*merge, *(name for name in sorted(method.needs) if not (merge and name == "multi_task_vector"))]
 
@@ -59,12 +60,12 @@ def varies_by(entry: Input) -> str:
 
 
 def computed_from(entry: Input) -> str:
-    """The stage behind an input, or the inputs that it is computed from."""
+    """The stage that computes an input, or the inputs that it is computed from."""
     return f"stage {entry.stage}" if entry.stage else ", ".join(entry.of)
 
 
 def uses_small_directions(merge: Merge) -> bool:
-    """True if a merge depends on small singular values of the task vectors, which rounding to bfloat16 changes."""
+    """True if a merge depends on small singular values, which rounding to bfloat16 changes."""
     return merge.prepare is noise_of_tasks
 
 

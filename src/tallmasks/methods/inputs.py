@@ -1,7 +1,7 @@
 """The inputs that a method's function can request by parameter name.
 
-An input is read from artifacts (``stage`` and ``role``) or computed from other inputs (``of``). A file in ``rows`` may
-declare its own:
+An input is read from artifacts (``stage`` and ``role``) or computed from other inputs (``of``). A file in ``rows`` can
+declare more inputs:
 
     @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
     def norm(source: Source, task: int, lambda_index: int) -> float:
@@ -28,7 +28,7 @@ Per = Literal["benchmark", "task", "mask_lambda"]
 
 
 class Source(Protocol):
-    """The inputs of one method on ``count`` tasks, from artifacts or from memory; see `INPUTS`."""
+    """The values of `INPUTS` for one method and ``count`` tasks, from artifacts or from memory."""
 
     @property
     def count(self) -> int: ...
@@ -47,10 +47,10 @@ class Source(Protocol):
         """tau_MTL of another merge, computed from the task vectors, float32 [P']."""
 
     def packed_mask(self, task: int, lambda_index: int) -> NDArray[np.uint8]:
-        """m_t for an index into the grid of lambdas, packed bits uint8 [ceil(P' / 8)], lowest bit first."""
+        """m_t at an index of the lambda grid, packed bits, uint8 [ceil(P' / 8)], lowest bit first."""
 
     def files(self, role: str) -> Sequence[Path]:
-        """The artifacts with a role: one, or one per task."""
+        """The artifacts of a role: one, or one per task."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Input:
         meaning: description with shape and dtype.
         per: what it varies with: "benchmark" (same for all tasks), "task", or "mask_lambda" (task and lambda).
         find: ``(source, task, lambda_index, **options) -> value``. Its keyword-only parameters are options of every
-            method that requests it.
-        stage, role: the stage of the artifacts it reads, if any, and their role in an evaluation's recipe.
-        merged: the artifacts are those of the method's merge.
-        packed: the value is packed bits, which the method gets as bool [P'].
+            method that requests the input.
+        stage, role: the stage that writes the artifacts it reads, and their role in an evaluation's recipe.
+        merged: the artifacts belong to the method's merge.
+        packed: the value is packed bits; the method gets them as bool [P'].
         of: the inputs that ``find`` uses, if it reads no artifact.
     """
 
@@ -107,20 +107,17 @@ def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find
 
 
 def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection[str]) -> str | None:
-    """Why a method's inputs do not fit its protocol: an input varies by task or by lambda although the protocol does
-    not. ``every``: the inputs in ``needs`` and those they are computed from."""
+    """Why a method's inputs do not fit its protocol, if an input varies by task or lambda but the protocol does not.
+    ``every``: the inputs in ``needs`` and those they are computed from."""
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
     if isinstance(protocol, Fixed | Scaled) and of_one:
         return (
-            f"{', '.join(of_one)} differs by task, and the protocol {type(protocol).__name__} gives one model for all "
+            f"{', '.join(of_one)} differs by task, but the protocol {type(protocol).__name__} builds one model for all "
             'tasks; expected inputs with per="benchmark"'
         )
     of_lambda = [name for name in sorted(every) if INPUTS[name].per == "mask_lambda"]
     if not isinstance(protocol, Masked) and of_lambda:
-        return (
-            f"{', '.join(of_lambda)} differs by mask_lambda, which the protocol Masked alone chooses; found "
-            f"{type(protocol).__name__}"
-        )
+        return f"{', '.join(of_lambda)} differs by mask_lambda; expected Masked, found {type(protocol).__name__}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The `Merge` class: a function of one slice, or of one tensor, of all task vectors; and what it can learn from."""
+"""The `Merge` class: a function of one slice, or one tensor, of all task vectors."""
 
 from __future__ import annotations
 
@@ -57,8 +57,10 @@ def each_piece(
     work: Callable[[list[Vector], TensorPiece, slice], Result],
     whole_tensors: bool = False,
 ) -> list[Result]:
-    """The results of ``work(slices, piece, flat slice)`` for every piece, in order; slices: T of float32 [n]. Runs in
-    several threads; whole tensors are processed one at a time, because their matrix products use threads themselves."""
+    """The results of ``work(slices, piece, flat slice)`` for every piece, in order; slices: T of float32 [n].
+
+    Pieces run on several threads, whole tensors on one, because their matrix products are multi-threaded.
+    """
     layout = task_vectors[0].layout
 
     def at(piece: TensorPiece) -> Result:
@@ -72,8 +74,8 @@ def each_piece(
 class Network(Protocol):
     """The pretrained network with unlabelled validation examples of T tasks.
 
-    Vectors are torch tensors float32 [P'] on the network's device. Use their methods, so that files in ``rows`` need
-    not import torch.
+    Vectors are torch tensors, float32 [P'], on the network's device. Use only their methods: files in ``rows`` do not
+    import torch.
 
     Attributes:
         generator: torch generator on the device.
@@ -89,8 +91,8 @@ class Network(Protocol):
     def gradient(self, update: Any, task: int, size: int, loss: Loss) -> Any:
         """The gradient, [P'], of loss(theta_0 + update) with respect to the update.
 
-        The loss gets log-probabilities of the choices, float32 [N, C], for ``size`` examples, drawn anew in every call;
-        all examples if the task has fewer.
+        The loss gets log-probabilities of the choices, float32 [N, C]. Each call draws ``size`` examples, or all if the
+        task has fewer.
         """
 
     def report(self, step: int, steps: int) -> None:
@@ -102,17 +104,17 @@ class Merge:
     """A way to merge task vectors.
 
     Attributes:
-        name: includes options that are not at their defaults.
+        name: includes the options that are not at their defaults.
         apply: ``(vectors, piece, facts, **options) -> merged``, float32, for one piece of the task vectors.
-        over: contents of ``vectors``. "slices": T slices, float32 [n] each, as a list or one array [T, n]; "tensors":
+        over: what ``vectors`` contains. "slices": T slices, float32 [n] each, as a list or one array [T, n]. "tensors":
             one whole tensor of all tasks, float32 [T, ...].
-        prepare: ``(task_vectors, **options) -> facts``, from whole task vectors, such as thresholds.
-        statistics: the stage whose artifacts ``prepare`` gets as 2nd argument: one mapping of tensors per task, or a
-            single mapping if the stage is joint.
-        learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`); the result is the 2nd
-            argument of ``prepare``, or the facts if there is none.
+        prepare: ``(task_vectors, **options) -> facts``, from whole task vectors, for example thresholds.
+        statistics: the stage that computes the second argument of ``prepare``: a list of mappings of tensors, one per
+            task, or only one if the stage is joint.
+        learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`). The result is the second
+            argument of ``prepare``; without ``prepare`` it is the facts.
         masked_as: the merge to compute masks from, if it is another one.
-        chosen: options that are not at their defaults.
+        chosen: the options that are not at their defaults.
     """
 
     name: str
@@ -130,7 +132,7 @@ class Merge:
         """``(vectors, piece) -> merged``, float32 [n] from T of [n]. Raises TallmasksError without its statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
-                f"merge {self.name} needs what the workflow's stage {self.statistics} computes from the tasks' data"
+                f"merge {self.name} needs data that the workflow's stage {self.statistics} computes; take another merge"
             )
         of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
         facts: Any = of_data[0] if self.learn else None
@@ -156,7 +158,7 @@ class Merge:
 
         each_piece(task_vectors, fill, self.over != "slices")
         if not all(kernels.in_pieces(out.size, lambda part: kernels.finite(out[part]))):
-            raise TallmasksError(f"merge {self.name}: the merged vector holds NaN or infinity, too large a sum perhaps")
+            raise TallmasksError(f"merge {self.name}: the merged vector holds NaN or infinity; its sum may overflow")
 
     @property
     def learning(self) -> str:
@@ -170,7 +172,7 @@ class Merge:
 
     @property
     def code(self) -> str:
-        """The digest of its code, for the recipes of its results."""
+        """The digest of its code, used in the recipes of its results."""
         return code_digest(self.apply, self.prepare, self.over, self.statistics, *([self.learn] if self.learn else []))
 
     @functools.cached_property
@@ -178,10 +180,10 @@ class Merge:
         return options_of(self.apply, self.prepare, self.learn)
 
     def __post_init__(self) -> None:
-        options_of(self.apply, self.prepare, self.learn)  # raises for a word without its vocabulary
+        options_of(self.apply, self.prepare, self.learn)  # raises ValueError for an untyped string
         if self.learn:
             if self.statistics not in (None, LEARNED):
                 raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")
             object.__setattr__(self, "statistics", LEARNED)
         elif self.statistics and self.prepare is None:
-            raise ValueError(f"merge {self.name}: statistics are for its prepare=, and it has none")
+            raise ValueError(f"merge {self.name}: statistics= is an argument of prepare=, which is missing")

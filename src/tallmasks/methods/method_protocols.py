@@ -28,7 +28,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Fixed(Protocol):
-    """One model, theta_0 + coefficient * update; the coefficient is a number or a function of T."""
+    """One model, theta_0 + coefficient * update. The coefficient is a number or a function of T."""
 
     coefficient: float | Callable[[int], float]
     section = "merging"
@@ -43,9 +43,9 @@ class Scaled(Protocol):
     """One model, theta_0 + alpha * update; alpha is chosen on the validation data of the whole benchmark.
 
     Attributes:
-        values: values to try (default: `grids.scaling_coefficient` in params.yaml).
-        tuned: option of the merge to tune over ``values`` instead of alpha, which is then 1.
-        unvalidated: alpha without validation data; 0.3 is Ilharco et al.'s for a sum.
+        values: the values to try (default: `grids.scaling_coefficient` in params.yaml).
+        tuned: an option of the merge to tune over ``values`` instead of alpha; alpha is then 1.
+        unvalidated: alpha without validation data (default: 0.3, as in Ilharco et al. for a sum).
     """
 
     values: tuple[float, ...] | None = None
@@ -63,8 +63,8 @@ class Scaled(Protocol):
 
 
 PAST_ONE = tuple(round(0.2 * step, 1) for step in range(16))
-"""Values of `Scaled` for merges that are smaller than the sum of the task vectors: means, small parts of each, or equal
-singular values. Same range as the official 0.1 to 3.0 of TSV-M and Iso-C, in coarser steps."""
+"""Values of `Scaled` for merges that are smaller than the sum of the task vectors, such as means. The official code of
+TSV-M and Iso-C searches 0.1 to 3.0 in finer steps."""
 
 
 @dataclass(frozen=True)

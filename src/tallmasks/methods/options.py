@@ -1,7 +1,7 @@
-"""Options of merges and methods: keyword-only parameters with defaults of the registered functions.
+"""Options of merges and methods: the keyword-only parameters of the registered functions that have defaults.
 
-params.yaml may set them. The type hint says which values are allowed: `Share` for a fraction, ``Literal["l1", "l2"]``
-for a word. Settings are part of the name, as in ``ties:keep=0.1``, and thus of every recipe and table.
+params.yaml can set them. The type hint says which values are allowed: `Share` for a fraction, ``Literal["l1", "l2"]``
+for a word. Options that are not at their defaults are part of the name, as in ``ties:keep=0.1``, in recipes and tables.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Fraction = Annotated[float, Between(1e-6, 1)]
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a function: values must have the type of ``default``; words are one of ``words``."""
+    """One option of a function. Its values have the type of ``default``; strings must be one of ``words``."""
 
     name: str
     default: Value
@@ -45,7 +45,7 @@ class Option:
 
     def __post_init__(self) -> None:
         if isinstance(self.default, str) and self.default not in self.words:
-            raise ValueError(f"option {self.name}: its type must list its words: `Literal[{self.default!r}, ...]`")
+            raise ValueError(f"option {self.name}: write the allowed words as its type: Literal[{self.default!r}, ...]")
 
     @property
     def allowed(self) -> str:
@@ -55,15 +55,19 @@ class Option:
         return f"{kind} from {self.bounds.low:g} to {self.bounds.high:g}" if self.bounds else kind
 
     def checked(self, value: Any, whose: str) -> Value:
-        """The value, with whole numbers converted for float options. Raises TallmasksError if it is not allowed."""
-        wanted, number = type(self.default), isinstance(value, int | float) and not isinstance(value, bool)
-        if wanted is float and number:
+        """The value; integers become floats for a float option. Raises TallmasksError if it is not allowed."""
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and isinstance(self.default, float):
             with suppress(OverflowError):
                 value = float(value)
-        low, high = (self.bounds.low, self.bounds.high) if self.bounds else (-math.inf, math.inf)
-        right = value in self.words if self.words else isinstance(value, wanted)
-        right = right and isinstance(value, bool) == (wanted is bool)
-        if not right or (number and not (abs(value) < math.inf and low <= value <= high)):
+        if self.words:
+            right = value in self.words
+        elif isinstance(self.default, bool):
+            right = isinstance(value, bool)
+        else:
+            low, high = (self.bounds.low, self.bounds.high) if self.bounds else (-math.inf, math.inf)
+            right = number and abs(value) < math.inf and low <= value <= high and isinstance(value, type(self.default))
+        if not right:
             near = nearest(str(value), self.words)
             raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {self.allowed}{near}")
         return value
@@ -94,7 +98,7 @@ def options_for(function: Callable[..., Any], chosen: Mapping[str, Value]) -> di
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """Splits ``name:option=value,...`` into the name and the settings as strings."""
+    """Splits ``name:option=value,...`` into the name and the options as strings."""
     name, _, rest = spec.partition(":")
     pairs = (part.partition("=") for part in rest.split(",") if part)
     return name, {key: value for key, _, value in pairs}
@@ -106,12 +110,12 @@ def written(name: str, chosen: Mapping[str, Value]) -> str:
 
 
 def chosen_from(texts: Mapping[str, Any], options: Mapping[str, Option], whose: str) -> dict[str, Value]:
-    """The settings that are not defaults. Raises TallmasksError for an unknown option or a value not allowed."""
+    """The options that are not at their defaults. Raises TallmasksError for an unknown option or a wrong value."""
     chosen = {}
     for name, value in texts.items():
         if name not in options:
-            there = ", ".join(options) or "none"
-            raise TallmasksError(f"{whose}: there is no option {name!r}{nearest(name, options)}; it has: {there}")
+            known = ", ".join(options) or "none"
+            raise TallmasksError(f"{whose}: there is no option {name!r}{nearest(name, options)}; its options: {known}")
         option = options[name]
         checked = option.checked(_typed(value, type(option.default)), whose)
         if checked != option.default:
@@ -120,7 +124,7 @@ def chosen_from(texts: Mapping[str, Any], options: Mapping[str, Option], whose: 
 
 
 def _typed(value: Any, wanted: type) -> Any:
-    """A string converted to the wanted type if possible; anything else unchanged."""
+    """The value, converted to the wanted type if it is a string that allows it."""
     if isinstance(value, str):
         with suppress(ValueError, KeyError):
             return {"true": True, "false": False}[value.lower()] if wanted is bool else wanted(value)

@@ -16,11 +16,10 @@ from tallmasks.io.tensor_files import Layout
 
 @dataclass(frozen=True)
 class OwnTensors:
-    """Result of the decorator :func:`by_tensor`.
+    """What :func:`by_tensor` adds to a function.
 
     Attributes:
-        coding: ``(shape) -> coding``, how a tensor is stored; also gets ``name`` and ``tasks`` if it has such
-            parameters.
+        coding: ``(shape) -> coding``, how a tensor is stored. It can have the parameters ``name`` and ``tasks`` too.
         find: the decorated function, ``(tensor, coding, **options) -> content``.
     """
 
@@ -32,7 +31,7 @@ class OwnTensors:
         return "tasks" in inspect.signature(self.coding).parameters
 
     def codings(self, layout: Layout, tasks: int | None) -> dict[str, Coding]:
-        """The coding of every tensor; ``tasks`` is T, where that matters."""
+        """The coding of every tensor. ``tasks``: T, used only if ``takes_tasks``."""
         more = {"tasks": tasks} if self.takes_tasks else {}
         by_name = "name" in inspect.signature(self.coding).parameters
         return {
@@ -41,8 +40,8 @@ class OwnTensors:
         }
 
     def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
-        """The input of the coding, from one tensor [shape] of tau_t (array or GPU tensor). Scalars are passed as [1],
-        because NumPy operations on [] return plain floats."""
+        """The content of a coding, from one tensor of tau_t (array or GPU tensor). Scalars are passed as [1], because
+        NumPy operations on [] return plain floats."""
         if type(coding) is Whole:
             return tensor
         return self.find(tensor if tensor.ndim else tensor.reshape(1), coding, **options)
@@ -57,10 +56,10 @@ class OwnTensors:
 
 
 def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator, below `method(...)`: makes a method from a function that computes the content of a tensor's coding.
+    """Decorator, placed below `method(...)`: turns a function that compresses one tensor into a method.
 
-    The function is not called for tensors that are stored whole; its options are the method's. ``coding``: see
-    `OwnTensors`.
+    The function is called for each tensor that is not stored whole. Its options become the method's options. See
+    `OwnTensors` for its parameters and for ``coding``.
     """
 
     def decorate(find: Callable[..., Any]) -> Callable[..., Any]:

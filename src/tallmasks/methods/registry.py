@@ -23,7 +23,7 @@ from tallmasks.methods.options import Option, Value
 Entry = TypeVar("Entry", Merge, Method)
 
 GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
-"""Words that may stand for method names under `methods` in params.yaml, with the group each selects."""
+"""Words that can replace method names under `methods` in params.yaml, and the group that each selects."""
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
@@ -53,7 +53,7 @@ def merge(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[.
 def merged_row(
     name: str, *, row: int, title: str, paper: str, merge: str = "", protocol: Protocol | None = None, **fields: Any
 ) -> None:
-    """Registers a row that is a merge alone; by default its alpha is tuned."""
+    """Registers a method that is a merge alone (default merge: ``name``; default protocol: alpha is tuned)."""
     fields |= {"row": row, "title": title, "paper": paper, "merge": merge or name, "protocol": protocol or Scaled()}
     method(name=name, **fields)(merged_vector)
 
@@ -74,7 +74,7 @@ def consensus_row(
     group: Group = "later",
     protocol: Scaled | None = None,
 ) -> None:
-    """Registers consensus merging at threshold k on a merge that has masks (default name: ``consensus_<merge>``)."""
+    """Registers consensus merging with threshold k on a merge that has masks (default name: ``consensus_<merge>``)."""
     fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": protocol or Scaled()}
     update = functools.partial(keep_agreed, k=k)
     method(name=name or f"consensus_{merge}", paper="Wang et al. 2024, Eq. 8 and 9", **fields)(update)
@@ -82,8 +82,10 @@ def consensus_row(
 
 @functools.cache
 def get(spec: str) -> Method:
-    """A method by name, such as ``ties``, optionally with options of its own or of its merge, as ``ties:keep=0.1``.
-    Raises TallmasksError for an unknown method or option (suggesting the nearest name), or a value not allowed."""
+    """A method by name, optionally with options of its own or of its merge: ``ties``, ``ties:keep=0.1``.
+
+    Raises TallmasksError for an unknown method or option, suggesting the nearest name, or a value that is not allowed.
+    """
     name, texts = options.parse_spec(spec)
     plain = _look_up("method", name, _methods)
     chosen = options.chosen_from(texts, all_options(plain), f"method {name}")
@@ -108,7 +110,7 @@ def get_merge(spec: str) -> Merge:
     """A merge by name, optionally with options. Raises like `get`."""
     name, texts = options.parse_spec(spec)
     if name not in _merges and name in _methods and (own := _methods[name].merge):
-        raise TallmasksError(f"There is no merge {name!r}; the method {name} takes {own!r}")
+        raise TallmasksError(f"There is no merge {name!r}; the method {name} uses the merge {own!r}")
     plain = _look_up("merge", name, _merges)
     chosen = options.chosen_from(texts, plain.options, f"merge {name}")
     return replace(plain, name=options.written(name, chosen), chosen=chosen) if chosen else plain
@@ -120,8 +122,10 @@ def with_options(name: str, chosen: Mapping[str, Value]) -> str:
 
 
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
-    """The spec of an entry of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``. Raises
-    like `get`, with ``where`` before the message."""
+    """The spec of an entry of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``.
+
+    Raises like `get`, with ``where`` before the message.
+    """
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
@@ -145,7 +149,7 @@ def names(group: Group | None = None) -> tuple[str, ...]:
 
 
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
-    """The specs of `methods` in params.yaml, in order: group words and entries of `spec_of`. Raises like `get`."""
+    """The specs of `methods` in params.yaml: words of `GROUPS` and entries of `spec_of`. Raises like `get`."""
     specs: list[str] = []
     for entry in [entries] if isinstance(entries, str) else entries:
         specs += names(GROUPS[entry]) if isinstance(entry, str) and entry in GROUPS else [spec_of(entry)]
@@ -172,7 +176,7 @@ def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, d
 
 
 def shown(methods: Iterable[str]) -> dict[str, str]:
-    """Digests of what tables show of each method besides its results."""
+    """Digests of what tables show of each method besides its results, for recipes."""
     entries = {name: get(name) for name in methods}
     return {name: code_digest(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
 
@@ -184,12 +188,12 @@ def tuned_merge(method: Method, value: float) -> str:
 
 
 def statistics_behind(method: Method) -> str | None:
-    """The stage of the data statistics that a method's merge needs, if any."""
+    """The stage that computes the data statistics for a method's merge, if it needs any."""
     return get_merge(method.merge).statistics if method.merge else None
 
 
 def data_behind(method: Method) -> str | None:
-    """The task data that a method's merge needs, for messages."""
+    """The data that a method's merge needs, for messages; None if it needs only checkpoints."""
     stage = statistics_behind(method)
     if stage == LEARNED:
         return "validation data without labels"
@@ -207,15 +211,15 @@ def needing(statistic: str) -> tuple[str, ...]:
 
 
 def masking(merge: str) -> Method:
-    """The TALL-mask method on a merge, whose masks a consensus counts. Raises TallmasksError if there is none."""
+    """The first TALL-mask method on a merge. Raises TallmasksError if there is none."""
     return _first_on(merge, _is_masking, "masking_row")
 
 
 def masks_over(spec: str) -> Method:
-    """The method that provides a bundle's masks or compressed tensors for a row: the row's own method, or the TALL-mask
-    method on its merge (for TIES: on the disjoint sum). Raises TallmasksError if there is none."""
+    """The method that computes a bundle's masks or compressed tensors: the given method if it has them, or else the
+    TALL-mask method on its merge (for TIES: on the disjoint sum). Raises TallmasksError if there is neither."""
     if (method := _masks_over(get(spec))) is None:
-        raise TallmasksError(f"{spec} has no masks, nor are there any over it; take {', '.join(names_with_masks())}")
+        raise TallmasksError(f"{spec} has no masks and cannot be bundled; expected {', '.join(names_with_masks())}")
     return method
 
 
@@ -228,7 +232,7 @@ def _masks_over(method: Method) -> Method | None:
     if _is_masking(method) or method.scaled_mask is not None or method.own_tensors is not None:
         return method
     if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.protocol, Fixed):
-        return None  # the merge's masks do not fit a fixed or tuned merge, or an update other than the merged vector
+        return None  # masks are only for the merged vector itself, with tuned alpha
     merged = get_merge(method.merge)
     name, texts = options.parse_spec(merged.name)
     on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
@@ -277,8 +281,10 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
 
 
 def load_rows() -> None:
-    """Imports every file in ``rows``, which registers its merges and methods. Raises TallmasksError, with file and
-    line, for an error in one of them."""
+    """Imports every file in ``rows``, so that its merges and methods are registered.
+
+    Raises TallmasksError, with file and line, for an error in one of them.
+    """
     for module in pkgutil.iter_modules(rows.__path__):
         try:
             importlib.import_module(f"{rows.__name__}.{module.name}")
@@ -286,10 +292,6 @@ def load_rows() -> None:
             raise
         except Exception as error:
             raise at_import(error) from error
-    _check_merges()
-
-
-def _check_merges() -> None:
     for row in _methods.values():
         try:
             get_merge(row.merge or "sum")
@@ -300,15 +302,11 @@ def _check_merges() -> None:
 def check_name(spec: str, expected: Collection[str]) -> None:
     """Raises TallmasksError for an unknown method, listing ``expected``."""
     name, _ = options.parse_spec(spec)
-    if name not in _methods:
-        raise _unknown("method", name, expected)
+    _look_up("method", name, _methods, expected)
 
 
-def _look_up(what: str, name: str, registry: Mapping[str, Entry]) -> Entry:
+def _look_up(what: str, name: str, registry: Mapping[str, Entry], expected: Collection[str] = ()) -> Entry:
     if name not in registry:
-        raise _unknown(what, name, sorted(registry))
+        expected = expected or sorted(registry)
+        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, expected)}. Known: {', '.join(expected)}.")
     return registry[name]
-
-
-def _unknown(what: str, name: str, expected: Collection[str]) -> TallmasksError:
-    return TallmasksError(f"There is no {what} {name!r}{nearest(name, expected)}. Known: {', '.join(expected)}.")

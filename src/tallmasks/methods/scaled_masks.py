@@ -1,4 +1,4 @@
-"""Methods with an update of the form scale * mask * tau_MTL per task."""
+"""Methods with the update scale * mask * tau_MTL per task."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tallmasks.methods.merges import Vector
 
 @dataclass(frozen=True)
 class ScaledMask:
-    """The update scale * mask * tau_MTL, at the scale that makes it as long as tau_t.
+    """The update scale * mask * tau_MTL. The scale makes it as long as tau_t.
 
     Attributes:
         mask: ``(task_vector, multi_task_vector) -> mask``, float32 [n] each -> bool [n], for a slice.
-        length: ``(slice, size) -> length``: contribution of a slice, of a tensor of ``size`` values, to a vector's
-            length.
+        length: ``(slice, size) -> length``, what a slice of a tensor with ``size`` values adds to a vector's length.
     """
 
     mask: Callable[[Vector, Vector], NDArray[np.bool_]]

@@ -1,8 +1,8 @@
 """The paper's steps on state dicts in memory: torch tensors or NumPy arrays by name, in any float type.
 
-Computes in float32 and returns the kind of the input: torch tensors on their device, or NumPy arrays. Task vectors
-leave out non-float tensors and buffers, such as BatchNorm's running statistics. A tensor with several names, such as a
-tied embedding, counts once.
+Computes in float32. Results are of the same kind as the input: torch tensors on their device, or NumPy arrays. Task
+vectors do not contain buffers, such as BatchNorm's running statistics, or tensors that are not floats. A tensor with
+several names, such as a tied embedding, counts once.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from tallmasks.vectors.task_vectors import TaskVector
 
 StateDict = Mapping[str, Any]
 Model = Any
-"""A state dict, a torch module, or a checkpoint's path or repository, which is read into memory as float32 arrays."""
+"""A state dict, a torch module, or a path or repository of a checkpoint, which is read as float32 arrays."""
 Tensors = dict[str, Any]
 
 
 class _Merged(Tensors):
-    masked_as: str | None = None  # the merge to compute masks from, if another one
+    masked_as: str | None = None  # the merge to compute masks from, if it is another one
 
 
 def task_vector(base: Model, finetuned: Model) -> Tensors:
     """tau = theta_t - theta_0, float32, for every weight (Ilharco et al. 2023).
 
-    Buffers (registered ones of a module, else recognised by name) are left out, so `apply` keeps the base's running
-    statistics; a warning is printed if they differ. `merge_checkpoints` averages them over the tasks.
+    Buffers are left out, so `apply` keeps the buffers of the base; warns if they differ. A module knows its buffers; in
+    a state dict they are recognised by name. (`merge_checkpoints` averages them over the tasks.)
 
-    Raises TallmasksError if names or shapes differ, a model is quantised, or a value is NaN, infinite or too large to
-    subtract in float32.
+    Raises TallmasksError if names or shapes differ, a model is quantised, or a value is NaN, infinite or too large for
+    float32.
     """
     base_checkpoint = _opened(base)
     states = [_state_dict(base, base_checkpoint), _state_dict(finetuned, _opened(finetuned, base_checkpoint))]
     buffers = _buffers(zip((base, finetuned), states, strict=True))
     if lost := [name for name in sorted(buffers) if _differ(name, *states)]:
-        warn(f"{name_some(lost, 2)} are buffers that differ, and no weights: `apply` keeps those of the base")
+        warn(f"the buffers {name_some(lost, 2)} differ from the base; `apply` keeps those of the base")
     before, after = _flats(dict(zip(("base", "finetuned"), states, strict=True)), left_out=buffers)
     if difference := before.layout.describe_difference(after.layout):
         raise TallmasksError(f"the fine-tuned model does not fit the base model: {difference}")
@@ -65,14 +65,13 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
     """tau_MTL, float32: the merged task vectors of one model.
 
     Args:
-        task_vectors: a list (no merge depends on the order), or by task.
-        name: a merge, such as "sum", "ties_sum", "ties_mean" or "iso_c" (`merges` lists all); or a method that is a
-            merge alone: "ties", "task_arithmetic", or "weight_averaging", whose coefficient 1 / T is applied to the
-            result.
+        task_vectors: a list in any order, or by task.
+        name: a merge, such as "sum", "ties_sum", "ties_mean" or "iso_c" (`merges` lists all), or a method that is a
+            merge alone, such as "ties" or "task_arithmetic". The result of "weight_averaging" includes its factor 1/T.
         options: of the merge, such as ``keep=0.1`` for TIES.
 
-    Raises TallmasksError for an unknown merge or option, or if task vectors are missing, differ in names or shapes, or
-    contain NaN.
+    Raises TallmasksError for an unknown merge or option, and for task vectors that are missing, differ in names or
+    shapes, or contain NaN.
     """
     flats = _all(task_vectors, "task vectors")
     merge_name, factor = _merge_of(name, len(flats))
@@ -85,14 +84,14 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
 
 
 def _merge_of(name: str, count: int) -> tuple[str, float]:
-    """The merge of a method and its fixed coefficient for ``count`` tasks (default: 1); also accepts a merge's name."""
+    """The merge behind the name of a merge or method, and the method's fixed coefficient for ``count`` tasks, or 1."""
     if name.partition(":")[0] in registry.merge_names():
         return name, 1.0
     rows = (row for row in registry.names() if registry.get(row).update is merged_vector)
     registry.check_name(name, dict.fromkeys([*merges(), *rows]))
     method = registry.get(name)
     if method.merge is None or method.update is not merged_vector:
-        raise TallmasksError(f"{name} is more than a merge; `merge` takes {', '.join(merges())}")
+        raise TallmasksError(f"{name} is not a merge alone; expected one of: {', '.join(merges())}")
     return method.merge, method.protocol.coefficient_for(count) if isinstance(method.protocol, Fixed) else 1.0
 
 
@@ -110,12 +109,12 @@ def tall_mask(
 def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda: Any) -> Any:
     """m_t = 1{|tau_t| > lambda |tau_MTL - tau_t|}, bool (Wang et al. 2024, Eq. 4 and 5).
 
-    The paper writes >=, its code uses >, as here: a weight that no task moved is in no mask.
+    The paper writes >=; its code uses >, as here, so a weight that no task moved is in no mask.
 
     Args:
-        multi_task_vector: result of `merge`. For TIES the paper masks the disjoint sum, "ties_sum"; a warning is
-            printed for the disjoint mean, "ties".
-        mask_lambda: a number; or several, ascending, to get one mask per lambda, by lambda.
+        multi_task_vector: result of `merge`. For TIES the paper uses the disjoint sum, "ties_sum"; warns if it is the
+            disjoint mean, "ties".
+        mask_lambda: a number, or several in ascending order; for several, returns masks by lambda.
 
     Raises TallmasksError if the vectors differ in names or shapes, or lambdas are negative or not ascending.
     """
@@ -125,10 +124,10 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
     except (TypeError, ValueError):
         grid = []
     if not grid or grid != sorted(set(grid)) or grid[0] < 0 or len(grid) > 255 or not np.isfinite(grid).all():
-        several = "1 to 255 different numbers from 0 up, ascending"
-        raise TallmasksError(f"mask_lambda is {mask_lambda!r}; expected {'a number from 0 up' if alone else several}")
+        several = "1 to 255 different numbers >= 0, ascending"
+        raise TallmasksError(f"mask_lambda is {mask_lambda!r}; expected {'a number >= 0' if alone else several}")
     if isinstance(multi_task_vector, _Merged) and (wanted := multi_task_vector.masked_as):
-        warn(f"multi_task_vector: the paper's masks are over {wanted}: pass merge(task_vectors, {wanted!r})")
+        warn(f"multi_task_vector: the paper computes masks from {wanted}; pass merge(task_vectors, {wanted!r})")
     own, merged = _fitting({"task_vector": task_vector, "multi_task_vector": multi_task_vector})
     planes = np.empty((len(grid).bit_length(), -(-own.values.size // 8)), np.uint8)
     kernels.pack_levels([own.values], merged.values, grid, [planes])
@@ -138,11 +137,13 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
 
 
 def agreement(masks: Sequence[StateDict] | Mapping[str, StateDict]) -> Tensors:
-    """n, uint8: how many tasks' masks keep each weight (Wang et al. 2024, Eq. 7). Raises TallmasksError for no mask,
-    more than 255 masks, or masks that differ in names or shapes."""
+    """n, uint8: how many tasks' masks keep each weight (Wang et al. 2024, Eq. 7).
+
+    Raises TallmasksError if there are not 1 to 255 masks, or if they differ in names or shapes.
+    """
     flats = _all(masks, "masks", np.dtype(np.bool_))
     if len(flats) > 255:
-        raise TallmasksError(f"{len(flats)} masks; 255 can be counted")
+        raise TallmasksError(f"found {len(flats)} masks; expected at most 255")
     total = np.zeros(flats[0].values.size, np.uint8)
     for flat in flats:
         total += flat.values
@@ -153,17 +154,17 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
     """tau_MTL without the weights that fewer than k masks keep, float32 (Wang et al. 2024, Eq. 8 and 9).
 
     Args:
-        agreement: result of `agreement`, for the masks at each task's lambda.
+        agreement: result of `agreement` for the masks at each task's lambda.
         k: the threshold; 0 keeps everything.
 
-    Raises TallmasksError if k is not a whole number, negative, or larger than every n, which would keep nothing.
+    Raises TallmasksError if k is not an integer, negative, or larger than every n, so that nothing would be kept.
     """
     merged, count = _fitting(
         {"multi_task_vector": multi_task_vector, "agreement": agreement}, {"agreement": np.dtype(np.uint8)}
     )
     most = int(count.values.max(initial=0))
     if not isinstance(k, int | np.integer) or not 0 <= k <= most:
-        raise TallmasksError(f"k is {k!r}; expected a whole number from 0 to {most}, the most masks on a weight")
+        raise TallmasksError(f"k is {k!r}; expected a whole number from 0 to {most}, the largest number in `agreement`")
     return merged.back(keep_agreed(merged.values, count.values, k))
 
 
@@ -174,12 +175,12 @@ def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
 
 
 def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> Tensors:
-    """theta_0 + alpha * update: a complete state dict in the types of ``base``.
+    """theta_0 + alpha * update: a complete state dict in the dtypes of ``base``.
 
-    Tensors without an update stay as in ``base``; so do buffers (see `task_vector`), even if the update has them.
+    Buffers (see `task_vector`) and tensors without an update stay as in ``base``.
 
-    Raises TallmasksError if the update has a name or shape that the base lacks, a sum is too large for the base's type,
-    or the scaling coefficient is not finite.
+    Raises TallmasksError if the update has a name or shape that the base does not have, a sum is too large for the
+    base's dtype, or the scaling coefficient is not finite.
     """
     if not np.isfinite(float(scaling_coefficient)):
         raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")
@@ -194,7 +195,7 @@ def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> T
 
 @dataclass(frozen=True)
 class _Flat:
-    """A state dict as one vector; ``tied``: main names by alias."""
+    """A state dict as one vector. ``like``: the state dict; ``tied``: main names by alias."""
 
     values: NDArray[Any]
     layout: Layout
@@ -202,21 +203,23 @@ class _Flat:
     tied: Mapping[str, str]
 
     def back(self, values: NDArray[Any], what: str = "", *, in_its_types: bool = False) -> Tensors:
-        """Converts a vector to tensors of the original kind, in the original order; tied names share one tensor."""
+        """Converts a vector to tensors of the original kind in the original order. Tied names share one tensor."""
         parts = self.layout.split(values)
         if values.dtype == np.float32:
             _check_finite(parts, what)
-        new = {name: _kind(part, self.like[name]) for name, part in parts.items()}
+        new = {name: _of_kind(self.like[name], part) for name, part in parts.items()}
         if in_its_types:
-            new = {name: _as(tensor, self.like[name], f"{what}: tensor {name}") for name, tensor in new.items()}
+            new = {name: _of_dtype(self.like[name], part, f"{what}: tensor {name}") for name, part in new.items()}
         return {name: new[own] for name in self.like if (own := self.tied.get(name, name)) in new}
 
 
 def _flats(
     given: Mapping[str, StateDict], dtypes: Mapping[str, Any] | None = None, left_out: Collection[str] = ()
 ) -> list[_Flat]:
-    """State dicts as vectors: float tensors as float32, or the tensors of the given dtype. Tensors count as tied if
-    they are in all state dicts."""
+    """State dicts as vectors: all float tensors, as float32, or the tensors of the given dtype.
+
+    Tensors are treated as tied if they are tied in all state dicts.
+    """
     every = [_tied(tensors, what) for what, tensors in given.items()]
     tied = {name: own for name, own in every[0].items() if all(other.get(name) == own for other in every)}
     flats = []
@@ -226,10 +229,10 @@ def _flats(
         for name, tensor in own.items() if dtype is None else ():
             kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
             if sign := quantised_tensor(name, kind, tuple(getattr(tensor, "shape", ()))):
-                raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more. Dequantise it")
+                raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more; dequantise it first")
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
-            raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; expected a state dict")
+            raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; pass a state dict")
         _check_finite(arrays, what)
         layout = Layout.of(arrays)
         values = np.concatenate([arrays[name].reshape(-1) for name in layout.names])
@@ -248,12 +251,11 @@ def _fitting(given: Mapping[str, StateDict], dtypes: Mapping[str, np.dtype[Any]]
     first, *names = given
     for name, other in zip(names, flats[1:], strict=True):
         if difference := flats[0].layout.describe_difference(other.layout):
-            raise TallmasksError(f"{name} is of another model than {first}: {difference}")
+            raise TallmasksError(f"{name} does not fit {first}: {difference}; pass tensors of one model")
     return flats
 
 
 def _all(given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype: Any = None) -> list[_Flat]:
-    """Vectors for a list of state dicts, or for state dicts by task."""
     expected = f"a list of {what}, or {what} by task"
     if isinstance(given, Mapping):
         if any(_is_torch(value) or isinstance(value, np.ndarray) for value in given.values()):
@@ -264,7 +266,7 @@ def _all(given: Sequence[StateDict] | Mapping[str, StateDict], what: str, dtype:
     else:
         raise _refusal(given, expected)
     if not named:
-        raise TallmasksError("nothing was given; expected one state dict at least")
+        raise TallmasksError(f"found no {what}; expected {expected}")
     return _fitting(named, dict.fromkeys(named, dtype) if dtype else None)
 
 
@@ -283,7 +285,7 @@ def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:
 
 
 def _buffers(models: Iterable[tuple[Model, StateDict]]) -> set[str]:
-    """The buffers of models, given with their state dicts: as a module registers its own, else recognised by name."""
+    """The names of the buffers of models, given with their state dicts. Without a module they are known by name."""
     buffers: set[str] = set()
     parameters: set[str] = set()
     for model, state in models:
@@ -301,11 +303,11 @@ def _differ(name: str, *states: StateDict) -> bool:
 
 
 def _tied(tensors: StateDict, what: str) -> dict[str, str]:
-    """Main names (first in sorted order) of tied tensors, by alias. Raises TallmasksError if it is no state dict."""
+    """The main names (first in sorted order) of tied tensors, by alias. Raises TallmasksError for a wrong type."""
     if not isinstance(tensors, Mapping):
         raise _refusal(tensors, "a state dict, tensors by name", f"{what}: ")
     if odd := [name for name in tensors if not isinstance(name, str)]:
-        raise TallmasksError(f"{what}: found the name {odd[0]!r:.100}; expected a text for every tensor's name")
+        raise TallmasksError(f"{what}: found the tensor name {odd[0]!r:.100}; expected a string")
     first: dict[Any, str] = {}
     tied = {}
     for name in sorted(tensors):
@@ -315,21 +317,21 @@ def _tied(tensors: StateDict, what: str) -> dict[str, str]:
 
 
 def _memory_key(tensor: Any, what: str) -> Any:
-    """Equal for tensors or arrays that share all their memory; None without values."""
+    """A key that is equal for tensors that share all their memory; None for a tensor without values."""
     if isinstance(tensor, np.ndarray):
         return (tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype) if tensor.size else None
     if not _is_torch(tensor):
         return None
     if tensor.is_meta or tensor.is_nested or tensor.is_quantized or str(tensor.layout) != "torch.strided":
         kind = "nested" if tensor.is_nested else f"{tensor.dtype}, {tensor.layout}, on the device {tensor.device}"
-        raise TallmasksError(f"{what} is {kind}; expected plain values: load them, or pass a dense copy in float32")
+        raise TallmasksError(f"{what} is {kind}; expected a dense tensor with values; pass a dense copy in float32")
     return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else None
 
 
 def _refusal(given: Any, expected: str, what: str = "") -> TallmasksError:
     kind, advice = type(given).__name__, ""
     if isinstance(given, str | PathLike):
-        kind, advice = f"the path {given}", "; of models `task_vector` takes paths"
+        kind, advice = f"the path {given}", "; only `task_vector` and `apply` read models from paths"
     elif _is_module(given):
         kind, advice = f"a module ({type(given).__name__})", "; pass its state_dict()"
     return TallmasksError(f"{what}found {kind}; expected {expected}{advice}")
@@ -344,7 +346,7 @@ def _is_torch(tensor: Any) -> bool:
 
 
 def _array(tensor: Any, dtype: np.dtype[Any] | None) -> NDArray[Any] | None:
-    """The tensor as an array of ``dtype`` (default: floats as float32); None if it has another type."""
+    """The tensor as an array of ``dtype`` (default: any float type, as float32); None if it has another type."""
     if _is_torch(tensor):
         wanted = tensor.is_floating_point() if dtype is None else str(tensor.dtype) == f"torch.{dtype}"
         if not wanted:
@@ -357,8 +359,7 @@ def _array(tensor: Any, dtype: np.dtype[Any] | None) -> NDArray[Any] | None:
     return array.astype(np.float32, copy=False) if dtype is None else array
 
 
-def _kind(part: NDArray[Any], like: Any) -> Any:
-    """An array, or a torch tensor on the device of ``like`` if that is one."""
+def _of_kind(like: Any, part: NDArray[Any]) -> Any:
     if not _is_torch(like):
         return part
     import torch
@@ -366,8 +367,7 @@ def _kind(part: NDArray[Any], like: Any) -> Any:
     return torch.from_numpy(part).to(like.device)
 
 
-def _as(tensor: Any, like: Any, what: str) -> Any:
-    """A finite tensor or array in the type of ``like``. Raises TallmasksError if a value is too large for it."""
+def _of_dtype(like: Any, tensor: Any, what: str) -> Any:
     if _is_torch(like):
         new = tensor.to(like.dtype)
         fits = bool(new.isfinite().all())
@@ -377,6 +377,6 @@ def _as(tensor: Any, like: Any, what: str) -> Any:
         fits = bool(np.isfinite(new).all())
     if not fits:
         kind = str(new.dtype).removeprefix("torch.")
-        advice = "take a base in float32 or bfloat16, or a smaller scaling coefficient"
-        raise TallmasksError(f"{what} became too large for {kind}; {advice}")
+        advice = "use a base in float32 or bfloat16, or a smaller scaling coefficient"
+        raise TallmasksError(f"{what} is too large for {kind}; {advice}")
     return new

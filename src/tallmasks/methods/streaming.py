@@ -1,4 +1,4 @@
-"""Streams methods: merged vector, masks and agreement for one piece of one tensor at a time."""
+"""Computes methods piece by piece: merged vector, masks and agreement for one piece of one tensor at a time."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tallmasks.vectors.differences import Difference, ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
 OF_PIECES = {"pretrained", "layout", "task_vector", "threshold", "multi_task_vector", "agreement", "mask"}
-"""The inputs available for a single piece; all others need the whole model."""
+"""The inputs that can be computed for one piece. All others need the whole model."""
 
 
 class Stream:
     """The task vectors to merge, read in pieces.
 
     Args:
-        layout: tensors that at least one task changed, sorted.
-        pretrained: reads pieces of theta_0.
-        changes: by task, reads pieces of tau_t.
-        frozen: number of values that no task changed; kept fractions include them.
-        roundoff: for each task, the largest relative rounding error of a tensor's values, by tensor name (default: 0).
+        layout: the tensors that at least one task changed, sorted.
+        pretrained: reads a piece of theta_0.
+        changes: by task, reads a piece of tau_t.
+        frozen: the number of values that no task changed; kept fractions include them.
+        roundoff: per task, the largest relative rounding error of a tensor's values, by tensor name (default: 0).
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Stream:
 
     @functools.cached_property
     def vectors(self) -> list[TaskVector]:
-        """Task vectors that are computed on access; the thresholds of all tasks are computed together, once."""
+        """Task vectors that are computed on access. Thresholds are computed for all tasks together, once."""
+        flats: list[Vector] = [cast(Any, Difference(self.layout, piece)) for piece in self.changes.values()]
 
-        def trimmed(fraction: float, of_trainable: bool) -> list[np.float32]:
+        @once
+        def thresholds(fraction: float, of_trainable: bool) -> list[np.float32]:
             return trim_thresholds(flats, fraction, 0 if of_trainable else self.frozen)
 
-        flats: list[Vector] = [cast(Any, Difference(self.layout, piece)) for piece in self.changes.values()]
-        thresholds = once(trimmed)
         return [
             _Streamed(flat, self.layout, {}, self.frozen, self._noise(roundoff), number, thresholds)
             for number, (flat, roundoff) in enumerate(zip(flats, self._roundoff, strict=True))
@@ -66,8 +66,8 @@ class Stream:
     def _noise(self, roundoff: Callable[[str], float]) -> Callable[[str], float]:
         """The spectral norm of the rounding errors in a task's matrix, by tensor name.
 
-        For independent errors this is about the length of the longest row plus that of the longest column. Errors are
-        uniform, so their root mean square is 3^-1/2 of the largest.
+        For independent errors it is about the length of the longest row plus that of the longest column. The errors are
+        uniformly distributed, so their root mean square is 3^-1/2 times the largest.
         """
 
         def noise(name: str) -> float:
@@ -89,14 +89,14 @@ class Stream:
         vector = self.changes[task](piece.name, piece.start, piece.stop)
         if not kernels.finite(vector):
             raise TallmasksError(
-                f"{task}: tensor {piece.name} holds NaN or infinity: the training diverged or the file is damaged"
+                f"{task}: tensor {piece.name} holds NaN or infinity; its training diverged, or the file is damaged"
             )
         return vector
 
 
 @dataclass(frozen=True)
 class _Streamed(TaskVector):
-    """Task vector ``number`` of a stream, with thresholds computed for all together."""
+    """Task vector ``number`` of a stream. ``thresholds_of_all`` computes the thresholds of all tasks."""
 
     number: int = 0
     thresholds_of_all: Callable[[float, bool], list[np.float32]] = lambda fraction, of_trainable: []
@@ -106,7 +106,7 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with its facts computed and the tasks' weights applied."""
+    """A merge on a stream, with task weights if given. Its facts are computed at construction."""
 
     def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name
@@ -116,7 +116,7 @@ class Merging:
 
     @property
     def threads(self) -> int | None:
-        """1 for whole tensors, whose matrix products use threads themselves."""
+        """The number of threads to use: 1 for whole tensors, whose matrix products are multi-threaded."""
         return 1 if self.over_tensors else None
 
     def weighed(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
@@ -126,12 +126,12 @@ class Merging:
         """tau_MTL in a piece, float32 [n]. Raises TallmasksError if it contains NaN or infinity."""
         merged = self._apply(vectors, piece)
         if not kernels.finite(merged):
-            raise TallmasksError(f"merge {self._name}: {piece.name} holds NaN or infinity, too large a sum perhaps")
+            raise TallmasksError(f"merge {self._name}: {piece.name} holds NaN or infinity; its sum may overflow")
         return merged
 
 
 class OnePiece:
-    """The inputs (`OF_PIECES`) of a method that gives one model, in one piece; ``lambdas``: each task's mask lambda."""
+    """The inputs, in one piece, of a method that builds one model. ``lambdas``: each task's mask lambda."""
 
     def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
         self._lambdas = lambdas
@@ -150,11 +150,11 @@ class OnePiece:
 
 
 def in_stream(method: Method) -> None:
-    """Raises TallmasksError, saying what is missing, if a method cannot be computed piece by piece from checkpoints."""
+    """Raises TallmasksError if a method cannot be computed piece by piece from checkpoints, naming what is missing."""
     if method.whole_model and not method.scaled_mask:
-        raise TallmasksError(f"{method.name} looks at whole models at once, which cannot be had in a stream")
-    if data := registry.data_behind(method):
-        raise TallmasksError(f"{method.name} needs {data}, which checkpoints alone do not give; the workflow has it")
-    lacking = [f"{one.name} ({one.meaning})" for one in method.all_inputs.values() if one.name not in OF_PIECES]
-    if lacking:
-        raise TallmasksError(f"{method.name} needs {', '.join(lacking)}, which checkpoints alone do not give")
+        raise TallmasksError(f"{method.name} needs the whole model in memory; use the workflow or another method")
+    missing = [f"{one.name} ({one.meaning})" for one in method.all_inputs.values() if one.name not in OF_PIECES]
+    if data := registry.data_behind(method) or ", ".join(missing):
+        raise TallmasksError(
+            f"{method.name} needs {data}, which checkpoints do not contain; use the workflow or another method"
+        )

@@ -13,8 +13,8 @@ class Updates:
     """The updates of one method.
 
     Args:
-        source: a `tallmasks.methods.Source`, or an object with the attributes of it that the method's inputs use.
-        convert: converts an input's value before the method gets it, for example to a GPU tensor.
+        source: a `tallmasks.methods.Source`, or an object with those of its attributes that the method's inputs use.
+        convert: converts the value of an input for the method, for example to a GPU tensor (default: unchanged).
     """
 
     def __init__(
@@ -24,8 +24,10 @@ class Updates:
         self._inputs: dict[str, tuple[object, Any]] = {}
 
     def __call__(self, task: int = 0, lambda_index: int = 0) -> Any:
-        """The update for a task and a lambda of the grid, float32 [P']. Inputs shared by all tasks, or by all lambdas
-        of a task, are computed and converted once."""
+        """The update for a task and an index of the lambda grid, float32 [P'].
+
+        An input that is the same for all tasks, or for all lambdas of a task, is computed once.
+        """
         keys = {"benchmark": None, "task": task, "mask_lambda": (task, lambda_index)}
         for name in self._method.needs:
             declared = INPUTS[name]

@@ -1,8 +1,8 @@
-"""Weights and densities of tasks: how much each task vector counts in a merge, and the fraction of it that is kept.
+"""Weights and densities of tasks in a merge: how much each task vector counts, and which fraction of it is kept.
 
-Each task vector is made sparse at the task's density, as the merge does for one task alone, and multiplied by the
-task's weight. The results are summed, or combined by TIES' disjoint sum. With `normalize` the sum is divided by the
-weights of its terms. Same order as mergekit (merge_methods/generalized_task_arithmetic.py).
+Each task vector is made sparse to the task's density, by the merge applied to that task alone, and multiplied by the
+task's weight. The results are summed, or combined by TIES' disjoint sum. With `normalize` each sum is divided by the
+weights of the tasks in it. mergekit has the same order (merge_methods/generalized_task_arithmetic.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Apply = Callable[[Vectors, TensorPiece], Vector]
 
 DENSITY = {"ties_sum": "keep", "ties_mean": "keep", "dare": "drop", "dare_ties": "drop", "della": "drop",
            "breadcrumbs": "middle"}  # fmt: skip
-"""The option of each merge that a density sets."""
+"""The option that a density sets, by merge."""
 _SUMMED = ("sum", "dare", "breadcrumbs")
 _ELECTED = ("ties_sum", "ties_mean", "dare_ties", "della")
 TRIMS = ("model", "tensor")
@@ -35,13 +35,13 @@ TRIMS = ("model", "tensor")
 
 @dataclass(frozen=True)
 class Weighting:
-    """How the tasks of a merge count. Tasks not listed have weight 1 and the merge's density.
+    """How the tasks count in a merge. A task that is not listed has weight 1 and the merge's own density.
 
     Attributes:
         weights: finite number by task.
         densities: number in (0, 1] by task.
-        trim: what TIES' kept fraction refers to: the whole "model", or each "tensor" separately, as in mergekit.
-        normalize: divide by the sum of the weights (default: only if the merge is a mean).
+        trim: TIES keeps the largest weights of the whole "model", or of each "tensor" as mergekit does.
+        normalize: divide by the sum of the weights (default: if the merge is a mean).
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -56,18 +56,20 @@ class Weighting:
     def check(self, merge: str, whose: str) -> None:
         """Raises TallmasksError if a merge does not support these weights, densities or trimming."""
         name, _ = options.parse_spec(merge)
-        there = ", ".join((*_SUMMED, *_ELECTED))
-        if name not in (*_SUMMED, *_ELECTED):
-            raise TallmasksError(f"{whose}: it takes no weights by task; expected a method on one of: {there}")
+        supported = (*_SUMMED, *_ELECTED)
+        if name not in supported:
+            raise TallmasksError(f"{whose} has no task weights; expected a method on one of: {', '.join(supported)}")
         if self.densities and name not in DENSITY:
-            raise TallmasksError(f"{whose}: density: it keeps every weight; leave it out, or take ties")
+            raise TallmasksError(f"{whose} keeps every weight, so it has no density; leave it out, or use ties")
         if self.trim == "tensor" and name not in ("ties_sum", "ties_mean"):
-            raise TallmasksError(f"{whose}: trim: it is of TIES alone; leave it out")
+            raise TallmasksError(f"{whose} does not trim; leave out trim, or use ties")
 
 
 class WeightedMerge:
-    """A merge with task weights; called like the result of `Merge.bind`, with slices of the unweighted task vectors.
-    ``merge``: accepted by `Weighting.check`; ``task_vectors``: in the order of ``tasks``."""
+    """A merge with task weights, called like the result of `Merge.bind` with slices of the unweighted task vectors.
+
+    ``merge`` has passed `Weighting.check`; ``task_vectors`` are in the order of ``tasks``.
+    """
 
     def __init__(
         self, merge: Merge, task_vectors: Sequence[TaskVector], tasks: Sequence[str], of_tasks: Weighting
@@ -87,7 +89,7 @@ class WeightedMerge:
             self._combined = combined.bind([self._weighted_vector(number) for number in range(len(task_vectors))])
 
     def weighed(self, vectors: Vectors) -> list[Vector]:
-        """The vectors times their weights, with every value kept: the input for masks."""
+        """The vectors times their weights, not sparse, as masks need them."""
         return [vector * weight for vector, weight in zip(vectors, self._weights, strict=True)]
 
     def __call__(self, vectors: Vectors, piece: TensorPiece) -> Vector:
@@ -110,19 +112,19 @@ class WeightedMerge:
         return self._alone(number)([vector], piece)
 
     def _made_sparse(self, number: int) -> Apply:
-        """The merge of one task alone, which only makes it sparse."""
+        """The merge bound to one task; applied to that task alone it only makes it sparse."""
         chosen, vector, density = dict(self._merge.chosen), self._vectors[number], self._densities[number]
         if density is not None:
             option = self._merge.options[DENSITY[self._name]]
             chosen[option.name] = option.checked(
                 1 - density if option.name == "drop" else density, f"density {density}"
             )
-            if len(set(self._densities)) > 1:  # a copy that computes its own threshold
+            if len(set(self._densities)) > 1:  # a plain TaskVector computes its own threshold
                 vector = TaskVector(vector.flat, vector.layout, {}, vector.frozen)
         return replace(self._merge, chosen=chosen).bind([vector])
 
     def _limit_in(self, number: int, tensor: str) -> np.float32:
-        """The smallest magnitude kept in a task's tensor: max(1, int(density * n)) weights are kept, plus ties."""
+        """The smallest magnitude kept in a task's tensor of n values: keeps max(1, int(density * n)), plus ties."""
         density, part = self._densities[number], self._vectors[number].layout.parts[tensor]
         if density is None:
             density = float(self._merge.chosen.get("keep", self._merge.options["keep"].default))
@@ -137,7 +139,7 @@ class WeightedMerge:
         return kernels.nth_magnitudes(read, size, [size - kept + 1])[0, 0]
 
     def _weighted_vector(self, number: int) -> TaskVector:
-        """A sparse, weighted task vector that is computed on access."""
+        """A task's sparse, weighted vector, computed on access."""
         vector = self._vectors[number]
 
         def piece(name: str, start: int, stop: int) -> Vector:

@@ -1,10 +1,10 @@
-"""Resolves `checkpoints` in params.yaml, which says where fine-tuned checkpoints come from.
+"""Resolves `checkpoints` in params.yaml: where fine-tuned checkpoints come from.
 
-It is ``finetune`` (nothing is imported), the name of one of the family's publishers, a folder, or a mapping of
+Its value is ``finetune`` (nothing is imported), the name of one of the family's publishers, a folder, or a mapping:
 
     source:    one of these three
     revision:  a commit on the hub (default: the publisher's)
-    path:      a local copy of the hub's files, with the same file names
+    path:      a local copy of the hub repository, with the same file names
     tasks:     other sources for some tasks, {task: source}
 """
 
@@ -27,13 +27,13 @@ class Publisher:
     """A publisher of fine-tuned models on the hub.
 
     Attributes:
-        models: the publisher's name of each architecture, by its name in params.yaml.
+        models: the publisher's name of each architecture.
         tasks: the publisher's name of each task.
-        repository: returns the hub repository for the publisher's names of a model and a task.
-        file: returns the file in that repository, likewise.
+        repository: ``(model, task) -> hub repository``, given the publisher's names.
+        file: ``(model, task) -> file in that repository``, given the publisher's names.
         revision: the default commit.
-        generation: the version of the checkpoints, for messages.
-        architecture: maps an architecture's name to a key of ``models``.
+        generation: the version of the checkpoints, written to the metadata of imported checkpoints.
+        architecture: maps an architecture's name in params.yaml to a key of ``models``.
     """
 
     models: Mapping[str, str]
@@ -47,7 +47,7 @@ class Publisher:
 
 @dataclass(frozen=True)
 class Imported:
-    """The location of one checkpoint: on the hub (`repository`, `file`, `revision`) or at `local`."""
+    """The location of one checkpoint: on the hub (`repository`, `file`, `revision`) or in a `local` file or folder."""
 
     source: str
     repository: str | None = None
@@ -57,7 +57,7 @@ class Imported:
 
     @property
     def recipe(self) -> dict[str, str]:
-        """The entry in the artifact's recipe, which also has the sha256 of a local file."""
+        """The location as part of an artifact's recipe; for a local file the recipe also contains its sha256."""
         if self.local is not None:
             return {"source": self.source}
         assert self.repository and self.file and self.revision
@@ -65,7 +65,7 @@ class Imported:
 
 
 def source_of(checkpoints: Any, task: str) -> str:
-    """The source of a task's checkpoint: ``finetune``, the name of a publisher, or a folder."""
+    """The source of a task's checkpoint: ``finetune``, a publisher's name, or a folder."""
     if isinstance(checkpoints, str):
         return checkpoints
     return str(checkpoints.get("tasks", {}).get(task, checkpoints["source"]))
@@ -74,7 +74,7 @@ def source_of(checkpoints: Any, task: str) -> str:
 def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mapping[str, Publisher]) -> str | None:
     """A warning if imported checkpoints may have been fine-tuned on the validation images, else None.
 
-    ``origins`` has one entry per task; that of an imported checkpoint has its source under "checkpoint".
+    ``origins``: one entry per task; for an imported checkpoint it contains {"checkpoint": {"source": ...}}.
     """
     sources: dict[str, list[str]] = {}
     for task, origin in origins.items():
@@ -96,7 +96,7 @@ def seen_validation(origins: Mapping[str, Mapping[str, Any]], publishers: Mappin
 def locate(
     checkpoints: Any, architecture: Any, task: str, publishers: Mapping[str, Publisher], root: Path = Path()
 ) -> Imported | None:
-    """Locate a task's checkpoint; None if it is fine-tuned here.  Relative paths start at ``root``.
+    """The location of a task's checkpoint, or None if it is fine-tuned here.  Relative paths start at ``root``.
 
     Raises TallmasksError if the source has no checkpoint of this model or task.
     """
@@ -107,12 +107,12 @@ def locate(
     if source not in publishers:
         return Imported("folder", local=_in_folder(named_path(root, source), source, task, publishers))
     publisher = publishers[source]
-    model = publisher.architecture(architecture if isinstance(architecture, str) else "of an architecture of its own")
+    model = publisher.architecture(architecture if isinstance(architecture, str) else "custom architecture")
     for kind, name, names in (("model", model, publisher.models), ("task", task, publisher.tasks)):
         if name not in names:
             raise TallmasksError(
-                f"params.yaml: checkpoints: {source} has no {kind} {name!r}{nearest(name, names)}; it has "
-                f"{', '.join(names)}. Set `checkpoints: {FINETUNE}`, or another source for this task under "
+                f"params.yaml: checkpoints: {source} has no {kind} {name!r}{nearest(name, names)}; available: "
+                f"{', '.join(names)}. Set `checkpoints: {FINETUNE}`, or another source for this task in "
                 "`checkpoints.tasks`"
             )
     revision = settings.get("revision", publisher.revision) if source == settings["source"] else publisher.revision
@@ -123,7 +123,7 @@ def locate(
         paths = [folder / file, folder / repository / file, folder / repository.split("/")[-1] / file]
         local = next((path for path in paths if path.is_file()), None)
         if local is None:
-            raise TallmasksError(f"{paths[0]} is not there, and neither is {paths[1]}; checkpoints.path names it")
+            raise TallmasksError(f"no file {paths[0]} or {paths[1]}; correct checkpoints.path in params.yaml")
         return Imported(source, local=local)
     return Imported(source, repository, file, revision)
 
@@ -137,6 +137,6 @@ def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, P
         return folder / task
     hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
     raise TallmasksError(
-        f"params.yaml: checkpoints: neither {files[0]} nor {files[1].name} is there{hint}; expected "
+        f"params.yaml: checkpoints: found no {files[0]} and no {files[1].name}{hint}; expected "
         f"{', '.join((FINETUNE, *publishers))}, or a folder with one file or folder per task"
     )

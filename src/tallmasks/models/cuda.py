@@ -1,7 +1,7 @@
-"""GPUs: their UUIDs, and torch's settings for them.
+"""Lists GPUs, and configures torch for them.
 
-A process cannot fork after torch has initialised CUDA.  So devices are listed with NVIDIA's management library, and
-`python -m tallmasks.models.cuda COUNT` checks in a process of its own that torch can use them.
+A process cannot fork after torch has initialised CUDA.  So NVIDIA's management library lists the devices, and
+`python -m tallmasks.models.cuda COUNT` checks in a separate process that torch can use them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ON_A_CPU = "set gpu: 0 under models.<model>.resources in params.yaml to compute 
 
 
 def usable() -> list[str]:
-    """UUIDs of the devices that jobs can use: those in CUDA_VISIBLE_DEVICES, else all that NVIDIA's library lists.
+    """UUIDs of the devices that jobs can use: those in CUDA_VISIBLE_DEVICES, or all devices if it is not set.
 
-    Numbers in CUDA_VISIBLE_DEVICES follow nvidia-smi's order, and UUIDs can be abbreviated.  Names that the library
-    does not list, such as MIG instances, are kept.
+    Numbers in CUDA_VISIBLE_DEVICES follow nvidia-smi's order, and UUIDs can be abbreviated.  Names that NVIDIA's
+    library does not list, such as MIG instances, are kept.
     """
     listed = _listed()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -55,22 +55,22 @@ def _uuid(name: str, listed: list[str]) -> str:
 
 
 def enough(count: int) -> list[str]:
-    """The devices that jobs can use.  Raises TallmasksError if there are fewer than ``count``."""
+    """`usable`.  Raises TallmasksError if these are fewer than ``count``."""
     devices = usable()
     if not devices:
         choose("cuda")  # raises with torch's reason
     if len(devices) < count:
         raise TallmasksError(
-            f"{count} GPUs wanted for one job, {len(devices)} listed ({', '.join(devices)}); name more in "
-            f"CUDA_VISIBLE_DEVICES, or lower gpu under models.<model>.resources in params.yaml"
+            f"a job needs {count} GPUs, found {len(devices)} ({', '.join(devices)}); add devices to "
+            "CUDA_VISIBLE_DEVICES, or lower gpu under models.<model>.resources in params.yaml"
         )
     return devices
 
 
 def choose(wanted: Wanted | None) -> torch.device:
-    """The first visible GPU or the CPU; None takes a GPU if one works.
+    """The first visible GPU or the CPU; for None the GPU if it works, else the CPU.
 
-    Raises TallmasksError with torch's reason if a GPU is wanted and none works.
+    Raises TallmasksError with torch's reason if "cuda" is wanted and no GPU works.
     """
     import torch
 
@@ -86,24 +86,24 @@ def choose(wanted: Wanted | None) -> torch.device:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         named = "" if visible is None else f" (CUDA_VISIBLE_DEVICES is {visible!r})"
         why = str(error).splitlines()[0].rstrip(".")
-        raise TallmasksError(f"torch has no GPU to compute on{named}: {why}; or {ON_A_CPU}") from None
+        raise TallmasksError(f"torch cannot use a GPU{named}: {why}; or {ON_A_CPU}") from None
     return torch.device("cuda")
 
 
 def memory_fraction() -> float:
-    """The fraction of a GPU's memory that this process can use; on a shared GPU 5 % is left for CUDA itself."""
+    """The fraction of a GPU's memory that this process may use; on a shared GPU, 5 % stays free for CUDA itself."""
     jobs = int(os.environ.get(JOBS_PER_GPU, "1"))
     return 1.0 if jobs == 1 else 0.95 / jobs
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes available for new tensors within `memory_fraction`, including those that torch's allocator caches."""
+    """Bytes available for new tensors within `memory_fraction`, including the cache of torch's allocator."""
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
     allocated = torch.cuda.memory_allocated(device)
-    kept = torch.cuda.memory_reserved(device) - allocated
-    return min(free + kept, int(memory_fraction() * total) - allocated)
+    cached = torch.cuda.memory_reserved(device) - allocated
+    return min(free + cached, int(memory_fraction() * total) - allocated)
 
 
 MORE_MEMORY = "end other programs on the GPU, set jobs_per_gpu: 1, or use a GPU with more memory"
@@ -111,7 +111,7 @@ MORE_MEMORY = "end other programs on the GPU, set jobs_per_gpu: 1, or use a GPU 
 
 @contextmanager
 def room_for(what: str, advice: str = MORE_MEMORY) -> Iterator[None]:
-    """Turn an out-of-memory error into a TallmasksError that says what did not fit and what the user can do."""
+    """A context that turns an out-of-memory error into a TallmasksError: what did not fit, and what to do."""
     import torch
 
     try:
@@ -120,15 +120,13 @@ def room_for(what: str, advice: str = MORE_MEMORY) -> Iterator[None]:
         sizes = ""
         if torch.cuda.is_available():
             free, total = torch.cuda.mem_get_info()
-            amounts = total, free, torch.cuda.memory_allocated()
-            sizes = " ({:.3g} GB in all, {:.3g} GB free, {:.3g} GB used by this job)".format(
-                *(n / 1e9 for n in amounts)
-            )
+            used = torch.cuda.memory_allocated()
+            sizes = f" ({total / 1e9:.3g} GB in total, {free / 1e9:.3g} GB free, {used / 1e9:.3g} GB used by this job)"
         raise TallmasksError(f"the GPU's memory is too small for {what}{sizes}; {advice}") from None
 
 
 def make_repeatable(tf32: bool = False) -> None:
-    """Make GPU results deterministic, and compute float32 products in float32 or TF32."""
+    """Make GPU results deterministic, with float32 products computed in float32 or TF32."""
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
@@ -138,7 +136,7 @@ def make_repeatable(tf32: bool = False) -> None:
 
 
 def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy a tensor to a device; to a GPU through pinned memory, so that the copy overlaps with computation."""
+    """Copy a tensor to a device.  Copies to a GPU use pinned memory, so that they overlap with computation."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

@@ -1,7 +1,7 @@
 """The interface of a model family: a package with an object `FAMILY` that implements :class:`Family`.
 
-Only a family knows architectures, heads, images and tokenizers.  Fine-tuning and evaluation use :class:`Model`;
-everything else sees flat arrays.  params.yaml names a family outside this package by its module
+Only a family knows architectures, heads, images and tokenizers.  Fine-tuning and evaluation use :class:`Model`; all
+other code uses flat arrays.  params.yaml names a family outside this package by its module
 (`family: my_package.my_family`).
 """
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 FAMILIES = {"clip": "tallmasks.models.clip", "t5": "tallmasks.models.t5"}
 STATISTICS = {
-    "grams": "no inputs of linear layers are known of it (stage grams), since none is trained or its family tells none",
-    "fisher": "no log-probabilities are known of it (stage fisher), since its family gives none",
-    "learn": "no log-probabilities of choices are known of it (stage learn), since its family gives none",
+    "grams": "the model trains no linear layers, or its family does not provide their inputs (stage grams)",
+    "fisher": "the model's family does not provide log-probabilities (stage fisher)",
+    "learn": "the model's family does not provide log-probabilities of choices (stage learn)",
 }
 """Stages that compute statistics of a task's data for merges, and the error if a model cannot provide them."""
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -36,7 +36,7 @@ Spec = Mapping[str, Any]
 
 
 class Examples(Protocol):
-    """Examples of one task; indexing takes a slice or indices int64 [n]."""
+    """Examples of one task, indexed by a slice or by indices int64 [n]."""
 
     def __len__(self) -> int: ...
 
@@ -47,7 +47,7 @@ class Batch(Protocol):
     """Preprocessed examples on the network's device.
 
     Attributes:
-        weight: The number of examples or tokens that the loss is a mean of.
+        weight: The number of examples or tokens over which the loss is averaged.
     """
 
     @property
@@ -56,15 +56,15 @@ class Batch(Protocol):
     def __len__(self) -> int: ...
 
     def split(self, size: int) -> Iterable[Batch]:
-        """Pieces that each need no more memory than `size` of the largest examples."""
+        """Pieces that need no more memory than `size` of the largest examples."""
 
 
 class Model(Protocol):
     """A network with its trainable tensors in one flat buffer.
 
-    Two more methods are optional.  ``count_right_of(batch, sets)`` returns `count_right` for several weight sets, each
-    float32 [P'] on ``device``, as a tensor [sets].  ``further_scores(examples, batch_size)`` returns sums of other
-    scores of the examples by name, for the tables.
+    Two more methods are optional.  ``count_right_of(batch, sets)`` returns `count_right` of several weight sets, each
+    float32 [P'] on ``device``, as a tensor [sets].  ``further_scores(examples, batch_size)`` returns sums of additional
+    scores by name, for the tables.
 
     Attributes:
         trainable: Names of the trainable tensors in a checkpoint, sorted.
@@ -97,24 +97,24 @@ class Model(Protocol):
     def prepare(
         self, examples: Any, changes: Mapping[str, Any] | str | None = None, generator: torch.Generator | None = None
     ) -> Batch:
-        """Preprocess examples.  ``changes`` is the ``augmentation`` of a fine-tuning in params.yaml; its random numbers
-        come from ``generator``, on the CPU."""
+        """Preprocess examples.  ``changes``: `finetuning.augmentation` of params.yaml, with random numbers from
+        ``generator`` on the CPU."""
 
     def batches(self, examples: Any, batch_size: int) -> Iterator[Batch]:
-        """Prepared batches of about ``batch_size`` examples for an evaluation, in an order that the model chooses."""
+        """Batches of about ``batch_size`` examples for an evaluation, in any order."""
 
     def train(self, on: bool) -> None:
-        """Switch dropout on or off (default: off).  It draws from torch's generator of ``device``."""
+        """Turn dropout on or off (initially off).  It uses torch's random generator of ``device``."""
 
     def loss(self, batch: Any) -> torch.Tensor:
         """The mean loss over a batch, a scalar with gradients."""
 
     def count_right(self, batch: Any) -> torch.Tensor:
-        """The number of right answers, an int64 scalar on ``device``; or a sum of scores in 0 to 1, float64."""
+        """The number of right answers, an int64 scalar on ``device``, or a sum of scores from 0 to 1, float64."""
 
 
 class WatchedModel(Model, Protocol):
-    """A model that provides `STATISTICS`."""
+    """A model that supports `STATISTICS`."""
 
     def log_probabilities(self, batch: Any) -> torch.Tensor:
         """Log-probabilities of C classes or tokens, float32 [R, C], with gradients; one row per prediction."""
@@ -122,25 +122,25 @@ class WatchedModel(Model, Protocol):
     def choice_log_probabilities(self, batch: Any) -> torch.Tensor:
         """Log-probabilities of each example's choices, float32 [N, C], with gradients; needed for "learn".
 
-        Missing choices have a large negative number."""
+        Missing choices get a large negative number."""
 
     def watched(self, receive: Callable[[str, torch.Tensor], None]) -> AbstractContextManager[None]:
-        """A context in which every forward pass calls `receive` for each linear layer, with the name of its weight
-        [m, n] and its inputs [..., n]; needed for "grams"."""
+        """A context in which every forward pass calls `receive` with the name of each linear layer's weight [m, n] and
+        the layer's inputs [..., n]; needed for "grams"."""
 
 
 class Family(Protocol):
     """A kind of network.  Import torch only inside methods that need a network.
 
-    Three more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that its networks, which are then
-    `WatchedModel`s, provide.  ``counts_frozen(spec)``: see `counts_frozen`.  ``trial(spec, precision, device, count)``
+    Three more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
+    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`.  ``trial(spec, precision, device, count)``
     returns a `Model` with random weights and ``count`` random `Examples` of realistic shape, for `tallmasks doctor`.
 
     Attributes:
-        unit: The plural noun for its examples, such as "images".
-        task_inputs: More artifacts that scoring a task needs, stage by role; CLIP has a zero-shot head.
-        imports: Modules that are slow to import; they are imported once, and jobs fork from that process.
-        publishers: Publishers of fine-tuned checkpoints, by their name under `checkpoints` in params.yaml.
+        unit: The plural noun for examples, such as "images".
+        task_inputs: Stages, by role, whose artifacts are also needed to score a task; CLIP has a zero-shot head.
+        imports: Modules that are slow to import.  One process imports them, and jobs fork from it.
+        publishers: Publishers of fine-tuned checkpoints, by their names for `checkpoints` in params.yaml.
     """
 
     @property
@@ -156,17 +156,17 @@ class Family(Protocol):
     def publishers(self) -> Mapping[str, Publisher]: ...
 
     def check(self, name: str, spec: Spec) -> None:
-        """Raise a one-line TallmasksError if a model's entry in params.yaml is wrong."""
+        """Raise TallmasksError with a one-line message if a model's entry in params.yaml is wrong."""
 
     def settings(self, spec: Spec) -> dict[str, Any]:
-        """The settings, beside the architecture, that scores depend on; part of recipes.  ``sums_of_scores`` is true if
-        `Model.count_right` can return sums of scores; ``further_scores`` lists the names of other scores."""
+        """The settings besides the architecture on which scores depend; part of recipes.  ``sums_of_scores`` is true if
+        `Model.count_right` can return sums of scores; ``further_scores`` lists the names of additional scores."""
 
     def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
-        """The settings that a fine-tuning depends on; those of scoring only if it ``looks`` at validation data."""
+        """The settings on which a fine-tuning depends; scoring settings only if it ``looks`` at validation data."""
 
     def initial_state(self, spec: Spec, pretrained: Path) -> Mapping[str, NDArray[Any]]:
-        """theta_0 by name, float16 or float32; can be memory-mapped from the pretrained file."""
+        """theta_0 by tensor name, float16 or float32; can be memory-mapped from the pretrained file."""
 
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
@@ -175,19 +175,21 @@ class Family(Protocol):
         """P' and F from the architecture alone."""
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
-        """A tensor's layer ("before", "0", "1", ..., a decoder's "d0", "d1", ..., or "after") and its kind."""
+        """A tensor's layer ("before", "0", "1", ..., in a decoder "d0", "d1", ..., or "after") and its kind."""
 
     def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
-        """Load a pretrained safetensors file; on a GPU if one works and no device is given.
+        """Load a pretrained safetensors file.
 
-        The precision is that of matrix products.  "bfloat16" is mixed precision with float32 weights.  "tf32" makes a
-        GPU round the factors of float32 products to 10 bits, for all models in the process.
+        Args:
+            precision: Of matrix products.  "bfloat16" is mixed precision with float32 weights.  "tf32" makes a GPU
+                round the factors of float32 products to 10 bits, for all models in the process.
+            device: None uses a GPU if one works.
 
-        Raises TallmasksError if the file does not fit the architecture, or the GPU wanted does not work.
+        Raises TallmasksError if the file does not fit the architecture, or the requested GPU does not work.
         """
 
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> Examples:
-        """Open a file of examples; ``task_files`` has the artifacts of ``task_inputs`` by role."""
+        """Open a file of examples; ``task_files``: the artifacts of ``task_inputs`` by role."""
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         """Convert pretrained weights in any supported format to the tensors that `load` expects.
@@ -196,42 +198,42 @@ class Family(Protocol):
         """
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
-        """Download the weights that ``pretrained`` in params.yaml names; returns the file and its origin.
+        """Download the weights of ``pretrained`` in params.yaml; returns the file and its origin.
 
         Raises TallmasksError if they are unavailable; the message says what to do.
         """
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
-        """The files that `download_pretrained` needs from the hub, weights first.  Each is a tuple of names,
-        and the repository needs one of them."""
+        """The files that `download_pretrained` needs from the hub, weights first; each as a tuple of alternative names,
+        of which the repository must have one."""
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
-        """Convert the trainable tensors of an imported checkpoint, a file or a folder, to this project's names.
+        """The trainable tensors of an imported checkpoint, a file or a folder, under this project's names.
 
-        Raises TallmasksError if it is damaged, or is no checkpoint of the pretrained model.
+        Raises TallmasksError if it is damaged, or not a checkpoint of the pretrained model.
         """
 
 
 def family(spec: Spec) -> Family:
-    """The family that ``family`` in a model's entry or a recipe names.  Raises TallmasksError if there is none."""
+    """The family of a model's entry or recipe.  Raises TallmasksError if it does not exist."""
     return load_plugin("model family", str(spec.get("family")), FAMILIES, "FAMILY")
 
 
 def network_of(spec: Spec) -> dict[str, Any]:
-    """The network's part of a recipe: its keys of params.yaml, and the code of a family outside this package."""
+    """The network's part of a recipe: its keys of params.yaml, and a hash of the code if the family is not built in."""
     code = outside_code(spec["family"], FAMILIES)
     network = {key: spec[key] for key in ("family", "architecture", "adapter") if key in spec}
     return network | ({"family_code": code} if code else {})
 
 
 def statistics_of(spec: Spec) -> Collection[str]:
-    """The `STATISTICS` that a model can provide."""
+    """The `STATISTICS` that a model supports."""
     statistics = getattr(family(spec), "statistics", None)
     return statistics(spec) if statistics else ()
 
 
 def counts_frozen(spec: Spec) -> bool:
-    """Whether fractions of weights to keep, such as TIES' 20 %, also count the F frozen values (default: True).
+    """True if fractions of weights to keep, such as TIES' 20 %, also count the F frozen values (the default).
 
     The published code counts the whole state dict, which for an adapter contains only the adapter.
     """

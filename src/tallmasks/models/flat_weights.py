@@ -1,4 +1,4 @@
-"""Keeps the trainable tensors of a network in one flat buffer; its parameters are views of it."""
+"""Stores the trainable tensors of a network in one flat buffer; the parameters are views of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class FlatWeights:
-    """Implements the weights of `tallmasks.models.families.Model`; see there.
+    """The weights of a `tallmasks.models.families.Model`, which documents the methods.
 
-    ``parameters``: the trainable ones by their names in a checkpoint, all on one device.
+    ``parameters``: the trainable parameters by their names in a checkpoint, all on one device.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
@@ -31,7 +31,7 @@ class FlatWeights:
 
     @property
     def flat(self) -> torch.Tensor:
-        """The buffer in use.  Callers can write to it, so the first use copies the pretrained weights.
+        """The buffer in use.  The first access copies the pretrained weights, because callers can write to the buffer.
 
         On a GPU the original then moves to the CPU to save memory.
         """

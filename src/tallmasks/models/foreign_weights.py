@@ -1,4 +1,4 @@
-"""Checks of imported weights: tensor names and finite values."""
+"""Checks tensor names and values of imported weights."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tallmasks.errors import TallmasksError, short
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 SAME = 1e-3
-"""Largest allowed difference of a frozen value from the pretrained one; half-precision rounding is smaller."""
+"""Largest allowed difference between a frozen value and the pretrained one; half-precision rounding is smaller."""
 
 
 def without_prefix(checkpoint: Checkpoint, example: str) -> dict[str, str]:
-    """The checkpoint's tensor names, by their names without a common prefix.
+    """The checkpoint's tensor names by their names without the common prefix.
 
-    The prefix is what precedes ``example`` in the checkpoint.  Raises TallmasksError if a tensor is there both with and
+    The prefix is what precedes ``example`` in the checkpoint.  Raises TallmasksError if a tensor occurs both with and
     without the prefix.
     """
     prefix = next((name.removesuffix(example) for name in sorted(checkpoint.names) if name.endswith(example)), "")
     names = {name.removeprefix(prefix): name for name in checkpoint.names}
     if twice := len(checkpoint.names) - len(names):
         raise TallmasksError(
-            f"{checkpoint.title}: it holds {twice} of its tensors twice, with and without {prefix!r}; expected one "
-            "tensor for each name"
+            f"{checkpoint.title}: found {twice} tensors twice, with and without the prefix {prefix!r}; expected each "
+            "tensor once"
         )
     return names
 
@@ -37,7 +37,7 @@ def check_names(
     for problem, odd in (("missing", set(wanted) - set(names)), ("not expected", set(names) - set(allowed))):
         if odd:
             raise TallmasksError(
-                f"{checkpoint.title}: tensor {short(min(odd))} ({len(odd)} in all) is {problem}; expected {expected}"
+                f"{checkpoint.title}: tensor {short(min(odd))} ({len(odd)} in total) is {problem}; expected {expected}"
             )
 
 
@@ -46,7 +46,7 @@ def finite_values(checkpoint: Checkpoint, name: str) -> NDArray[np.float32]:
     values = checkpoint.float32(name)
     if not np.isfinite(values).all():
         raise TallmasksError(
-            f"{checkpoint.title}: tensor {name!r} holds NaN, infinity, or values beyond float32; expected finite "
+            f"{checkpoint.title}: tensor {name!r} contains NaN, infinity, or values beyond float32; expected finite "
             "numbers: the training diverged, or the file is damaged"
         )
     return values

@@ -1,4 +1,4 @@
-"""Captures the inputs of a network's linear layers with forward hooks."""
+"""Reads the inputs of a network's linear layers with forward hooks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Receiver = Callable[[str, torch.Tensor], None]
 
 @contextmanager
 def watched(network: nn.Module, trained: Mapping[str, nn.Parameter], receive: Receiver) -> Iterator[None]:
-    """A context in which every forward pass of `network` calls `receive` with the inputs of its linear layers.
+    """A context in which every forward pass of `network` calls `receive` for each linear layer.
 
     These are `nn.Linear` layers, and attention layers with one weight (``in_proj_weight``) and one input for queries,
-    keys and values.  They must be called as modules, and their weights must be in ``trained``.
+    keys and values.  Layers must be called as modules; those whose weight is not in ``trained`` are skipped.
     """
     names = {id(parameter): name for name, parameter in trained.items()}
     hooks = []

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def prefetched(batches: Iterator[T], device: torch.device) -> Iterator[T]:
-    """The same batches; for a GPU a thread prepares the next one in advance."""
+    """The same batches.  For a GPU, a thread prepares the next batch in advance."""
     if device.type == "cpu":
         yield from batches
         return

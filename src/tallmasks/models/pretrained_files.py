@@ -26,40 +26,40 @@ def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
     """The tensors of a pretrained file.  Raises TallmasksError if it is missing or damaged."""
     if not weights.exists():
         raise TallmasksError(
-            f"{weights}: no such file. The tiny model ships with the project: `git checkout` restores it. Any other is "
-            "what `pretrained` in params.yaml says."
+            f"{weights}: no such file. `git checkout` restores the tiny model, which ships with the project; for other "
+            "models, correct `pretrained` in params.yaml."
         )
     try:
         return load_file(weights)
     except SafetensorError as error:
-        raise TallmasksError(f"{weights}: not a whole safetensors file ({error}). Restore or remake it.") from None
+        raise TallmasksError(f"{weights}: not a complete safetensors file ({error}). Restore or rebuild it.") from None
 
 
 def check_tensors(weights: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, torch.Tensor]) -> None:
-    """Raise TallmasksError for tensors with other names or shapes than expected, or with NaN or infinity."""
-    remedy = "The file and `architecture` in params.yaml must belong together: restore one, or pretrain anew."
+    """Raise TallmasksError for unexpected or missing names, wrong shapes, and values that are not finite."""
+    remedy = "The file must match `architecture` in params.yaml: restore one of them, or pretrain again."
     missing, extra = expected.keys() - tensors.keys(), tensors.keys() - expected.keys()
     for what, names in (("missing", missing), ("not expected", extra)):
         if names:
-            raise TallmasksError(f"{weights}: tensor {min(names)!r} ({len(names)} in all) is {what}. {remedy}")
+            raise TallmasksError(f"{weights}: tensor {min(names)!r} ({len(names)} in total) is {what}. {remedy}")
     for name, shape in expected.items():
         if tensors[name].shape != shape:
             raise TallmasksError(
                 f"{weights}: tensor {name!r} has shape {list(tensors[name].shape)}, expected {list(shape)}. {remedy}"
             )
-        if not is_finite(tensors[name]):
-            raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity. {remedy}")
+        if not _is_finite(tensors[name]):
+            raise TallmasksError(f"{weights}: tensor {name!r} contains NaN or infinity. {remedy}")
 
 
-def is_finite(tensor: torch.Tensor) -> bool:
-    """Like ``torch.isfinite(tensor).all()``, which reads the tensor several times, but in one pass."""
+def _is_finite(tensor: torch.Tensor) -> bool:
+    """``torch.isfinite(tensor).all()`` in one pass over the tensor instead of several."""
     if not tensor.numel() or not tensor.is_floating_point():
         return bool(torch.isfinite(tensor).all())
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # both are NaN if any value is
 
 
 class Uninitialised(TorchFunctionMode):
-    """A context that skips random initialisation, which takes seconds, before weights are loaded from a file."""
+    """A context that skips random initialisation, for networks whose weights are then loaded; it saves seconds."""
 
     _DRAWN = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_")
 

@@ -20,13 +20,13 @@ DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
 """By stage: the folder below results/<model>/, and its drawings by name."""
 
 
-@results(version=11, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
+@results(version=12, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
 def figure(plan: Plan, model: str, name: str) -> Spec:
     """One figure.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "figure", name)
 
 
-@results(version=5, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
+@results(version=6, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
 def paper_table(plan: Plan, model: str, name: str) -> Spec:
     """One of the paper's tables.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "paper_table", name)
@@ -41,8 +41,8 @@ def _drawn(plan: Plan, model: str, kind: str, name: str) -> Spec:
     if not shown:
         able = plan.benchmarks(model)
         raise TallmasksError(
-            f"results/{model}/{folder}/{name}: paper.benchmarks in params.yaml names no benchmark whose tasks "
-            f"{model} has; it has those of {', '.join(able) or 'none'}"
+            f"results/{model}/{folder}/{name}: {model} has the tasks of none of paper.benchmarks in params.yaml; it "
+            f"has the tasks of: {', '.join(able) or 'no benchmark'}"
         )
     published = paper.published_name(plan.model(model))
     is_compared = published or model in paper.PUBLISHED.values()

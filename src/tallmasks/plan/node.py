@@ -88,7 +88,7 @@ class Stage(Generic[Which]):
 
 
 STAGES: dict[str, Stage[Any]] = {}
-"""All stages by name; complete after `tallmasks.plan.index` is imported."""
+"""All stages by name; complete after `tallmasks.plan.project` is imported."""
 
 
 def stage(

@@ -137,7 +137,7 @@ def check_params(params: Params) -> None:
     benchmarks = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
     _check_paper(params["paper"], benchmarks)
     if taken := {"figures", "tables"} & benchmarks.keys():
-        why = "results/<model>/ has a folder of that name already; give the benchmark another one"
+        why = "results/<model>/ has a folder of this name; choose another name"
         raise refusal("benchmarks", f"{', '.join(sorted(taken))}: {why}")
     tasks_of = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
     tasks_of |= {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
@@ -157,12 +157,12 @@ def _check_paper(paper: Params, benchmarks: Mapping[str, Benchmark]) -> None:
     _check_names("paper.subsets.methods", names, methods.names())
     for name in names:
         if data := methods.data_behind(methods.get(name)):
-            why = f"{name} needs {data}, and figure 5 is made from task vectors alone; leave it out"
+            why = f"{name} needs {data}, but figure 5 uses only task vectors; remove it"
             raise refusal("paper.subsets.methods", why)
     shown = () if paper["benchmarks"] == "all" else paper["benchmarks"]
     _check_names("paper.benchmarks", shown, benchmarks)
     if unseen := ", ".join(name for name in shown if benchmarks[name].unseen):
-        why = "evaluates other tasks than it merges, and figures show tasks' own models too; leave it out"
+        why = "evaluates tasks that it does not merge, but figures also show single-task models; remove it"
         raise refusal("paper.benchmarks", f"{unseen} {why}")
 
 

@@ -202,8 +202,8 @@ class Finetuning(Section):
     def _validation(self) -> Finetuning:
         if self.patience and not self.validate_every:
             raise ValueError(
-                "patience: counts looks at the validation data, and validate_every, which says how many steps lie "
-                "between two, is not there; add it, or take patience away"
+                "patience: it counts validations, but validate_every (steps between validations) is missing; add it, "
+                "or remove patience"
             )
         return self
 
@@ -295,7 +295,7 @@ class ModelEntry(Section):
     @model_validator(mode="after")
     def _images(self) -> ModelEntry:
         if self.tasks == "vision" and self.preprocess is None:
-            raise ValueError("preprocess: vision tasks need size, mean and std of their images; add it")
+            raise ValueError("preprocess: vision tasks need the size, mean and std of their images; add it")
         return self
 
 

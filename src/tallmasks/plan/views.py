@@ -75,16 +75,14 @@ def view(
         def _reason_against(plan: Plan, model: str, benchmark: str, seed_count: int) -> str | None:
             tasks, sources = plan.benchmark(benchmark), plan.model(model).get("checkpoints", FINETUNE)
             if seed_count > 1 and any(source_of(sources, task) != FINETUNE for task in tasks.evaluate):
-                return (
-                    f"checkpoints that were imported have no seeds; it needs `checkpoints: {FINETUNE}` in params.yaml"
-                )
+                return f"imported checkpoints have no seeds; it needs `checkpoints: {FINETUNE}` in params.yaml"
             if tasks.unseen and not any_tasks:
                 return (
-                    "it shows models or masks of each task's own, and this benchmark evaluates other tasks than it"
-                    " merges; expected a benchmark that is a list of tasks"
+                    "it shows a model or mask of each evaluated task, but this benchmark evaluates tasks that it does "
+                    "not merge; use a benchmark that is a list of tasks"
                 )
             if len(tasks.merge) < least_tasks:
-                return f"it needs {least_tasks} tasks, and this benchmark has {len(tasks.merge)}; add tasks"
+                return f"it needs {least_tasks} tasks, but this benchmark has {len(tasks.merge)}; add tasks"
             return None
 
         declare.__name__ = name
@@ -111,8 +109,9 @@ def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
     rows = _rows_of(plan, benchmark, plan.method_names)
     if not rows:
         raise TallmasksError(
-            f"results/{model}/{benchmark}: it evaluates tasks that are not merged, and no row of `methods` in "
-            f"params.yaml has a model for these ({', '.join(plan.method_names)}); add a merge, such as task_arithmetic"
+            f"results/{model}/{benchmark}: this benchmark evaluates tasks that it does not merge, but no row of "
+            f"`methods` in params.yaml ({', '.join(plan.method_names)}) has a model for them; add a merge, such as "
+            "task_arithmetic"
         )
     agreements = [methods.masking(merge).name for merge in agreeing_merges(plan, benchmark)]
     return {**_shown(plan, benchmark, rows), "agreements": agreements}
@@ -160,7 +159,7 @@ def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Arti
 
 
 @view(
-    version=8,
+    version=9,
     files=("table.csv", "table.md", "per_task.csv", "intervals.csv", "selection.json", "agreement.csv", "metrics.json"),
     own_folder=False,
     params=_rows,
@@ -220,7 +219,7 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
 
 
 @view(
-    version=5,
+    version=6,
     files=("field.csv", "field.md", "field.tex"),
     own_folder=False,
     provenance=f"field.{PROVENANCE}",

@@ -15,7 +15,7 @@ from tallmasks.methods import Method
 from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Section
 from tallmasks.results.tables import ParameterCounts, mark_explained, marked, mean_scores, percent, rows_by_section
-from tallmasks.results.typesetting import TableLayout
+from tallmasks.results.typesetting import TableLayout, byte_unit
 
 
 def year(method: Method) -> int | None:
@@ -30,9 +30,9 @@ def field_table(
     counts: ParameterCounts,
     stored: Mapping[str, float | None] | None = None,
 ) -> pd.DataFrame:
-    """One row per method, by section and year: accuracies in percent, storage in 1e9 bits.
+    """One row per method, sorted by section and year: accuracies in percent, sizes in 1e9 bits.
 
-    The evaluations have the same tasks in the same order.  ``stored``: size of the files by method, 1e9 bits.
+    The evaluations have the same tasks in the same order.  ``stored``: sizes of the files by method, in 1e9 bits.
     """
     rows = []
     for evaluation in evaluations:
@@ -64,11 +64,12 @@ def field_table(
 
 
 def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
-    """The table for people; the best of each section is bold."""
+    """Lay out a `field_table`, with sizes as in `byte_unit`; the best accuracy of each section is bold."""
     files = bool(table["stored_gb"].notna().any())
+    unit, factor = byte_unit(table["storage_gb"])
 
     def cells(row: Mapping[str, Any]) -> list[str]:
-        stored = [_number(row["stored_gb"], ".4g")] if files else []
+        stored = [_number(factor * row["stored_gb"], ".1f")] if files else []
         return [
             _number(row["year"], "d"),
             row["needs"],
@@ -76,19 +77,20 @@ def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
             f"{row['accuracy']:.1f}",
             f"{row['accuracy_low']:.1f}–{row['accuracy_high']:.1f}",
             f"{row['normalized_accuracy']:.1f}",
-            f"{'>' if row['storage_at_least'] else ''}{row['storage_gb']:.4g}",
+            f"{'>' if row['storage_at_least'] else ''}{factor * row['storage_gb']:.1f}",
             *stored,
         ]
 
-    heads = ["", "Year", "Needs", "Chosen", "Acc. (%)", "95 %", "Normalised (%)", "Bits (Gb)"]
+    heads = ["", "Year", "Needs", "Chosen", "Acc. (%)", "95 %", "Normalised (%)", f"Size ({unit})"]
     return TableLayout(
         title,
         [],
-        [*heads, *(["In files (Gb)"] if files else [])],
+        [*heads, *([f"In files ({unit})"] if files else [])],
         rows_by_section(table, cells, bold=heads.index("Acc. (%)")),
-        "Test accuracy averaged over the tasks, its 95 % interval (Wilson's of each task, joined), and relative to the "
-        "fine-tuned models. Needs: beyond the checkpoints. Chosen: on validation data, or given by the method. "
-        "Bits: by formula; in files: to the byte, with headers and all tensors of the model." + mark_explained(table),
+        "Test accuracy averaged over the tasks, its 95 % interval (combined from the tasks' Wilson intervals), and the "
+        "accuracy relative to the fine-tuned models. Needs: inputs besides the checkpoints. Chosen: on validation data "
+        "or fixed by the method. Size: by formula. In files: exact, with headers and all tensors of the model."
+        + mark_explained(table),
     )
 
 

@@ -51,7 +51,7 @@ def illustrated_block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> 
 
 
 def _first_weights(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The first block, at most [SIDE, SIDE]; a single row or column, as in (IA)^3, is wrapped into rows of SIDE."""
+    """The first block, at most [SIDE, SIDE].  A single row or column, as in (IA)^3, is wrapped into rows of SIDE."""
     if 1 in matrix.shape and matrix.size >= SIDE:
         rows = min(SIDE, matrix.size // SIDE)
         return matrix.reshape(-1)[: rows * SIDE].reshape(rows, SIDE).copy()

@@ -35,7 +35,7 @@ TABLES = {
     "controlled": PaperTable("Standard and controlled fine-tuning", (1,), views=("controlled",), scope="smallest"),
     "methods": PaperTable("Model merging and compression", (3, 7, 2), storage=True),
     "consensus": PaperTable(
-        "Consensus merging that keeps what one or two tasks need",
+        "Consensus merging with k = 1 and k = 2",
         (4, 5, 6),
         methods=(
             "task_arithmetic",

@@ -1,4 +1,4 @@
-"""The paper's tables: our numbers beside the paper's, as data and as layouts."""
+"""The paper's tables: our numbers next to the paper's, as data and as layouts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tallmasks.tasks.titles import benchmark_title
 def side_by_side(
     name: str, model: str, ours: Mapping[str, pd.DataFrame], tasks: Mapping[str, Sequence[str]]
 ) -> pd.DataFrame:
-    """Our numbers beside the paper's, which are empty where the paper has none.
+    """Our numbers next to the paper's, which are empty if the paper has none.
 
-    ``name``: a key of ``TABLES``; ``model``: a `published_name`; ``ours``: table.csv by benchmark, or controlled.csv.
+    ``name``: a key of ``TABLES``; ``model``: a `published_name`; ``ours``: table.csv or controlled.csv by benchmark.
     """
     table, parts = TABLES[name], []
     numbers = ["accuracy", "normalized_accuracy", *(["storage_gb"] if table.storage else [])]
@@ -47,11 +47,11 @@ _HEADS = {"accuracy": "Acc. (%)", "storage_gb": "Bits (Gb)"}
 def laid_out(
     name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequence[str]], published: str
 ) -> TableLayout:
-    """Lay out the table of `side_by_side` as in the paper: one decimal, normalised accuracy in parentheses."""
+    """Lay out the table of `side_by_side` as in the paper: sizes in Gb, normalised accuracy in parentheses."""
     table, compared = TABLES[name], bool(data["accuracy_paper"].notna().any())
     numbers = [(key, suffix) for key in _HEADS if key in data for suffix in ("", "_paper")[: 1 + compared]]
     of_finetuning = "finetuning" in data
-    if of_finetuning:  # here sections are methods and rows are ways of fine-tuning
+    if of_finetuning:  # table 1: a section per method, a row per way of fine-tuning
         data = data.assign(
             section=[methods.get(method).title for method in data["method"]], title=data["finetuning"].str.capitalize()
         )
@@ -82,15 +82,14 @@ def _note(
 ) -> str:
     if not compared:
         in_paper = any(published in set(paper_table(number)["model"]) for number in reference.TABLES)
-        none = "none of these numbers for" if in_paper else "no"
-        return f"The paper has {none} {model}: these numbers have nothing of the paper's to be compared with."
+        return f"The paper has no {'such numbers' if in_paper else 'results'} for {model}."
     shown = [str(number) for number in numbers if published in set(paper_table(number)["model"])]
-    note = f"Beside it the paper's numbers (Wang et al. 2024, table{'s' * (len(shown) > 1)} {', '.join(shown)})."
+    note = f"Paper: Wang et al. 2024, table{'s' * (len(shown) > 1)} {', '.join(shown)}."
     points = [f"{excess:.1f}" for part in tasks.values() if (excess := dtd_excess(published, part))]
     if points:
         note += (
-            f" The paper's fine-tuned and compressed models lie about {', '.join(points)} points above what can be "
-            "reached on these tasks, since its DTD model had seen its test images; it was replaced afterwards."
+            f" The paper's fine-tuned and compressed models are about {', '.join(points)} points better than can be "
+            "reached on these tasks, because its DTD model had seen its test images; it was replaced later."
         )
     return note
 
@@ -107,4 +106,4 @@ def _size(row: Mapping[str, Any], suffix: str) -> str:
     if pd.isna(stored):
         return "–"
     more = ">" if methods.get(row["method"]).stores_more else ""
-    return f"{more}{stored:.1f}" if stored >= 1 else f"{more}{stored:.3g}"
+    return f"{more}{stored:.1f}" if stored >= 1 else f"{more}{stored:.4f}"  # the paper's digits, or the CSV's

@@ -1,6 +1,6 @@
-"""Exact file sizes of each method, computed from layout and format, to compare with the paper's formula.
+"""The exact size of each method's files, computed from their layout and format.
 
-Files that all methods need, such as zero-shot heads, and artifact metadata are not counted.
+Files that all methods need, such as zero-shot heads, and the metadata of artifacts are not counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """theta_0 as files: what task vectors are relative to.
+    """theta_0 as files: the weights from which task vectors start.
 
     Attributes:
         base: the tensors, possibly including frozen ones.
@@ -49,8 +49,9 @@ class StartingPoint:
 def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[StartingPoint]:
     """The starting point of a model's task vectors.
 
-    Usually the file of pretrained weights; its origin is the path from the project's folder, plus the hub's repository
-    and commit if it was downloaded.  It has no adapter tensors: those go into a temporary file, which bundles include.
+    Usually the file of pretrained weights; its origin is the path relative to the current folder, and the hub's
+    repository and commit if it was downloaded.  The tensors of an adapter are not in that file: they are written to a
+    temporary file, which bundles include.
 
     ``spec``: the model's settings in a recipe.
     """
@@ -72,7 +73,7 @@ def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[Starti
 def bundle_facts(
     method: str, tasks: Sequence[str], start: StartingPoint, mask_lambda: Sequence[float] | None = None
 ) -> BundleFacts:
-    """Describe the bundle of a method for these tasks, with the chosen mask lambdas, if any."""
+    """The facts of the bundle of a method for these tasks; ``mask_lambda``: the chosen values, if there are any."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = mask_lambda or (None,) * len(tasks)
     own = methods.get(method).own_tensors
@@ -90,12 +91,12 @@ def bundle_facts(
 
 
 def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | None:
-    """Size in 1e9 bits, rounded to 4 decimals, of the files that hold an evaluated method's models.
+    """Size in 1e9 bits, rounded to 4 decimals, of the files with the models of an evaluated method.
 
-    One model: a file of the base's size.  One model per task: T checkpoints of the trainable tensors, and the base
-    without the values they replace.  Masked, or with own tensors: the base and a float32 bundle without its card;
-    EMR-Merging's scales in bundle.json, about 20 bytes per task, are not counted.  None without a file format:
-    magnitude pruning's sparse vectors, and user-defined storage.
+    One merged model: a file of the base's size.  Fine-tuned models: T checkpoints of the trainable tensors, and the
+    base without the values that they replace.  Masks and own tensors: the base and a float32 bundle without its card;
+    EMR-Merging's scales in bundle.json, about 20 bytes per task, are not counted.  None if there is no file format: for
+    magnitude pruning, whose vectors are sparse, and for user-defined storage.
     """
     storage, tensors, whole = methods.get(evaluation.method).storage, start.base.tensors, start.base.nbytes
     if storage is bits.single:

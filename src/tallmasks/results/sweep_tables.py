@@ -1,4 +1,4 @@
-"""Tables for figures 5 and 6, table 1 and held-out tasks; percent, rounded to 4 decimals."""
+"""Tables for figures 5 and 6, table 1 and held-out tasks.  Scores are in percent, rounded to 4 decimals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tallmasks.results.typesetting import Cell, TableLayout, markdown
 def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetuned: Evaluation) -> pd.DataFrame:
     """Figure 6: one row per threshold k, ascending.
 
-    ``evaluations``: consensus merging by k; ``finetuned``: the same tasks in any order.
+    ``evaluations``: of consensus merging, by k; ``finetuned``: has the same tasks, in any order.
     """
     return pd.DataFrame(
         {
@@ -35,7 +35,7 @@ def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetune
 def controlled_table(pairs: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.DataFrame:
     """Table 1: test accuracies of the fine-tuned models and of task arithmetic.
 
-    ``pairs``: these two evaluations, by way of fine-tuning ("standard", "controlled").
+    ``pairs``: these two evaluations for each way of fine-tuning ("standard", "controlled").
     """
     return pd.DataFrame(
         {
@@ -58,7 +58,7 @@ def subset_table(
 ) -> pd.DataFrame:
     """Figure 5: one row per order, n and method, including the fine-tuned and the pretrained models.
 
-    ``evaluated``: the evaluations by a subset's tasks; ``zeroshot``: test accuracy by task, fraction.
+    ``evaluated``: evaluations by the tasks of a subset; ``zeroshot``: test accuracy by task, as a fraction.
     """
     rows = []
     for subset in subsets:
@@ -79,9 +79,9 @@ def subset_table(
 
 
 def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[str, Evaluation]) -> pd.DataFrame:
-    """A `per_task_table` of models merged without the row's task.
+    """A `per_task_table` of merges without the task of the row.
 
-    ``rows``: by held-out task, its evaluations, the same methods in the same order; ``finetuned``: by task.
+    ``rows``: the evaluations on each held-out task, of the same methods in the same order; ``finetuned``: by task.
     """
     every = pd.concat([per_task_table(evaluations, finetuned[task]) for task, evaluations in rows.items()])
     parts = product(dict.fromkeys(every["method"]), SPLITS)
@@ -89,7 +89,7 @@ def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[
 
 
 def held_out_for_people(table: pd.DataFrame, title: str) -> str:
-    """Markdown with the means over the tasks, and the number of tasks on which each merge beats zero-shot."""
+    """A `held_out_table` as Markdown: means, and on how many tasks each merge is better than zero-shot."""
     test = table[table["split"] == "test"]
     zeroshot = test[test["method"] == "zeroshot"].set_index("task")["accuracy"]
     rows = []

@@ -1,4 +1,4 @@
-"""Tables of a results folder, from evaluations; percent, rounded to 4 decimals."""
+"""Tables of a results folder, from evaluations.  Scores are in percent, rounded to 4 decimals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from tallmasks.masks.consensus import AgreementProfile
 from tallmasks.methods import Method
 from tallmasks.methods.bits import Shapes
 from tallmasks.models.families import Family, Spec
-from tallmasks.results.typesetting import Cell, TableLayout, markdown
+from tallmasks.results.typesetting import Cell, TableLayout, byte_unit, markdown
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """P' (trainable) and F (frozen), in values (Wang et al. 2024, appendix C), and the trainable tensors' shapes."""
+    """Numbers of trainable (P') and frozen (F) parameters (Wang et al. 2024, appendix C), and the shapes of the
+    trainable tensors by name."""
 
     trainable: int
     frozen: int
@@ -45,9 +46,9 @@ def percent(fraction: float) -> float:
 
 
 def mean_scores(evaluation: Evaluation, finetuned: Evaluation, split: str = "test") -> dict[str, float]:
-    """Accuracy and normalised accuracy, means over the tasks, in percent.
+    """Accuracy and normalised accuracy in percent, averaged over the tasks.
 
-    ``finetuned`` has the same tasks in any order.
+    ``finetuned`` has the same tasks, in any order.
     """
     accuracy = evaluation.accuracy(split)
     relative = normalized(accuracy, finetuned.in_order(evaluation.tasks).accuracy(split), evaluation.tasks)
@@ -55,7 +56,7 @@ def mean_scores(evaluation: Evaluation, finetuned: Evaluation, split: str = "tes
 
 
 def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> pd.DataFrame:
-    """One row per method, task and split: accuracies in percent, chosen values, and further test scores if any.
+    """One row per method, task and split: accuracies in percent, chosen values, and other test scores if there are any.
 
     All evaluations have the same tasks in the same order.
     """
@@ -84,7 +85,7 @@ def per_task_table(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> 
 def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     """One row per method, task and split: counts, and accuracy in percent with its 95 % Wilson interval.
 
-    Scores with partial credit have no interval.
+    Scores with partial credit have no interval, because they are not counts.
     """
     rows = []
     for evaluation, split in product(evaluations, SPLITS):
@@ -108,7 +109,8 @@ def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
 
 
 def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, counts: ParameterCounts) -> pd.DataFrame:
-    """One row per method: test accuracies in percent, storage in 1e9 bits, number of choices at a grid end."""
+    """One row per method: test accuracies in percent, storage in 1e9 bits, and how many chosen values are at an end of
+    their grid."""
     return pd.DataFrame(
         {
             "section": methods.get(evaluation.method).section,
@@ -122,7 +124,7 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
 
 
 def headline_numbers(summary: pd.DataFrame) -> dict[str, dict[Any, float]]:
-    """The numbers of `dvc metrics` and `dvc exp show`, in percent; methods that were not built are left out."""
+    """The numbers that `dvc metrics` and `dvc exp show` print, in percent, for the methods in the summary."""
     rows = summary.set_index("method")
     best = rows.drop("fine_tuned", errors="ignore").groupby("section")["normalized_accuracy"].max()
     plain = rows["accuracy"].filter(["zeroshot", "fine_tuned"])
@@ -131,7 +133,7 @@ def headline_numbers(summary: pd.DataFrame) -> dict[str, dict[Any, float]]:
 
 
 def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -> dict[str, Any]:
-    """The chosen values of each method, with their validation curves."""
+    """The chosen values of each method that has a grid, with the validation curves."""
     record: dict[str, Any] = {}
     for evaluation in filter(lambda each: each.grid, evaluations):
         accuracy = accuracies(evaluation.curve, evaluation.total["validation"])
@@ -164,7 +166,8 @@ def _choice(
 
 
 def agreement_table(profiles: Mapping[str, AgreementProfile]) -> pd.DataFrame:
-    """For n = 0..T, the fraction of trainable weights in exactly n masks, and the part with merged value exactly 0."""
+    """For n = 0..T, the fraction of trainable weights that exactly n masks select, and the part of it with merged value
+    exactly 0."""
     rows = [
         (method, n, round(fraction, 6), round(zero, 6))
         for method, profile in profiles.items()
@@ -174,9 +177,10 @@ def agreement_table(profiles: Mapping[str, AgreementProfile]) -> pd.DataFrame:
 
 
 def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Mean and sample standard deviation over fine-tuning seeds of every row of the summaries.
+    """Mean and sample standard deviation of every row over the fine-tuning seeds.
 
-    `gain`: accuracy minus task arithmetic's of the same seed.  `at_grid_end`: sum over the seeds.
+    ``summaries``: `summary_table` by seed.  `gain` is the accuracy minus that of task arithmetic with the same seed;
+    `at_grid_end` is summed over the seeds.
     """
     every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
     base = every[every["method"] == "task_arithmetic"].set_index("seed")["accuracy"]
@@ -193,9 +197,10 @@ def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
 def rows_by_section(
     table: pd.DataFrame, cells: Callable[[dict[str, Any]], Sequence[str]], bold: int | None = None
 ) -> list[tuple[str, list[list[Cell]]]]:
-    """Rows of a table with the columns `section` and `method`: a title, then `cells`.
+    """The sections of a layout.  A row is the method's title, or `title` if the table has that column, then ``cells``.
 
-    `bold` is the index of the cell to set in bold in the row with the section's best `accuracy`, fine-tuned excluded.
+    ``table``: has the columns `section` and `method`.  ``bold``: index of the bold cell in the row with the best
+    `accuracy` of each section; the fine-tuned models do not count.
     """
     sections = []
     for section, part in table.groupby("section", sort=False):
@@ -215,7 +220,7 @@ def score_text(accuracy: float, relative: float, method: str) -> str:
 
 
 MARK = "†"
-"""Marks a choice at an end of its grid."""
+"""Marks a chosen value at an end of its grid."""
 
 
 def marked(text: str, row: Mapping[str, Any]) -> str:
@@ -223,27 +228,29 @@ def marked(text: str, row: Mapping[str, Any]) -> str:
 
 
 def mark_explained(table: pd.DataFrame) -> str:
-    """The footnote for marks; empty if the table has none."""
-    there = "at_grid_end" in table and table["at_grid_end"].any()
-    return f" {MARK} A chosen value is the first or last of its grid: a better one may lie beyond." if there else ""
+    """The footnote for marks; empty if no row has one."""
+    if "at_grid_end" not in table or not table["at_grid_end"].any():
+        return ""
+    return f" {MARK} A chosen value is the first or last of its grid: a better one may lie beyond."
 
 
 def table_for_people(summary: pd.DataFrame, title: str) -> str:
-    """The summary as Markdown, laid out as in the paper."""
+    """A `summary_table` as Markdown; sizes as in `byte_unit`."""
+    unit, factor = byte_unit(summary["storage_gb"])
 
     def cells(row: Mapping[str, Any]) -> list[str]:
         more = ">" if methods.get(row["method"]).stores_more else ""
         score = score_text(row["accuracy"], row["normalized_accuracy"], row["method"])
-        return [marked(score, row), f"{more}{row['storage_gb']:.4g}"]
+        return [marked(score, row), f"{more}{factor * row['storage_gb']:.1f}"]
 
     note = "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models."
     note += mark_explained(summary)
-    layout = TableLayout(title, [], ["", "Acc. (%)", "Bits (Gb)"], rows_by_section(summary, cells), note)
+    layout = TableLayout(title, [], ["", "Acc. (%)", f"Size ({unit})"], rows_by_section(summary, cells), note)
     return markdown(layout, table_per_section=True)
 
 
 def seeds_table_for_people(table: pd.DataFrame, title: str) -> str:
-    """The table of `seeds_table` as Markdown."""
+    """A `seeds_table` as Markdown."""
 
     def cells(row: Mapping[str, Any]) -> list[str]:
         scores = [

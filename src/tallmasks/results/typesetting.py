@@ -1,4 +1,4 @@
-"""Render a table layout as Markdown, LaTeX or HTML."""
+"""Table layouts, and how they become Markdown, LaTeX or HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 @dataclass(frozen=True)
 class Cell:
-    """``best``: set in bold."""
+    """One cell; the ``best`` ones are bold."""
 
     text: str
     best: bool = False
@@ -18,12 +18,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table for people.
+    """A table as people read it.
 
     Attributes:
-        groups: headings above the columns and the number of columns each spans, from the second column on.
-        columns: column headings; the first is for the row names.
-        sections: titles and rows; a row starts with its name.
+        groups: headings above the column headings, and how many columns each spans; they start at the second column.
+        columns: column headings; the first is above the names of the rows.
+        sections: titles and rows; the first cell of a row is its name.
     """
 
     title: str
@@ -33,33 +33,37 @@ class TableLayout:
     note: str
 
 
+def byte_unit(gigabits: Iterable[float]) -> tuple[str, float]:
+    """The unit in which tables and figures show these sizes, and the factor to it from 1e9 bits.
+
+    GB if every size is at least 1 GB, otherwise MB.  ``gigabits``: sizes in 1e9 bits, as in the CSV files.
+    """
+    return ("GB", 1 / 8) if min(gigabits) >= 8 else ("MB", 1000 / 8)
+
+
 def markdown(table: TableLayout, table_per_section: bool = False) -> str:
-    """GitHub Markdown; each column's heading starts with its group's."""
+    """GitHub Markdown.  The heading of a column starts with the heading of its group."""
     groups = ["", *(name for name, span in table.groups or [("", len(table.columns) - 1)] for _ in range(span))]
     heads = [f"{group} {name}".strip() for group, name in zip(groups, table.columns, strict=True)]
     rule = "|---|" + "---:|" * (len(heads) - 1)
-    lines = [f"# {table.title}", ""]
+    lines = [f"# {table.title}"]
     if not table_per_section:
-        lines += [_row(heads), rule]
+        lines += ["", _row(heads), rule]
     for name, rows in table.sections:
         if table_per_section:
-            lines += [_row([name, *heads[1:]]), rule]
+            lines += ["", _row([name, *heads[1:]]), rule]
         elif len(table.sections) > 1:
             lines.append(_row([f"*{name}*", *[""] * (len(heads) - 1)]))
-        lines += [_row([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in rows]
-        if table_per_section:
-            lines.append("")
-    if not table_per_section:
-        lines.append("")
-    return "\n".join([*lines, table.note, ""])
+        lines += [_row(f"**{cell.text}**" if cell.best else cell.text for cell in row) for row in rows]
+    return "\n".join([*lines, "", table.note, ""])
 
 
-def _row(cells: Sequence[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
 def latex(table: TableLayout, label: str) -> str:
-    """A `table*` environment for the booktabs package."""
+    """A `table*` environment; needs the booktabs package."""
     width = len(table.columns)
     lines = [
         r"% \usepackage{booktabs}",

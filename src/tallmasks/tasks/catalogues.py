@@ -60,16 +60,16 @@ class Catalogue(Protocol):
         """Tasks by name, including those declared in params.yaml."""
 
     def check(self, params: Params) -> None:
-        """Raise a one-line TallmasksError for a wrong value in params.yaml, model entries included."""
+        """Raise TallmasksError with a one-line message for a wrong value in params.yaml, including model entries."""
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
-        """The recipe of one split of a task; `model` is an entry of params.yaml, and its paths start at `root`."""
+        """The recipe of one split of a task; `model` is an entry of params.yaml, whose paths start at `root`."""
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
         """Write the examples.  Raises TallmasksError if the data are unavailable; the message says what to do."""
 
     def missing(self, recipe: Params) -> str | None:
-        """An error message if the examples of a recipe without sources cannot be made here now, else None."""
+        """An error message if the examples of a recipe without sources cannot be written now, else None."""
 
 
 def catalogue(name: str) -> Catalogue:

@@ -77,7 +77,7 @@ def missing_from_hub(task: str, source: HubFiles, local: str) -> str | None:
 
 
 def _instead(task: str, local: str) -> str:
-    return f"Or have a local folder of {local}, and name it as data.{task}.path in params.yaml."
+    return f"Or set data.{task}.path in params.yaml to a local folder of {local}."
 
 
 def is_cached(repository: str, revision: str, patterns: Iterable[str]) -> bool:
@@ -97,8 +97,8 @@ def from_folder(task: str, part: str, folder: Path, patterns: Iterable[str], exp
         there = sorted(path.name for path in folder.iterdir())[:10] if folder.is_dir() else ["no such folder"]
         listing = f"several: {', '.join(path.name for path in paths)}" if several else ", ".join(there) or "nothing"
         raise TallmasksError(
-            f"{folder}: no {part} data of {task} (found: {listing}); data.{task}.path in params.yaml names it. "
-            f"Expected {expected}."
+            f"{folder}: no {part} data of {task} (found: {listing}); expected {expected}. Correct data.{task}.path in "
+            "params.yaml, or the files."
         )
     refuse_part(task, part, str(folder), [path.name for path in paths])
     return Files(tuple(paths), str(folder), None)
@@ -108,8 +108,8 @@ def refuse_part(task: str, part: str, where: str, names: Sequence[str]) -> None:
     """Raise TallmasksError for an incomplete set of shards, which would look like a smaller dataset."""
     if problem := _problem_with_shards(names):
         raise TallmasksError(
-            f"{where}: {task}: {problem}. Expected every shard of {part} once: get the data again, or remove "
-            "what is of another set"
+            f"{where}: {task}: {problem}. Expected every shard of {part} once: download the data again, or remove the "
+            "files of other sets"
         )
 
 
@@ -121,13 +121,13 @@ def reading(task: str, path: Path, expected: str) -> Iterator[None]:
     except (OSError, ValueError, EOFError, tarfile.TarError, zlib.error) as error:  # the first two also from Arrow
         why = " ".join(str(error).split())
         raise TallmasksError(
-            f"{path}: {task}: the file is damaged or of another layout ({why}). Expected {expected}; delete it and get "
-            "it again."
+            f"{path}: {task}: the file is damaged or has another layout ({why}). Expected {expected}; delete it and "
+            "download it again."
         ) from error
 
 
 def hidden(path: Path, folder: Path) -> bool:
-    """Whether a file or a folder above it is hidden; digests of the user's data leave such files out too."""
+    """Whether a file or a folder above it is hidden; digests of the user's data ignore such files too."""
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
@@ -146,7 +146,7 @@ def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
         if not all((folder / name).exists() for name in matching):
             continue  # a dangling link: the cached file was deleted
         if not all(_SHARD.search(name) for name in matching) and hub.reachable():
-            continue  # the names do not show how many files there should be
+            continue  # the names do not say how many files there should be
         if matching and not _problem_with_shards(matching):
             return tuple(folder / name for name in matching)
     return ()
@@ -164,10 +164,10 @@ def _problem_with_shards(names: Sequence[str]) -> str | None:
     numbers, totals = {shard and int(shard[1]) for shard in shards}, {shard and int(shard[2]) for shard in shards}
     total = totals.pop()
     if totals or not total or len(numbers) < len(names):
-        return f"{', '.join(names[:5])} are not the shards of one set"
+        return f"{', '.join(names[:5])} are not shards of one set"
     lacking = min((set(range(first, first + total)) - numbers for first in (0, 1)), key=len)  # some count from 1
     missing = ", ".join(map(str, sorted(lacking)[:10]))
-    return f"{len(names)} of {total} shards are there; missing: {missing}" if lacking else None
+    return f"{len(names)} of {total} shards found; missing: {missing}" if lacking else None
 
 
 def _names_on_the_hub(task: str, source: HubFiles, local: str) -> list[str]:
@@ -179,7 +179,7 @@ def _names_on_the_hub(task: str, source: HubFiles, local: str) -> list[str]:
     commit = hub.full_commit(source.hub, revision, "dataset")
     try:
         return HfApi().list_repo_files(source.hub, revision=commit, repo_type="dataset")
-    except Exception as error:  # missing, moved, gated, disconnected: all different types
+    except Exception as error:  # missing, moved, gated and disconnected raise different types
         where = hub.address(source.hub, "", revision, "dataset")
         raise TallmasksError(f"{task}: {where}: {hub.trouble(error)}. {_instead(task, local)}") from None
 

@@ -41,11 +41,11 @@ class Task:
 
 
 def shipped_yaml(file: Path) -> Any:
-    """The content of a YAML file of the package."""
+    """The content of one of the package's own YAML files."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is faster, but not in every build
     return yaml.load(file.read_text(encoding="utf-8"), loader)
 
 
 def published_part(split: str) -> str:
-    """The published split, "train" or "test", that a split is taken from; validation comes from "train"."""
+    """The published split, "train" or "test", from which a split is taken; validation comes from "train"."""
     return "test" if split == "test" else "train"

@@ -1,6 +1,6 @@
 """The controlled experiment (table 1 of Wang et al. 2024): each task trains its own random part of the weights.
 
-The parts are disjoint and of equal size, so task vectors cannot interfere.
+The parts are disjoint and equally large, so task vectors cannot interfere.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from tallmasks.errors import TallmasksError
 
 @dataclass(frozen=True)
 class Controlled:
-    """A controlled fine-tuning; ``seed`` is that of the training and of the partition, task i has part i."""
+    """A controlled fine-tuning. ``seed`` is used for the training and the partition; task i trains part i."""
 
     seed: int
     tasks: tuple[str, ...]
 
     def __str__(self) -> str:
-        """As in file names, after an "s"."""
+        """The part of file names that follows "s"."""
         return f"{self.seed}-controlled{len(self.tasks)}"
 
     def partition(self, task: str) -> dict[str, Any]:
-        """The `partition` in the recipe of a task's checkpoint."""
+        """The key `partition` in the recipe of a task's checkpoint."""
         return {"seed": self.seed, "parts": len(self.tasks), "part": self.tasks.index(task)}
 
 
 def owners(size: int, parts: int, seed: int) -> NDArray[np.uint8]:
-    """The part of each weight, uint8 [size], random in 0 to parts - 1; part sizes differ by at most one.
+    """The part of each weight, uint8 [size], random in 0 to parts - 1. Part sizes differ by at most one.
 
-    RandomState's stream never changes (NEP 19), so a recipe always gives the same parts.
+    NumPy guarantees that RandomState's stream never changes (NEP 19), so a recipe always yields the same parts.
 
     Raises TallmasksError if there are not 1 to 255 parts, or more parts than weights.
     """
     if not 1 <= parts <= min(255, size):
-        raise TallmasksError(f"{size} weights cannot be dealt out to {parts} tasks; give 1 to 255 tasks")
+        raise TallmasksError(f"cannot divide {size} weights among {parts} tasks; expected 1 to {min(255, size)} tasks")
     parts_of_weights = np.resize(np.arange(parts, dtype=np.uint8), size)
     np.random.RandomState(seed).shuffle(parts_of_weights)
     return parts_of_weights
 
 
 def part_mask(size: int, partition: dict[str, Any]) -> NDArray[np.bool_]:
-    """The weights that a task can change, bool [size]; `partition` as in its recipe."""
+    """The weights that a task can change, bool [size]. ``partition``: see `Controlled.partition`."""
     return owners(size, partition["parts"], partition["seed"]) == partition["part"]

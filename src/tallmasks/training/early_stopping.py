@@ -1,4 +1,4 @@
-"""Early stopping: keeps the weights with the best validation score, and ends a training that stops improving."""
+"""Early stopping: keeps the weights with the best validation score, and stops a training that no longer improves."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class BestSoFar:
 
     Attributes:
         every: steps between two validations.
-        patience: the training ends after this many validations without improvement; None for never.
-        curve: rows (step, score); scores are in 0 to 1.
-        weights: float32 [P'], on the CPU; of equal scores, the first.
+        patience: the number of validations without improvement after which the training ends; None for never.
+        curve: rows (step, score); scores are from 0 to 1.
+        weights: the first with the best score, float32 [P'], on the CPU.
     """
 
     examples: Examples
@@ -34,20 +34,20 @@ class BestSoFar:
 
     @property
     def exhausted(self) -> bool:
-        """True if the last `patience` validations brought no improvement."""
+        """True if the last ``patience`` validations did not improve on the best score."""
         later = sum(step > self.step for step, _ in self.curve)
         return self.patience is not None and later >= self.patience
 
     def look(self, model: Model, step: int) -> float:
-        """Validate after a step and return the score; keeps the weights if it is the best.  Draws no random numbers.
+        """Validate after a step and return the score. Keeps the weights if it is the best. Uses no random numbers.
 
-        If the GPU's memory is too small, the batch size is halved from now on.
+        If the GPU's memory is too small, halves the batch size for this and all later validations.
         """
         model.train(False)
         with cuda.room_for("one validation example"):
             while (right := self._right(model)) is None:
                 self.batch_size //= 2
-                print(f"the GPU's memory is too small: {self.batch_size} validation examples at once", flush=True)
+                print(f"the GPU's memory is too small: validating {self.batch_size} examples at once", flush=True)
         model.train(True)
         self.curve.append((step, right / len(self.examples)))
         if self.step == step:
@@ -55,7 +55,7 @@ class BestSoFar:
         return self.curve[-1][1]
 
     def _right(self, model: Model) -> float | None:
-        """The sum of scores; None if the GPU's memory is too small for this batch size."""
+        """The sum of scores. None if the GPU's memory is too small for the batch size."""
         right = torch.zeros((), dtype=torch.int64, device=model.device)
         try:
             with torch.inference_mode():

@@ -16,7 +16,6 @@ from tallmasks.errors import TallmasksError
 from tallmasks.models import cuda
 from tallmasks.models.families import Batch, Examples, Model, Precision
 from tallmasks.models.prefetching import prefetched
-from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.early_stopping import BestSoFar
 from tallmasks.training.unfinished import TrainingRun, TrainingState
 
@@ -28,19 +27,20 @@ class FinetuneConfig:
     """`finetuning` in params.yaml, with the seed and the resources.
 
     Attributes:
-        iterations: Largest number of optimizer steps.
-        learning_rate: Peak of the schedule.
-        epsilon: Of AdamW; weights with much smaller gradients hardly move.
-        seed: With the task's name it seeds the order of the examples, augmentation and dropout.
+        iterations: The largest number of optimizer steps.
+        learning_rate: The peak of the schedule.
+        epsilon: AdamW's epsilon; weights with much smaller gradients hardly move.
+        seed: Seeds, together with the task's name, the order of the examples, augmentation and dropout.
         schedule: After the warm-up, a cosine decay to 0 or a constant rate.
         warmup_iterations: Steps of linear warm-up.
-        clip_norm: Largest norm of the gradient; None for no clipping.
-        augmentation: ``changes`` of `Model.prepare`.
-        precision: Of matrix products; weights and optimizer are float32.
-        micro_batch_size: Examples per forward and backward pass (see `Batch.split`); None for the whole batch.  It
-            affects only rounding, so it is in no recipe.  It is halved if the GPU's memory is too small.
-        validate_every: Steps between two validations; the best one gives the checkpoint.  None takes the last step.
-        patience: The training ends after this many validations without improvement; None for never.
+        clip_norm: The largest norm of the gradient; None for no clipping.
+        augmentation: The argument ``changes`` of `Model.prepare`.
+        precision: The precision of matrix products; weights and optimizer are float32.
+        micro_batch_size: Examples per forward and backward pass (see `Batch.split`); None for the whole batch. Not part
+            of recipes, because it affects only rounding. Halved if the GPU's memory is too small.
+        validate_every: Steps between two validations; the checkpoint is from the step with the best score. None for no
+            validation; the checkpoint is then from the last step.
+        patience: The number of validations without improvement after which the training ends; None for never.
     """
 
     iterations: int
@@ -84,8 +84,8 @@ class FinetuneResult:
     Attributes:
         checkpoint: The trainable tensors by name, float32.
         curve: Rows (step, learning rate, loss), one per step.
-        validation: Rows (step, score), one per validation; scores are in 0 to 1.
-        step: The step at which the checkpoint was taken.
+        validation: Rows (step, score), one per validation; scores are from 0 to 1.
+        step: The step after which the checkpoint was taken.
     """
 
     checkpoint: dict[str, NDArray[np.float32]]
@@ -94,13 +94,30 @@ class FinetuneResult:
     step: int = 0
 
     def curve_csv(self) -> str:
-        """The training as a CSV with one line per step, and a column of validation scores if there are any."""
+        """One line per step as CSV, with a column for validation scores if there are any."""
         scores = dict(self.validation)
         lines = ["step,learning_rate,loss" + (",validation" if scores else "")]
         for step, rate, loss in self.curve:
             seen = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
             lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *seen]))
         return "\n".join(lines) + "\n"
+
+
+class ShuffledBatches(Iterator[torch.Tensor]):
+    """An endless iterator over batches of indices, int64 [batch size]. Every epoch is a new permutation.
+
+    ``waiting``: the rest of the current permutation, int64.
+    """
+
+    def __init__(self, count: int, batch_size: int, generator: torch.Generator) -> None:
+        self._count, self._batch_size, self._generator = count, batch_size, generator
+        self.waiting = torch.empty(0, dtype=torch.int64)
+
+    def __next__(self) -> torch.Tensor:
+        while len(self.waiting) < self._batch_size:
+            self.waiting = torch.cat([self.waiting, torch.randperm(self._count, generator=self._generator)])
+        batch, self.waiting = self.waiting[: self._batch_size], self.waiting[self._batch_size :]
+        return batch
 
 
 def finetune(
@@ -116,16 +133,16 @@ def finetune(
 ) -> FinetuneResult:
     """Fine-tune a model on one task, in place.
 
-    The result is deterministic for a fixed number of threads, also if the training was interrupted and continued.
+    The result is deterministic for a fixed number of threads, even if the training is interrupted and continued.
 
     Args:
         model: The pretrained model.
-        task: Its name; part of the random seed.
+        task: The task's name, which is part of the random seed.
         report: Called every few steps.
         state: Saves and restores an unfinished training.
-        allowed: bool [P'], the weights that can change; None for all.
-        unit: The plural noun for the examples, for progress lines.
-        validation: Used if `validate_every` is set.
+        allowed: The weights that can change, bool [P']; None for all.
+        unit: The plural noun for the examples in progress lines.
+        validation: Validation examples, used if ``config.validate_every`` is set.
 
     Raises TallmasksError if the loss is not finite, or the GPU's memory is too small for one example or the optimizer.
     """
@@ -142,7 +159,7 @@ def finetune(
     curve, losses = training.curve, list[torch.Tensor]()
 
     def prepare() -> tuple[Batch, dict[str, torch.Tensor]]:
-        """A batch, and the state of the random numbers after it, since later batches can be prepared before a save."""
+        """A batch, and the random state after it: at a save, later batches can already be prepared."""
         batch = model.prepare(examples[next(batches).numpy()], config.augmentation, generator)
         return batch, training.draws()
 
@@ -170,7 +187,7 @@ def finetune(
             curve.append((step, rate, math.nan))
             look = best is not None and (step % best.every == 0 or step == config.iterations)
             if step % PROGRESS_EVERY and step != config.iterations and not look:
-                continue  # reading the losses would wait for the GPU
+                continue  # because reading the losses waits for the GPU
             for row, loss in zip(range(step - len(losses), step), torch.stack(losses).tolist(), strict=True):
                 curve[row] = (*curve[row][:2], loss)
                 if not math.isfinite(loss):
@@ -194,7 +211,7 @@ def finetune(
 
 @contextmanager
 def _dropout(model: Model, seed: str) -> Iterator[None]:
-    """A context with dropout on.  Seeds torch's global generators and restores them afterwards."""
+    """A context with dropout enabled. Seeds torch's global generators and restores them at the end."""
     with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(zlib.crc32(seed.encode()))
         model.train(True)
@@ -205,7 +222,7 @@ def _dropout(model: Model, seed: str) -> Iterator[None]:
 
 
 def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: float) -> torch.optim.AdamW:
-    """AdamW; fused on a GPU, where it then needs no temporary copy of the weights."""
+    """AdamW. On a GPU the fused version, which needs no temporary copy of the weights."""
     fused = True if model.device.type == "cuda" else None
     return torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay, eps=epsilon, fused=fused)
 
@@ -213,8 +230,8 @@ def adamw(model: Model, learning_rate: float, weight_decay: float, epsilon: floa
 def _backward(training: TrainingRun, batch: Batch) -> torch.Tensor:
     """Set the gradients of the mean loss over a batch and return the loss.
 
-    If the GPU's memory is too small, the batch is repeated with half the micro-batch size and the same dropout.
-    Operations without a deterministic algorithm are reported once and then allowed.
+    If the GPU's memory is too small, repeats the batch with half the micro-batch size and the same dropout. Allows
+    operations without a deterministic algorithm, after a message at the first one.
     """
     drawn, step = training.dropout.get_state(), len(training.curve) + 1
     while True:
@@ -226,14 +243,14 @@ def _backward(training: TrainingRun, batch: Batch) -> torch.Tensor:
                 raise
             training.is_deterministic = False
             (operation, *_) = str(error).split()
-            print(f"{operation} has no deterministic algorithm: from step {step} on the last bits can vary", flush=True)
+            print(f"{operation} has no deterministic algorithm: from step {step} on, rounding can vary", flush=True)
         else:
             if loss is not None:
                 return loss
             size, training.at_once = training.at_once, training.at_once // 2
             print(
-                f"the GPU's memory is too small for {size} examples at once; from step {step} on it is "
-                f"{training.at_once}, and gradients are summed up over the same batch",
+                f"the GPU's memory is too small for {size} examples per pass; from step {step} on, a pass has "
+                f"{training.at_once} examples, and gradients are summed over the same batch",
                 flush=True,
             )
             torch.cuda.empty_cache()
@@ -242,7 +259,7 @@ def _backward(training: TrainingRun, batch: Batch) -> torch.Tensor:
 
 @contextmanager
 def _deterministic(on: bool) -> Iterator[None]:
-    """Forbid nondeterministic operations; torch's attention is deterministic only if they are forbidden."""
+    """Forbid nondeterministic operations. Only then does torch choose its deterministic attention."""
     if on:
         torch.use_deterministic_algorithms(True)
     try:
@@ -253,9 +270,9 @@ def _deterministic(on: bool) -> Iterator[None]:
 
 
 def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:
-    """Set the gradients of the mean loss, in pieces of ``size`` examples, and return the loss.
+    """Set the gradients of the mean loss, ``size`` examples at a time, and return the loss.
 
-    Returns None if the GPU's memory is too small, unless ``size`` is 1.
+    Returns None if the GPU's memory is too small, or raises torch's error if ``size`` is 1.
     """
     for parameter in model.parameters():
         parameter.grad = None
@@ -287,7 +304,7 @@ class _Part:
             parameter.grad.masked_fill_(others.view_as(parameter), 0)
 
     def restore_others(self) -> None:
-        """Undo weight decay, which also changes weights without a gradient."""
+        """Undo the weight decay of the other weights, whose gradient is 0."""
         self._model.flat.copy_(torch.where(self._others, self._pretrained, self._model.flat))
 
 
@@ -314,6 +331,6 @@ def progress_at(
     unit: str = "examples",
     score: float | None = None,
 ) -> Progress:
-    """Progress of a training that started (or continued after step ``first``) at ``start``, a monotonic time."""
+    """The progress of a training that started, or continued after step ``first``, at the monotonic time ``start``."""
     rate = (step - first) / max(time.monotonic() - start, 1e-9)
     return Progress(step, steps, loss, rate * batch_size, (steps - step) / rate, unit, score)

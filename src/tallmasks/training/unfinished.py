@@ -1,4 +1,4 @@
-"""Saves an unfinished training to disk, so that it can continue after it was killed, with bit-identical results."""
+"""Saves an unfinished training to disk, so that it can continue after a crash with bit-identical results."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tallmasks.io.tensor_files import load_state, write_tensors
 
 if TYPE_CHECKING:
     from tallmasks.models.families import Model
-    from tallmasks.training.batches import ShuffledBatches
     from tallmasks.training.early_stopping import BestSoFar
+    from tallmasks.training.finetuning import ShuffledBatches
 
-PAUSE = 20  # shortest time between two saves, in multiples of the time that a save takes
+PAUSE = 20  # the shortest time between two saves, as a multiple of the time that a save takes
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
 class TrainingRun:
-    """A training between two steps.
+    """The state of a training between two steps.
 
     Attributes:
-        generator: for the order of the examples and their augmentation.
+        generator: determines the order of the examples and their augmentation.
         at_once: examples per forward and backward pass; see `Batch.split`.
-        drawn: `draws` after the last batch used; later ones can be prepared already.
+        drawn: the result of `draws` after the last batch that was used; later batches can already be prepared.
         best: None without validation.
         curve: rows (step, learning rate, loss), one per step.
         is_deterministic: True while nondeterministic operations are forbidden.
@@ -48,16 +48,16 @@ class TrainingRun:
     is_deterministic: bool = False
 
     def draws(self) -> dict[str, torch.Tensor]:
-        """The state of the random numbers that the next batch depends on."""
+        """The random state that the next batch depends on."""
         return {"generator": self.generator.get_state(), "waiting": self.batches.waiting}
 
     @property
     def dropout(self) -> torch.Generator:
-        """torch's global generator of the model's device, which dropout draws from."""
+        """torch's global generator for the model's device, which dropout uses."""
         return _global_generator(self.model.device)
 
     def snapshot(self) -> dict[str, torch.Tensor]:
-        """Copies, on the CPU, of everything that the rest of the training depends on."""
+        """Copies, on the CPU, of all tensors that the rest of the training depends on."""
         states = [self.optimizer.state[parameter] for parameter in self.model.parameters()]
         everything = {
             **{name: torch.cat([state[name].reshape(-1).cpu() for state in states]) for name in _MOMENTS},
@@ -102,11 +102,11 @@ def _global_generator(device: torch.device) -> torch.Generator:
 class TrainingState:
     """The safetensors file of an unfinished training, written in a thread.
 
-    A context manager that waits for the last save.
+    A context manager that waits for the last save when it exits.
 
     Attributes:
         making: The checkpoint's recipe as metadata (see `tallmasks.artifacts.labels.as_metadata`).
-        seconds: Shortest time between two saves.
+        seconds: The shortest time between two saves.
     """
 
     path: Path
@@ -126,7 +126,7 @@ class TrainingState:
         self.wait()
 
     def save_if_due(self, training: TrainingRun) -> None:
-        """Start writing the current state if enough time has passed.  Raises the error of the previous save."""
+        """Start writing the current state if enough time has passed. Raises the error of the previous save, if any."""
         if self._save and not self._save.done():
             return
         self.wait()
@@ -135,7 +135,7 @@ class TrainingState:
             self._save = self._thread.submit(self._write, training.snapshot(), start)
 
     def wait(self) -> None:
-        """Wait for the current save, if any, and raise its error."""
+        """Wait for the current save and raise its error, if any."""
         if self._save:
             save, self._save = self._save, None
             self._due = max(self.seconds, PAUSE * save.result()) + self.clock()
@@ -153,11 +153,11 @@ class TrainingState:
         except Damaged as damaged:
             return damaged
         if as_metadata(label.recipe) != self.making:
-            return Damaged(self.path, "is of another training")
+            return Damaged(self.path, "belongs to another training")
         return None
 
     def restore(self, training: TrainingRun) -> None:
-        """Continue from the saved state, if there is one.  Raises Damaged if it cannot be used."""
+        """Continue from the saved state, if there is one. Raises Damaged if it cannot be used."""
         if unfit := self.unfit():
             raise unfit
         if self.path.exists():

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import new_flat, open_tensors
-from tallmasks.vectors.task_vectors import MERGED_FORMAT, TaskVector, open_task_vector
+from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
+
+_FORMAT = "tallmasks/multi_task_vector/1"
 
 
 def write_multi_task_vector(
@@ -27,10 +29,10 @@ def write_multi_task_vector(
     """
     vectors = list(map(open_task_vector, task_vectors))
     of_data = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]
-    with new_flat(out, vectors[0].layout, {**metadata, "format": MERGED_FORMAT, "merge": name}) as new:
+    with new_flat(out, vectors[0].layout, {**metadata, "format": _FORMAT, "merge": name}) as new:
         merge(vectors, new.flat, of_data)
 
 
 def open_multi_task_vector(path: Path | str) -> NDArray[np.float32]:
     """tau_MTL, float32 [P'], memory-mapped and read-only. Raises TallmasksError if the file is something else."""
-    return open_tensors(path, MERGED_FORMAT).flat()
+    return open_tensors(path, _FORMAT).flat()

@@ -17,7 +17,6 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 FORMAT = "tallmasks/task_vector/1"
-MERGED_FORMAT = "tallmasks/multi_task_vector/1"
 _PIECE = 1 << 20
 
 

@@ -1,8 +1,8 @@
-"""Bundles as version 1.0.0 wrote them, with the weights of their tasks: every later version must read them.
+"""Bundles written by version 1.0.0, with the weights of their tasks: every later version must read them.
 
-`frozen/<name>/` is a bundle of `tallmasks compress` over `frozen/base.safetensors`; `frozen/<name>.weights.safetensors`
-has the models of its tasks, `<task>/<tensor>`.  These files never change; a new kind of bundle adds its own.
-`coded_masks` is what stays of one in a coding that went.
+`frozen/<name>/` is a bundle made by `tallmasks compress` with the base `frozen/base.safetensors`.
+`frozen/<name>.weights.safetensors` has the models of its tasks as `<task>/<tensor>`. These files never change; a new
+kind of bundle adds its own. `coded_masks` is the rest of a bundle in a coding that is no longer supported.
 """
 
 import json
@@ -24,8 +24,8 @@ NAMES = sorted(path.parent.name for path in FROZEN.glob("*/bundle.json") if path
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_bundle_of_version_1_gives_the_weights_that_it_gave(name: str) -> None:
-    """Models that somebody compressed and deleted would be lost."""
+def test_a_bundle_of_version_1_still_gives_the_same_weights(name: str) -> None:
+    """Models that a user compressed and deleted would be lost."""
     bundle = load_bundle(FROZEN / name, base=None if name.startswith("included") else FROZEN / "base.safetensors")
     found = {f"{task}/{tensor}": values for task in bundle.tasks for tensor, values in bundle.state_dict(task).items()}
     assert all_same(found, load_file(FROZEN / f"{name}.weights.safetensors"))
@@ -33,7 +33,7 @@ def test_a_bundle_of_version_1_gives_the_weights_that_it_gave(name: str) -> None
 
 
 def test_the_frozen_bundles_are_of_every_kind() -> None:
-    """A format, a dtype or a coding without a sample could become unreadable, and no test would say so."""
+    """A format, dtype or coding without a sample could become unreadable, and no test would fail."""
     manifests = [json.loads((FROZEN / name / "bundle.json").read_text()) for name in NAMES]
     assert {manifest["format"] for manifest in manifests} == set(FORMATS)
     assert {manifest["dtype"] for manifest in manifests if "masks" in manifest} == set(OF_BUNDLES)
@@ -42,7 +42,7 @@ def test_the_frozen_bundles_are_of_every_kind() -> None:
 
 
 def test_an_entropy_coded_bundle_is_refused_with_the_commit_that_reads_it() -> None:
-    """The owner of such a bundle would not learn which commit reads it."""
+    """Users with such a bundle would not know which commit reads it."""
     with pytest.raises(TallmasksError, match="92d6ff0"):
         load_bundle(FROZEN / "coded_masks")
     assert "92d6ff0" in verify_bundle(FROZEN / "coded_masks")[0]

@@ -1,4 +1,4 @@
-"""Bundles from the workflow's flat files: bits that move from one place in a byte to another, and sizes foretold."""
+"""Bundles from the workflow's flat files: masks are repacked, and sizes are computed in advance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
-    """43 weights in two tensors; the second begins within a byte."""
+    """43 weights in two tensors; the second starts inside a byte."""
     chain = build(tmp_path_factory.mktemp("chain"))
     (chain.folder / "theta0.safetensors").hardlink_to(chain.folder / "pretrained")
     return chain
@@ -38,8 +38,8 @@ def facts_of(chain: Chain, dtype: str) -> BundleFacts:
 
 @no_deadline
 @given(st.integers(0, 43), st.integers(0, 43), st.sampled_from(LAMBDAS))
-def test_any_piece_of_a_mask_is_that_of_the_whole(chain: Chain, start: int, stop: int, mask_lambda: float) -> None:
-    """A task's model would get weights that its mask leaves out, from some tensor on."""
+def test_any_piece_of_a_mask_equals_that_of_the_whole(chain: Chain, start: int, stop: int, mask_lambda: float) -> None:
+    """Masks would be shifted from some tensor on."""
     start, stop = sorted((start, stop))
     bundle = open_mask_bundle(chain.folder / "masks-sum")
     piece = bundle.packed_piece("cars", mask_lambda, start, stop)
@@ -49,11 +49,11 @@ def test_any_piece_of_a_mask_is_that_of_the_whole(chain: Chain, start: int, stop
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-def test_a_bundle_holds_the_masked_models_and_takes_what_was_foretold(
+def test_a_bundle_holds_the_masked_models_and_has_the_predicted_size(
     chain: Chain, tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bundle would be of other models, or the table would say another size than the files have."""
-    monkeypatch.setattr("tallmasks.bundles.packed_tau.PIECE", 16)  # several pieces to a tensor
+    """The bundle would have wrong models, or the results table a wrong size."""
+    monkeypatch.setattr("tallmasks.bundles.packed_tau.PIECE", 16)  # several pieces per tensor
     facts, out = facts_of(chain, dtype), tmp_path / "bundle"
     masks, merged = open_mask_bundle(chain.folder / "masks-ties_sum"), open_multi_task_vector(chain.folder / "ties_sum")
     write_from_planes(out, facts, merged, masks)

@@ -1,4 +1,4 @@
-"""Task bundles: every task's weights bit by bit, and a live module switched from one to the next."""
+"""Task bundles: every task's weights, bit for bit, and switching a live module between tasks."""
 
 import copy
 import json
@@ -34,13 +34,12 @@ DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 @pytest.fixture(scope="module", params=DTYPES)
 def of_dtype(request, tmp_path_factory):
-    """A bundle for each dtype of the merged vector."""
+    """A bundle for every dtype of the merged vector."""
     return make(tmp_path_factory.mktemp(request.param), request.param)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """One of them."""
     return make(tmp_path_factory.mktemp("made"), "int8")
 
 
@@ -67,7 +66,7 @@ def weights_of(module):
     return {name: tensor for name, tensor in module.state_dict().items() if not name.startswith("twin")}
 
 
-def test_each_task_is_the_formula_from_any_value_on(of_dtype):
+def test_each_task_follows_the_formula_in_any_piece(of_dtype):
     """A task's model would not be theta_0 + scale * (mask * tau_MTL), rounded once."""
     bundle = load_bundle(of_dtype.folder, of_dtype.base_file)
     assert bundle.tasks == TASKS
@@ -84,7 +83,7 @@ def test_each_task_is_the_formula_from_any_value_on(of_dtype):
 
 
 def test_arrays_are_the_same_weights(tmp_path):
-    """Users without torch would get other weights."""
+    """Users without torch would get different weights."""
     forms = {name: form for name, form in task_bundles.FORMS.items() if form[0] != torch.bfloat16}
     made = make(tmp_path / "numpy", forms=forms)
     found = load_bundle(made.folder, made.base_file).arrays("mnist")
@@ -96,9 +95,9 @@ def test_arrays_are_the_same_weights(tmp_path):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_a_module_goes_from_task_to_task_and_back(of_dtype, device, monkeypatch):
-    """After some switches a model would be another one, or trained weights would be lost."""
-    monkeypatch.setattr("tallmasks.bundles.device_weights.GROUP", 64)  # several groups of one dtype
+def test_a_module_switches_between_tasks_and_back(of_dtype, device, monkeypatch):
+    """After some switches the model would have drifted, or trained weights would be lost."""
+    monkeypatch.setattr("tallmasks.bundles.live_weights.GROUP", 64)  # several groups of one dtype
     bundle = load_bundle(of_dtype.folder, of_dtype.base_file, device)
     module = Everything(of_dtype.base)
     addresses = {name: tensor.data_ptr() for name, tensor in module.named_parameters()}
@@ -113,7 +112,7 @@ def test_a_module_goes_from_task_to_task_and_back(of_dtype, device, monkeypatch)
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_without_a_base_the_module_itself_is_theta_0(made, device):
-    """A bundle without its base could not be used, or would drift with every switch."""
+    """A bundle without its base could not be used, or weights would drift with every switch."""
     manifest = json.loads((made.folder / "bundle.json").read_text())
     assert manifest["base"]["path"] == str(made.base_file)
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
@@ -135,22 +134,22 @@ def test_without_a_base_the_module_itself_is_theta_0(made, device):
 
 
 def test_the_recorded_base_is_found_and_checked(tmp_path):
-    """A bundle would be added to whatever has come to lie where its base was."""
+    """A bundle would be added to any model that has replaced its base."""
     made = make(tmp_path)
     with pytest.raises(TallmasksError, match="'gpu'"):
         load_bundle(made.folder, device="gpu")
     assert all_same(load_bundle(made.folder).state_dict("mnist"), expected(made, "mnist"))
     save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
     for base in (None, made.base_file):
-        with pytest.raises(TallmasksError, match=r"base\.safetensors: .*other values"):
+        with pytest.raises(TallmasksError, match=r"base\.safetensors: .*a\.bias"):
             load_bundle(made.folder, base).state_dict("mnist")
     save_file({name: tensor for name, tensor in made.base.items() if name != "wide"}, made.base_file)
     with pytest.raises(TallmasksError, match="wide"):
         load_bundle(made.folder, made.base_file)
 
 
-def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
-    """A bundle would be added to another model than its base, without a warning."""
+def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
+    """A bundle would be added to a model that is not its base, without a warning."""
     monkeypatch.chdir(tmp_path)
     models = {}
     for name, seed in {"base": 0, "dtd": 1, "other": 2}.items():
@@ -164,10 +163,10 @@ def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
         before = {name: tensor.clone() for name, tensor in wrong.state_dict().items()}
         bundle = load_bundle("bundle")
         for work in (lambda b=bundle, w=wrong: b.apply_(w, "dtd"), lambda b=bundle, w=wrong: b.restore_(w)):
-            with pytest.raises(TallmasksError, match="not the base"):
+            with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
                 work()
         assert all_same(wrong.state_dict(), before)
-    with pytest.raises(TallmasksError, match="other values"):
+    with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
         load_bundle("bundle", "base").apply_(copy.deepcopy(models["base"]), "dtd")
     half = copy.deepcopy(models["base"]).half()
     with pytest.raises(TallmasksError, match=r"F16.*F32.* module_is_base=True"):
@@ -186,7 +185,7 @@ def test_no_module_is_believed_to_be_the_base(tmp_path, monkeypatch):
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype, device):
-    """A live model would compute something else than the exported one in the same dtype."""
+    """A live model would give other results than the exported one in the same dtype."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base, dtype)
     module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)
@@ -215,8 +214,8 @@ def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype
         (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "wide .*meta"),
     ],
 )
-def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
-    """Half of a model would be overwritten with another model's weights."""
+def test_a_module_that_does_not_fit_is_not_changed(made, change, message):
+    """Part of a model would be overwritten with another model's weights."""
     module = Everything(made.base)
     change(module)
     before = copy.deepcopy(module.state_dict())
@@ -227,7 +226,7 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
         assert "\n" not in str(error.value)
     for name, tensor in module.state_dict().items():
         assert tensor.is_meta or same_bits(tensor, before[name])
-    with pytest.raises(TallmasksError, match=r"no task 'mnits' .did you mean 'mnist'"):
+    with pytest.raises(TallmasksError, match=r"'mnits'.* 'mnist'"):
         bundle.apply_(module, "mnits")
     with pytest.raises(TallmasksError, match=r"dict.*torch\.nn\.Module.*bundle\.state_dict"):
         bundle.apply_(dict(made.base), "mnist")
@@ -235,8 +234,8 @@ def test_a_module_that_does_not_fit_stays_as_it_is(made, change, message):
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
-def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop, device):
-    """A model half of one task and half of another would answer, and nobody would notice."""
+def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, stop, device):
+    """A mixture of two tasks' weights would be used, and nobody would notice."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base)
     bundle.apply_(module, "mnist")
@@ -254,17 +253,17 @@ def test_what_is_stopped_on_the_way_leaves_theta_0(made, monkeypatch, stop, devi
         return unpacked(packed)
 
     monkeypatch.setattr(BundleParts, "add", stopped)
-    monkeypatch.setattr("tallmasks.bundles.device_weights.unpacked", unpacked_once)
+    monkeypatch.setattr("tallmasks.bundles.live_weights.unpacked", unpacked_once)
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_a_pickled_bundle_is_the_same_bundle(made, given, monkeypatch, tmp_path):
-    """A worker, which may be in another folder, would get another base's model, or none."""
+@pytest.mark.parametrize("with_base", [True, False])
+def test_a_pickled_bundle_is_the_same_bundle(made, with_base, monkeypatch, tmp_path):
+    """A worker in another folder would use another base, or none."""
     monkeypatch.chdir(made.folder.parent)
-    bundle = load_bundle(made.folder.name, made.base_file.name if given else None, device="cpu")
+    bundle = load_bundle(made.folder.name, made.base_file.name if with_base else None, device="cpu")
     monkeypatch.chdir(tmp_path)
     bundle.apply_(Everything(made.base), "mnist")
     again = pickle.loads(pickle.dumps(bundle))
@@ -273,7 +272,7 @@ def test_a_pickled_bundle_is_the_same_bundle(made, given, monkeypatch, tmp_path)
 
 
 def bundle_over(model, folder):
-    """A bundle of two tasks over a model of transformers', which is saved as `base`."""
+    """A bundle of two tasks, with a transformers model saved as its base."""
     model.save_pretrained(folder / "base")
     base = open_checkpoint(folder / "base")
     rng = np.random.default_rng(1)
@@ -292,7 +291,6 @@ def within(name):
 
 
 def compiled_part(model):
-    """A model with one compiled module."""
     model.lm_head = within("_orig_mod")(model.lm_head)
     return model
 
@@ -306,8 +304,8 @@ WRAPPED = [
 
 
 @pytest.mark.parametrize(("kind", "wrap"), WRAPPED)
-def test_a_module_is_known_under_transformers_names_and_in_wrappers(tmp_path, kind, wrap):
-    """The paper's own class of model, and whatever is compiled or trained on many GPUs, would be refused."""
+def test_tensors_are_matched_under_transformers_names_and_in_wrappers(tmp_path, kind, wrap):
+    """The paper's models, and models that are compiled or trained on several GPUs, would be refused."""
     model = made_model(kind)
     bundle = bundle_over(model, tmp_path)
     before = copy.deepcopy(model.state_dict())
@@ -325,8 +323,8 @@ def test_a_module_is_known_under_transformers_names_and_in_wrappers(tmp_path, ki
     assert all_same({name: tensor.detach() for name, tensor in own.items()}, before)
 
 
-def test_a_part_of_the_model_is_known_without_its_prefix(made, tmp_path):
-    """A user who holds only the encoder would have to rename every tensor."""
+def test_a_part_of_the_model_is_matched_without_its_prefix(made, tmp_path):
+    """A user who only has the encoder would have to rename every tensor."""
     state = {f"model.encoder.{name}": tensor for name, tensor in made.base.items()}
     save_file(state, tmp_path / "base.safetensors")
     base = open_checkpoint(tmp_path / "base.safetensors")
@@ -347,8 +345,8 @@ def test_a_part_of_the_model_is_known_without_its_prefix(made, tmp_path):
     seed=st.integers(0, 1000),
 )
 @example(size=5000, row=1, codes=("BF16", "BF16", "BF16"), scale=0.3, seed=0)
-def test_pieces_of_any_size_are_the_formula(size, row, codes, scale, seed):
-    """A weight at the edge of a block, a row or a byte of bits would get its neighbour's update."""
+def test_pieces_of_any_size_follow_the_formula(size, row, codes, scale, seed):
+    """A weight at the edge of a block, a row or a mask byte would get its neighbour's update."""
     rng = np.random.default_rng(seed)
     theta_code, out_code, tau_code = codes
     theta = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[theta_code])
@@ -357,10 +355,8 @@ def test_pieces_of_any_size_are_the_formula(size, row, codes, scale, seed):
         scales = rng.random(-(-size // row)).astype(np.float32)
         tau = stored.numpy().astype(np.float32) * np.repeat(scales, row)[:size]
     else:
-        stored, scales = (
-            torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[tau_code]),
-            np.ones(1, np.float32),
-        )
+        stored = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[tau_code])
+        scales = np.ones(1, np.float32)
         tau = stored.float().numpy()
     bits = rng.integers(0, 256, -(-size // 8), np.uint8)
     keep = np.unpackbits(bits, count=size, bitorder="little").astype(bool)

@@ -1,4 +1,4 @@
-"""Files of task bundles: what is written, what is refused, and bundles in the hub's cache."""
+"""Files of task bundles: their format, invalid bundles, and bundles on the hub."""
 
 import hashlib
 import json
@@ -29,8 +29,8 @@ def base(tmp_path):
     return open_checkpoint(tmp_path / "model.safetensors")
 
 
-def test_the_files_are_what_the_format_says(tmp_path):
-    """Somebody with the description of the format and safetensors alone could not read a bundle."""
+def test_the_files_follow_the_documented_format(tmp_path):
+    """A bundle could not be read with safetensors and the description of the format alone."""
     made = make(tmp_path, "int8", mask_lambda={"mnist": 0.4})
     facts = json.loads((made.folder / "bundle.json").read_text())
     assert facts["format"] == "tallmasks/bundle/4" and facts["digest"] == bundle_digest(facts)
@@ -54,14 +54,13 @@ def test_the_files_are_what_the_format_says(tmp_path):
     bits = np.unpackbits(masks["short"].numpy(), bitorder="little")
     np.testing.assert_array_equal(bits[:45], made.masks["mnist"]["short"].reshape(-1))
     assert bits.size == 48 and not bits[45:].any()
-    with pytest.raises(TallmasksError, match="is there already"):
+    with pytest.raises(TallmasksError, match=str(made.folder)):
         make(tmp_path, "int8")
     assert verify_bundle(made.folder) == []
 
 
-def test_the_card_says_what_a_stranger_needs(tmp_path, base):
-    """A bundle on the hub would say neither of what base it is nor how it is loaded."""
-
+def test_the_card_names_the_base_and_shows_how_to_load(tmp_path, base):
+    """A user who finds a bundle on the hub would not know its base, nor how to load it."""
     base = replace(base, origin={"repository": "someone/model", "revision": "a" * 40})
     facts = BundleFacts("tall_mask", base, ["x|`y`\n# z"], mask_lambda={"x|`y`\n# z": 0.3}, scale={})
     with new_bundle(tmp_path / "bundle", facts) as new:
@@ -74,18 +73,17 @@ def test_the_card_says_what_a_stranger_needs(tmp_path, base):
     assert load_bundle(tmp_path / "bundle", base).manifest.scale == {"x|`y`\n# z": 0.5}
 
 
-def test_a_bundle_has_no_name_of_two_lines(tmp_path):
-    """A stranger's bundle would write lines of its own among those of the command."""
-    place = make(tmp_path).folder / "bundle.json"
-    value = json.loads(place.read_text())
+def test_a_name_with_a_line_break_is_refused(tmp_path):
+    """An untrusted bundle could print lines that look like those of a command."""
+    value = json.loads((make(tmp_path).folder / "bundle.json").read_text())
     value["aliases"]["a\nerror: b"] = min(value["tensors"])
     content = json.dumps(value | {"digest": bundle_digest(value)}).encode()
     with pytest.raises(TallmasksError, match=r"'a\\nerror: b'"):
         read_manifest(content, "bundle.json")
 
 
-def test_names_of_tasks_are_no_paths():
-    """A task's masks would be written over something else, or two tasks' masks over each other."""
+def test_file_names_of_tasks_are_safe_and_unique():
+    """A task's masks would overwrite another file, or those of another task."""
     tasks = ["../../etc/passwd", "/abs", "a\\b", "..", ".", "", "A", "a", "é", "e\u0301", "con:1", "x" * 300, "\0", "~"]
     files = task_files([*tasks, *(f"{'x' * 300}{i}" for i in range(3)), "%2E", "%2e", "x~", ".hidden"], MASKS)
     assert len({file.lower() for file in files.values()}) == len(files)
@@ -98,14 +96,14 @@ def test_names_of_tasks_are_no_paths():
 @pytest.mark.parametrize(
     ("facts", "value", "message"),
     [
-        ({}, np.nan, "tensor w .* NaN or infinit"),
-        ({"dtype": "float16"}, 65520.0, "tensor w .* too large for F16"),
-        ({"dtype": "bfloat16"}, 3.4e38, "tensor w .* too large for BF16"),
-        ({"scale": {"x": float("nan")}}, 1, "x: its scale is nan"),
+        ({}, np.nan, "tensor w .*NaN"),
+        ({"dtype": "float16"}, 65520.0, "tensor w .*F16"),
+        ({"dtype": "bfloat16"}, 3.4e38, "tensor w .*BF16"),
+        ({"scale": {"x": float("nan")}}, 1, "x: .*nan"),
     ],
 )
-def test_what_no_bundle_may_hold_is_refused(tmp_path, base, facts, value, message):
-    """Every task's weights would be infinite, or a bundle be written that nobody can read."""
+def test_values_that_cannot_be_stored_are_refused(tmp_path, base, facts, value, message):
+    """Every task's weights would be infinite, or the bundle could not be read."""
     values = np.ones(16, np.float32)
     values[5] = value
     before = set(tmp_path.iterdir())
@@ -117,19 +115,16 @@ def test_what_no_bundle_may_hold_is_refused(tmp_path, base, facts, value, messag
     assert set(tmp_path.iterdir()) == before
 
 
-def test_int8_keeps_its_scales_apart_from_tensors_of_that_name(tmp_path):
-    """A tensor called like another one's scales would be written over them."""
+def test_a_tensor_with_the_name_of_int8_scales_is_refused(tmp_path):
+    """A tensor would overwrite the scales of another one."""
     save_file({"w": torch.ones(2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
     facts = BundleFacts("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
-    with (
-        pytest.raises(TallmasksError, match=r"w\.scale"),
-        new_bundle(tmp_path / "out", facts),
-    ):
+    with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", facts):
         pass
 
 
-def test_rows_of_int8_that_hold_next_to_nothing(tmp_path):
-    """A row of zeros or of the smallest numbers would become NaN."""
+def test_int8_rows_of_zeros_and_denormals(tmp_path):
+    """A row of zeros or denormals would become NaN."""
     save_file({"w": torch.zeros(3, 8)}, tmp_path / "base.safetensors")
     values = np.zeros((3, 8), np.float32)
     values[1, :2] = [1e-45, -1e-45]
@@ -142,8 +137,8 @@ def test_rows_of_int8_that_hold_next_to_nothing(tmp_path):
     assert np.abs(found - values).max() < 1e-43 and not found[0].any()
 
 
-def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypatch):
-    """A user of one task would have to download the masks of fifty."""
+def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
+    """A user of one task would have to download the masks of all tasks."""
     made = make(tmp_path / "made", include_base=True)
     made.base_file.unlink()
     masks = json.loads((made.folder / "bundle.json").read_text())["masks"]
@@ -156,13 +151,13 @@ def test_one_task_can_be_had_from_the_hub_without_the_others(tmp_path, monkeypat
             assert all_same(load_bundle(spec).state_dict("mnist"), expected(made, "mnist"))
         with pytest.raises(TallmasksError, match=f"hf download {REPOSITORY} masks/"):
             load_bundle(REPOSITORY).update("ümlaut", "wide")
-        for absent in ("nobody/nothing", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
+        for missing in ("nobody/nothing", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
             with pytest.raises(TallmasksError):
-                load_bundle(absent)
+                load_bundle(missing)
 
 
 def test_links_out_of_the_folder_are_refused(tmp_path):
-    """A bundle from somebody could have any file of this machine read in its place."""
+    """An untrusted bundle could read any file on this machine."""
     made = make(tmp_path)
     merged = made.folder / "merged.safetensors"
     merged.rename(tmp_path / "elsewhere")
@@ -171,8 +166,8 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
         load_bundle(made.folder).update("mnist", "wide")
 
 
-def test_all_problems_are_told_at_once(tmp_path):
-    """A user would learn of the second damaged file only after repairing the first."""
+def test_all_problems_are_reported_at_once(tmp_path):
+    """A user would see the second damaged file only after repairing the first."""
     made = make(tmp_path, include_base=True)
     facts = json.loads((made.folder / "bundle.json").read_text())
     mask = made.folder / facts["masks"]["mnist"]

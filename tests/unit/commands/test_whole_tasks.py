@@ -94,7 +94,7 @@ def test_a_module_without_a_place_for_the_head_is_said() -> None:
     live = transformers.ViTForImageClassification(tasks["cars"].config)
     head = live.classifier.weight.detach().clone()
     before = {name: tensor.clone() for name, tensor in live.state_dict().items()}
-    assert "classifier.bias, classifier.weight of its own" in refusal(lambda: bundle.apply_(live, "dtd"))
+    assert "classifier.bias, classifier.weight" in refusal(lambda: bundle.apply_(live, "dtd"))
     assert all(torch.equal(tensor, before[name]) for name, tensor in live.state_dict().items())
     assert bundle.apply_(live, "dtd", keep_heads=True) == ("classifier.bias", "classifier.weight")
     assert torch.equal(live.classifier.weight, head)
@@ -117,7 +117,7 @@ def test_a_base_with_a_head_is_restored_under_another_head() -> None:
     tallmasks.compress("base", {"plain": "plain", "cars": "cars"}, "bundle")
     bundle, head = tallmasks.load_bundle("bundle"), cars.classifier.weight.detach().clone()
     bundle.apply_(cars, "cars")
-    assert "has no place" in refusal(lambda: bundle.apply_(cars, "plain"))
+    assert "keep_heads=True" in refusal(lambda: bundle.apply_(cars, "plain"))
     assert bundle.apply_(cars, "plain", keep_heads=True) == ("classifier.bias", "classifier.weight")
     bundle.restore_(cars)
     assert torch.equal(cars.classifier.weight, head)

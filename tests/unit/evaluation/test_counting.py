@@ -1,4 +1,4 @@
-"""The evaluation engine: the counts are those of one model after the other, however many share a pass."""
+"""Counts are the same as for one model after the other, however many weight sets share a pass."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def tasks(model: Model, tmp_path_factory: pytest.TempPathFactory) -> list[TaskData]:
-    """Two tasks of different sizes; the images of one are mapped into memory, read-only."""
+    """Two tasks of different sizes; the images of one are memory-mapped, read-only."""
     cars, mnist = examples("cars", "test", 50, seed=0), examples("mnist", "test", 33, seed=0)
     path = tmp_path_factory.mktemp("images") / "mnist.npy"
     np.save(path, mnist[0])
@@ -43,7 +43,7 @@ def direction(model: Model, seed: int) -> NDArray[np.float32]:
 
 
 def plainly(model: Model, task: TaskData, weights: torch.Tensor) -> int:
-    """Right answers of one weight set, all images at once."""
+    """The correct answers of one weight set, with all images in one batch."""
     before = model.flat.clone()
     model.flat.copy_(weights)
     data = task.splits["test"]
@@ -58,7 +58,7 @@ def plainly(model: Model, task: TaskData, weights: torch.Tensor) -> int:
 def test_scaled_counts(
     model: Model, tasks: list[TaskData], resident: int, batch_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A coefficient would get the accuracy of another one, or images at the end of a split would not count."""
+    """A coefficient would get the accuracy of another one, or the last images of a split would not count."""
     update, start = direction(model, 0), model.initial()
     monkeypatch.setattr(counting, "CPU_BYTES", resident * start.nbytes)
     evaluator = Evaluator(model, tasks, batch_size)
@@ -72,7 +72,7 @@ def test_scaled_counts(
 
 @pytest.mark.parametrize("resident", [1, 2, 3])
 def test_own_counts(model: Model, tasks: list[TaskData], resident: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task would be scored with the masks of another task, or with another lambda's."""
+    """A task would be scored with the masks of another task or another lambda."""
     updates = [[direction(model, 10 * index + k) for k in range(3)] for index in range(2)]
     start = model.initial()
     monkeypatch.setattr(counting, "CPU_BYTES", resident * start.nbytes)
@@ -83,8 +83,8 @@ def test_own_counts(model: Model, tasks: list[TaskData], resident: int, monkeypa
     ]
 
 
-def test_tensors_are_taken_as_arrays_are(model: Model, tasks: list[TaskData]) -> None:
-    """Updates that were computed on a GPU would be scored otherwise, or not at all."""
+def test_tensors_are_scored_like_arrays(model: Model, tasks: list[TaskData]) -> None:
+    """Updates that were computed on a GPU would have other scores, or fail."""
     update = direction(model, 3)
     evaluator = Evaluator(model, tasks)
     by_array = evaluator.scaled("test", update, [1.0])
@@ -96,9 +96,9 @@ def test_tensors_are_taken_as_arrays_are(model: Model, tasks: list[TaskData]) ->
 
 @pytest.mark.parametrize("size", [1, 8, 8191])
 def test_masks_are_unpacked_on_the_device(size: int) -> None:
-    """On a GPU every task would be scored with another mask than the one that was built."""
+    """On a GPU every task would be scored with a wrong mask."""
     mask = np.random.default_rng(0).random(size) < 0.3
     packed = np.packbits(mask, bitorder="little")
     np.testing.assert_array_equal(unpack_mask(packed, size, torch.device("cpu")), mask)
-    meta = unpack_mask(packed, size, torch.device("meta"))  # the GPU's way, as far as it can be tried without one
+    meta = unpack_mask(packed, size, torch.device("meta"))  # runs the GPU's code without a GPU
     assert isinstance(meta, torch.Tensor) and meta.shape == (size,) and meta.dtype == torch.bool

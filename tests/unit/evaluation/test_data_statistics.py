@@ -1,4 +1,4 @@
-"""Statistics of a task's data (layer inputs, squared gradients) against plain passes of plain networks."""
+"""Statistics of a task's data (layer inputs, squared gradients), compared with plain passes of the networks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +41,7 @@ def clip_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, clip.CLI
 
 
 def fine_tuned(path: Path, plain: clip.CLIP) -> clip.ClipModel:
-    """The project's model with the weights of the plain one's image tower."""
+    """The project's model, with the image tower's weights from the plain network."""
     model = load(SPEC, path, device="cpu")
     named = dict(plain.named_parameters())
     model.use(torch.cat([named[name].detach().reshape(-1) for name in model.trainable]))
@@ -69,8 +69,8 @@ def by_hand(visual: torch.nn.Module, images: torch.Tensor) -> dict[str, torch.Te
     return {name: values.detach().flatten(0, 1).double() for name, values in found.items()}
 
 
-def test_the_grams_of_clip_are_those_of_the_tower_by_hand(clip_files: tuple) -> None:
-    """RegMean would average attention's matrices with the wrong inputs."""
+def test_the_grams_of_clip_equal_a_computation_by_hand(clip_files: tuple) -> None:
+    """RegMean would merge the matrices of attention with the wrong inputs."""
     path, plain, examples = clip_files
     found = layer_grams(fine_tuned(path, plain), examples)
     expected = by_hand(plain.visual, clip.prepare(examples.images))
@@ -79,8 +79,8 @@ def test_the_grams_of_clip_are_those_of_the_tower_by_hand(clip_files: tuple) -> 
         np.testing.assert_allclose(found[name], (x.T @ x / len(x)).numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_watching_a_network_changes_nothing_of_it(clip_files: tuple) -> None:
-    """The next artifact of the same job would be of another network, or counted twice."""
+def test_watching_a_network_does_not_change_it(clip_files: tuple) -> None:
+    """The next artifact of the same job would be computed from a changed network, or count examples twice."""
     path, plain, examples = clip_files
     model = fine_tuned(path, plain)
     before = model.log_probabilities(model.prepare(examples))
@@ -89,8 +89,8 @@ def test_watching_a_network_changes_nothing_of_it(clip_files: tuple) -> None:
     assert torch.equal(model.log_probabilities(model.prepare(examples)), before)
 
 
-def test_the_squared_gradients_of_clip_are_those_of_every_class(clip_files: tuple) -> None:
-    """Fisher merging would weigh by the label's gradient alone, or by that of a batch."""
+def test_the_squared_gradients_of_clip_cover_every_class(clip_files: tuple) -> None:
+    """Fisher merging would use the gradient of the label alone, or that of a batch."""
     path, plain, examples = clip_files
     model = fine_tuned(path, plain)
     found = squared_gradients(model, examples)
@@ -110,8 +110,8 @@ def test_the_squared_gradients_of_clip_are_those_of_every_class(clip_files: tupl
         assert float(values.max()) > 0
 
 
-def test_the_grams_of_t5_are_those_of_transformers_own_pass(tmp_path: Path) -> None:
-    """Padding would count as data, or encoder and decoder would have each other's; RegMean would leave layers out."""
+def test_the_grams_of_t5_equal_those_of_transformers(tmp_path: Path) -> None:
+    """Padding would count as data, encoder and decoder would be swapped, or RegMean would leave out layers."""
     state = save_small(tmp_path / "weights.safetensors")
     examples = small_examples(tmp_path, 5, choices=2)
     model = load(T5_SPEC, tmp_path / "weights.safetensors", device="cpu")
@@ -132,8 +132,8 @@ def test_the_grams_of_t5_are_those_of_transformers_own_pass(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("spec", [T5_SPEC, ADAPTED])
-def test_the_squared_gradients_of_t5_are_those_of_its_tokens(spec: dict, tmp_path: Path) -> None:
-    """A language model, or its adapter, would be weighed by something else than its probabilities of tokens."""
+def test_the_squared_gradients_of_t5_are_over_its_tokens(spec: dict, tmp_path: Path) -> None:
+    """Fisher merging would weight a language model, or its adapter, by something other than token probabilities."""
     save_small(tmp_path / "weights.safetensors")
     examples = small_examples(tmp_path, 3, choices=2)
     model = load(spec, tmp_path / "weights.safetensors", device="cpu")
@@ -179,8 +179,8 @@ def model_and_examples(kind: str, folder: Path) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_gradient_is_that_of_the_loss_and_no_label_counts(kind: str, tmp_path: Path) -> None:
-    """A merge would learn from the right answers, which it must not know, or something else than its loss says."""
+def test_a_gradient_follows_the_loss_and_ignores_labels(kind: str, tmp_path: Path) -> None:
+    """A merge would learn from the correct answers, or minimise something other than its loss."""
     model, examples, other = model_and_examples(kind, tmp_path)
     layout = Layout(model.trainable, tuple(model.shapes.values()))
     direction = 0.01 * np.random.default_rng(1).normal(size=layout.size).astype(np.float32)
@@ -190,7 +190,7 @@ def test_a_gradient_is_that_of_the_loss_and_no_label_counts(kind: str, tmp_path:
     zero = network.to_device(np.zeros_like(direction))
     gradient = network.gradient(zero, 0, 6, entropy)
     assert torch.equal(gradient, relabelled.gradient(zero, 0, 6, entropy))
-    assert torch.equal(model.initial(), before), "the pretrained weights are still there"
+    assert torch.equal(model.initial(), before), "the pretrained weights are unchanged"
     logs = model.choice_log_probabilities(model.prepare(examples))
     torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(6))
 

@@ -22,7 +22,7 @@ from toys.numbers_toy import LinearModel, Numbers
 
 
 class HalfPoints(LinearModel):
-    """The toy; of a task with odd answers, a near miss counts half."""
+    """The toy, where a near miss counts half for a task with odd answers."""
 
     def count_right(self, batch: Numbers) -> Any:
         best = self._scores(batch).topk(2).indices
@@ -33,7 +33,7 @@ class HalfPoints(LinearModel):
 
 
 class Sorted(HalfPoints):
-    """The same, with the examples in another order and in batches of other sizes."""
+    """The same, with another order of the examples and other batch sizes."""
 
     def batches(self, examples: Numbers, batch_size: int) -> Iterator[Numbers]:
         order = np.argsort(examples.numbers[:, 0])
@@ -65,7 +65,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tasks() -> list[TaskData]:
-    """One task that is counted and one that is scored."""
+    """One task with whole counts, and one with fractional scores."""
     draw = np.random.default_rng(1)
     numbers = draw.normal(size=(41, 8)).astype(np.float32)
     found = []
@@ -79,16 +79,16 @@ UPDATE = np.random.default_rng(2).normal(size=36).astype(np.float32)
 ALPHAS = [0.0, 0.3, 0.6, 1.0]
 
 
-def test_scores_stay_what_they_are(weights: Path) -> None:
-    """Half points would be rounded away, or counts become fractions of an example."""
+def test_scores_are_not_rounded(weights: Path) -> None:
+    """Half points would be lost, or counts would become fractions."""
     counted, scored = Evaluator(HalfPoints(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS)
     assert all(type(count) is int for count in counted)
     assert all(type(score) is float and 0 <= score <= 41 and 2 * score == int(2 * score) for score in scored)
     assert any(score != int(score) for score in scored)
 
 
-def test_order_and_size_of_batches_change_no_score(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model's accuracy would depend on how its sentences are packed."""
+def test_scores_do_not_depend_on_the_batches(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model's accuracy would depend on how its examples are batched."""
     expected = Evaluator(HalfPoints(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS)
     assert Evaluator(Sorted(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
     monkeypatch.setattr(counting, "prefetched", lambda prepared, device: prefetched(prepared, torch.device("cuda")))
@@ -96,17 +96,17 @@ def test_order_and_size_of_batches_change_no_score(weights: Path, monkeypatch: p
     monkeypatch.setattr(counting, "CPU_BYTES", 3 * together.initial().nbytes)
     assert Evaluator(together, tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
     assert together.passes == 2 * 2 * 6  # tasks, rounds of weight sets, batches
-    assert torch.equal(together.flat, together.initial()), "the model is left as it was"
+    assert torch.equal(together.flat, together.initial()), "the model is unchanged"
 
 
-def test_a_score_is_chosen_by_and_written_down(weights: Path) -> None:
-    """A task that is scored could have no coefficient, no lambda and no line in a table."""
+def test_fractional_scores_are_used_for_choices_and_written(weights: Path) -> None:
+    """A task with fractional scores could have no coefficient, no lambda and no line in a table."""
     chosen = Tuner(Evaluator(HalfPoints(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
     evaluator = Evaluator(HalfPoints(weights), tasks())
     known = {split: [row[0] for row in evaluator.scaled(split, UPDATE, [0.0])] for split in ("validation", "test")}
     evaluator.scaled = Mock(wraps=evaluator.scaled)  # type: ignore[method-assign]
     assert Tuner(evaluator, ALPHAS, [1.0, 1.0], known)("task_arithmetic", UPDATE) == chosen
-    assert all(0.0 not in call.args[2] for call in evaluator.scaled.mock_calls), "alpha = 0 is counted again"
+    assert all(0.0 not in call.args[2] for call in evaluator.scaled.mock_calls), "alpha = 0 is evaluated again"
     means = np.asarray(chosen.curve).sum(axis=0)
     assert chosen.scaling_coefficient == ALPHAS[int(np.argmax(means))]
     again = Evaluation.from_json(json.loads(json.dumps(chosen.to_json())))
@@ -121,7 +121,7 @@ def test_a_score_is_chosen_by_and_written_down(weights: Path) -> None:
 
 
 class Marked(HalfPoints):
-    """The same, which scores near misses apart."""
+    """The same, with a further score for near misses."""
 
     def further_scores(self, examples: Numbers, batch_size: int) -> dict[str, float]:
         if (examples.answers % 2 == 0).all():
@@ -131,11 +131,11 @@ class Marked(HalfPoints):
         return {"first": float(best[:, 0].sum()), "first_two": float(best.sum())}
 
 
-def test_further_scores_stand_beside_the_one_that_counts(weights: Path) -> None:
-    """A task's F1 would be another model's than its exact match, or stand at another task."""
+def test_further_scores_are_stored_with_the_main_score(weights: Path) -> None:
+    """A task's F1 would belong to another model than its exact match, or to another task."""
     model = Marked(weights)
     chosen = Tuner(Evaluator(model, tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
-    assert torch.equal(model.flat, model.initial()), "the model is left as it was"
+    assert torch.equal(model.flat, model.initial()), "the model is unchanged"
     again = Evaluation.from_json(json.loads(json.dumps(chosen.to_json()))).in_order(("scored", "counted"))
     first, both = again.further["first"][0], again.further["first_two"][0]
     assert first is not None and both is not None
@@ -143,7 +143,7 @@ def test_further_scores_stand_beside_the_one_that_counts(weights: Path) -> None:
     table = per_task_table([again], again).set_index(["task", "split"])
     assert table["first_two"].dropna().to_dict() == {("scored", "test"): round(100 * both / 41, 4)}
     plain = Tuner(Evaluator(HalfPoints(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
-    assert "further" not in plain.to_json(), "what others scored before would be written otherwise"
+    assert "further" not in plain.to_json(), "existing evaluations would change"
     with pytest.raises(ValueError, match=r"first: \[42.0, None\]"):
         Evaluation.from_json({**again.to_json(), "further": {"first": [42.0, None]}})
 
@@ -154,8 +154,8 @@ def record(score: Any, total: Any = 10) -> Evaluation:
 
 
 @pytest.mark.parametrize("score", [-1, 11, -0.5, 10.5, math.nan, math.inf, True, "5", None])
-def test_what_cannot_have_been_scored_is_refused(score: Any) -> None:
-    """A damaged file's numbers would stand in a table."""
+def test_impossible_scores_are_refused(score: Any) -> None:
+    """The numbers of a damaged file would appear in a table."""
     with pytest.raises((ValueError, TypeError)):
         record(score)
     for total in (0, 10.0, True):

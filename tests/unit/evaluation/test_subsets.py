@@ -1,4 +1,4 @@
-"""Figure 5's task combinations: the paper's protocol, and nothing computed twice."""
+"""Figure 5's task subsets: the paper's protocol, without duplicates."""
 
 import pytest
 
@@ -14,7 +14,7 @@ PAPER = {
     "name_wave": """CIFAR10, SVHN, CIFAR100, SUN397, Cars, STL10, DTD, RenderedSST2, EMNIST, RESISC45, EuroSAT, PCAM,
         FER2013, OxfordIIITPet, FashionMNIST, MNIST, Flowers102, KMNIST, Food101, GTSRB""",
 }
-"""Lists of appendix "Sample subset selection protocol"; the other four are these backwards."""
+"""Lists of appendix "Sample subset selection protocol"; the other four are these reversed."""
 
 LISTS = {order: tuple(name.strip().lower() for name in text.split(",")) for order, text in PAPER.items()}
 for one, other in (("ascending", "descending"), ("wave", "zigzag")):
@@ -24,12 +24,12 @@ ZEROSHOT = {task: float(place) for place, task in enumerate(LISTS["zeroshot_asce
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_orders_are_the_papers(order: str) -> None:
-    """Figure 5 would average over other combinations than the paper's."""
+    """Figure 5 would average over other subsets than the paper's."""
     assert orders(ZEROSHOT)[order] == LISTS[order]
 
 
-def test_coinciding_subsets_come_once() -> None:
-    """The sweep would take longer than it must, and a subset's weight in the mean would be lost."""
+def test_equal_subsets_are_listed_once() -> None:
+    """The sweep would evaluate a subset twice, or the mean would lose a subset's weight."""
     found = distinct_subsets(orders(ZEROSHOT))
     assert len({subset.tasks for subset in found}) == len(found) < 8 * 20
     assert sorted(place for subset in found for place in subset.places) == sorted(
@@ -42,7 +42,7 @@ def test_coinciding_subsets_come_once() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_any_number_of_tasks(count: int) -> None:
-    """A benchmark with an odd number of tasks, or one, would lose a task in the middle."""
+    """A benchmark with one task, or an odd number of tasks, would lose the one in the middle."""
     some = dict(list(ZEROSHOT.items())[:count])
     for tasks in orders(some).values():
         assert sorted(tasks) == sorted(some)

@@ -1,4 +1,4 @@
-"""Merges, masks and choices made in memory equal those of the chain."""
+"""Merges, masks and choices computed in memory equal those of the pipeline."""
 
 from functools import partial
 from itertools import pairwise
@@ -54,7 +54,7 @@ def vectors(model: Model) -> dict[str, TaskVector]:
 
 
 def plain(vectors: dict[str, TaskVector], evaluator: Evaluator) -> dict[str, list[np.ndarray]]:
-    """Every method's update of each task, by the plain statements, at the lambdas that validation data choose."""
+    """Every method's update for each task, from the plain statements, at the lambdas chosen on validation data."""
     flats = [vector.flat for vector in vectors.values()]
     limits = [reference.trim_threshold(flat, 0.2) for flat in flats]
     merges = {
@@ -97,8 +97,8 @@ def test_every_method_equals_the_plain_statement(
     found = TaskSubset(vectors, model.initial().numpy(), tune, evaluator, GRIDS).evaluate(methods.get(name))
     statements = plain(vectors, evaluator)
     if name not in statements:
-        assert name not in reference.PAPER_ROWS, "every method that ships has a plain statement"
-        pytest.skip("a method of the user's own, of which no plain statement is here")
+        assert name not in reference.PAPER_ROWS, "every shipped method has a plain statement"
+        pytest.skip("a user's own method, which has no plain statement")
     updates = [update.astype(np.float32) for update in statements[name]]
     assert (found.method, found.tasks) == (name, NAMES)
     if isinstance(methods.get(name).protocol, methods.Scaled):
@@ -118,8 +118,8 @@ def test_every_method_equals_the_plain_statement(
 
 
 @given(total=st.integers(1, 50), count=st.integers(1, 60))
-def test_a_sample_is_without_replacement_and_always_the_same(total: int, count: int) -> None:
-    """Two methods would be compared on different images, or on some images twice."""
+def test_a_sample_is_fixed_and_without_replacement(total: int, count: int) -> None:
+    """Two methods would be compared on different images, or some images would count twice."""
     whole = ClipExamples(np.arange(total, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(total), HEAD)
     one, other = sample(whole, count), sample(whole, count)
     assert one.labels.tolist() == other.labels.tolist() == sorted(set(one.labels.tolist()))
@@ -129,8 +129,8 @@ def test_a_sample_is_without_replacement_and_always_the_same(total: int, count: 
     assert pixels.reshape(-1).tolist() == one.labels.tolist()
 
 
-def test_a_sample_is_not_the_beginning() -> None:
-    """Data that lie in the order of their classes would show some classes only."""
+def test_a_sample_covers_the_whole_split() -> None:
+    """Of data sorted by class, only some classes would be sampled."""
     whole = ClipExamples(np.zeros((1000, 1, 1, 1), np.uint8), np.arange(1000), HEAD)
     assert sample(whole, 100).labels.mean() == pytest.approx(500, abs=100)
     assert sample(whole, None) is whole
@@ -139,7 +139,7 @@ def test_a_sample_is_not_the_beginning() -> None:
 def test_a_tuned_option_is_chosen_on_validation_data(
     evaluator: Evaluator, vectors: dict[str, TaskVector], model: Model
 ) -> None:
-    """LiNeS would have one slope for all models, or a slope that was chosen on test data."""
+    """LiNeS would have one slope for all models, or a slope chosen on test data."""
     method, pretrained = methods.get("lines"), model.initial().cpu().numpy()
     assert (method.tuned, method.protocol.grid(GRIDS)) == ("beta", tuple(np.arange(1, 11) / 10))
     grid, finetuned = [0.1, 1.0], [0.5, 0.5]

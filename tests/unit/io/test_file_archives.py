@@ -1,4 +1,4 @@
-"""Folders kept as one file: every byte comes back, and nothing leads out."""
+"""Archives: folders stored as one file."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,8 @@ from tallmasks.io.file_archives import FORMAT, archive_folder, archived_files
 from tallmasks.io.tensor_files import write_tensors
 
 
-def test_what_was_put_in_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bundle out of the store would be another than the one that was made."""
-    monkeypatch.setattr("tallmasks.io.file_archives._PIECE", 100)
+def test_an_archive_returns_every_byte(tmp_path: Path) -> None:
+    """A bundle extracted from the store would differ from the one that was built."""
     content = {"a.json": b"{}", "masks/ünï.safetensors": os.urandom(1234), "empty": b"", ".hidden": b"x"}
     for name, text in content.items():
         path = tmp_path / "folder" / name
@@ -27,8 +26,8 @@ def test_what_was_put_in_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a//b", "a/../../b", "."])
-def test_a_file_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
-    """Somebody's archive would write where it likes."""
+def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    """An untrusted archive could write anywhere on the disk."""
     write_tensors(tmp_path / "archive", {name: np.zeros(3, np.uint8)}, {"format": FORMAT})
-    with pytest.raises(TallmasksError, match="path"):
+    with pytest.raises(TallmasksError, match="archive"):
         archived_files(tmp_path / "archive")

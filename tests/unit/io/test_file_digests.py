@@ -1,4 +1,4 @@
-"""A local data folder counts by its content, whatever is done to its files."""
+"""Digests of data folders and of the user's modules depend on their content alone."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two files of the same size and time, read before."""
+    """Two files of the same size and time, already read once."""
     monkeypatch.chdir(tmp_path)
     found = tmp_path / "data"
     (found / "below").mkdir(parents=True)
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file in place, with the time that all have."""
+    """Write a file in place, with a fixed modification time."""
     path.write_text(text)
     os.utime(path, (1e9, 1e9))
 
@@ -47,8 +47,8 @@ def exchange(folder: Path) -> None:
     ids=["same size and time", "names exchanged", "moved", "a new file"],
 )
 @pytest.mark.parametrize("process", ["the same process", "another process"])
-def test_a_change_is_seen_whatever_the_times_say(folder: Path, change: Callable[[Path], None], process: str) -> None:
-    """Images under the wrong labels would be trained on, under the name of the right ones, for ever."""
+def test_a_change_is_detected_regardless_of_times(folder: Path, change: Callable[[Path], None], process: str) -> None:
+    """Models would be trained on changed data, and stored under the recipe of the old data."""
     before = sha256_of_folder(folder), sha256_of_file(folder / "two")
     change(folder)
     if process == "another process":
@@ -58,8 +58,8 @@ def test_a_change_is_seen_whatever_the_times_say(folder: Path, change: Callable[
     assert sha256_of_file(folder / "two") != before[1]
 
 
-def test_the_digest_is_that_of_a_listing_by_sha256sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recipes of before would change their names, or two folders share one."""
+def test_the_digest_is_that_of_the_output_of_sha256sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing artifacts would become stale, or two folders would share a digest."""
     monkeypatch.chdir(tmp_path)
     one = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"  # of "one"
     names = {"plain": ["a b", "c\\d"], "forged": [f"a\n{one}  b"], "two": ["a", "b"], "bytes": [os.fsdecode(b"\xff")]}
@@ -74,15 +74,15 @@ def test_the_digest_is_that_of_a_listing_by_sha256sum(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("target", ["odd", "..", "nowhere"])
-def test_what_cannot_be_read_is_refused_by_name(folder: Path, target: str) -> None:
-    """A plan would walk in circles, or end in a traceback."""
+def test_an_unreadable_file_is_named(folder: Path, target: str) -> None:
+    """Planning would not end, or end in a traceback."""
     (folder / "below" / "odd").symlink_to(target)
     with pytest.raises(TallmasksError, match="below/odd"):
         sha256_of_folder(folder)
 
 
 def test_content_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every plan, and every job on a cluster, would read tens of gigabytes; or a full disk end all later plans."""
+    """Every plan and every job would read tens of gigabytes, or fail after a full disk truncated the cache."""
     digest = sha256_of_folder(folder)
     content._sha256.cache_clear()  # as another process
     monkeypatch.setattr("tallmasks.io.file_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
@@ -96,8 +96,8 @@ def test_content_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert sha256_of_folder(folder) == digest
 
 
-def test_the_digest_of_a_module_from_outside_is_that_of_what_it_imports_from_beside_it(tmp_path, monkeypatch):
-    """Examples and networks of other code would pass for fresh."""
+def test_the_digest_of_a_users_module_covers_the_modules_it_imports(tmp_path, monkeypatch):
+    """Artifacts made with old code would count as up to date."""
     texts = {
         "kin_toy/__init__": "",
         "kin_toy/family": "import numpy\nfrom .network import net\n",

@@ -1,4 +1,4 @@
-"""The loops between stored floats and float32, against torch, bit for bit."""
+"""Conversions between stored floats and float32 give the same bits as torch."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tallmasks.vectors.checkpoints.float_bytes import narrowed, rounded, widened
 TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
 ALL = np.arange(1 << 16, dtype=np.uint16)
 LOWER = [0x0000, 0x0001, 0x0FFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF, None]
-"""The lower halves of float32 between which rounding turns; None stands for random ones."""
+"""Lower halves of float32 values around the rounding boundaries; None means random ones."""
 
 
 def as_torch(bits, dtype):
@@ -18,14 +18,14 @@ def as_torch(bits, dtype):
 
 
 def all_upper(lower):
-    """Every upper half of a float32, with one lower half or random ones."""
+    """Every upper half of a float32, with one lower half, or random ones."""
     halves = np.random.default_rng(0).integers(0, 1 << 16, 1 << 16, dtype=np.uint32) if lower is None else lower
     return (ALL.astype(np.uint32) << 16 | np.uint32(0) + halves).astype(np.uint32).view(np.float32)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_every_pattern_is_widened_exactly(dtype):
-    """Weights would be others than those in the file: denormals, infinities and NaN too."""
+    """Weights would differ from those in the file, including denormals, infinities and NaN."""
     found = widened(ALL.view(np.uint8), dtype)
     expected = as_torch(ALL, TYPES[dtype]).float().numpy()
     nan = np.isnan(expected)
@@ -36,7 +36,7 @@ def test_every_pattern_is_widened_exactly(dtype):
 @pytest.mark.parametrize("lower", LOWER)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_narrowing_rounds_to_nearest_even(dtype, lower):
-    """A written model would differ from the one that torch writes, by a bit here and there."""
+    """A written model would differ from torch's in the last bit."""
     values = all_upper(lower)
     out = rounded(values, dtype).view(np.uint16)
     expected = torch.from_numpy(values).to(TYPES[dtype])
@@ -46,23 +46,23 @@ def test_narrowing_rounds_to_nearest_even(dtype, lower):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_what_becomes_infinite_is_told_from_what_fits(dtype):
+def test_values_that_would_become_infinite_are_refused(dtype):
     """A model would be written with infinite weights, or a correct one refused."""
     largest = torch.finfo(TYPES[dtype]).max
     values = np.array([largest, -largest, 0, 1e-30], np.float32)
     np.testing.assert_array_equal(widened(narrowed(values, dtype, "x"), dtype)[:2], values[:2])
     middle = np.float32(65520.0) if dtype == "F16" else np.array([0x7F7F8000], np.uint32).view(np.float32)[0]
     narrowed(np.nextafter(np.array([middle]), np.float32(0), dtype=np.float32), dtype, "x")
-    for value, said in ((middle, f"too large for {dtype}"), (-middle, "too large"), (np.nan, "NaN"), (np.inf, "NaN")):
-        with pytest.raises(TallmasksError, match=f"x became {said}"):
+    for value, expected in ((middle, dtype), (-middle, dtype), (np.nan, "NaN"), (np.inf, "NaN")):
+        with pytest.raises(TallmasksError, match=f"x .*{expected}"):
             narrowed(np.array([0, value], np.float32), dtype, "x")
-    with pytest.raises(TallmasksError, match="x became NaN"):
+    with pytest.raises(TallmasksError, match=r"x .*NaN"):
         narrowed(np.array([np.nan], np.float32), "F32", "x")
 
 
-def test_bytes_that_lie_anywhere_are_read():
-    """Files with an odd header length would be read wrong, or crash."""
-    run = np.zeros(4 * 9 + 1, np.uint8)
-    run[1:] = np.arange(9, dtype=np.float32).view(np.uint8)
-    np.testing.assert_array_equal(widened(run[1:], "F32"), np.arange(9))
-    assert widened(run[1:1], "BF16").size == 0
+def test_unaligned_bytes_are_read():
+    """Files with an odd header length would be misread, or crash."""
+    raw = np.zeros(4 * 9 + 1, np.uint8)
+    raw[1:] = np.arange(9, dtype=np.float32).view(np.uint8)
+    np.testing.assert_array_equal(widened(raw[1:], "F32"), np.arange(9))
+    assert widened(raw[1:1], "BF16").size == 0

@@ -1,4 +1,4 @@
-"""Files: what is written is read back, by us and by safetensors; what is broken is named; nothing is half-written."""
+"""Tensor files: round trips with the safetensors library, damaged files, atomic writing."""
 
 import json
 import os
@@ -26,14 +26,13 @@ FLOATS = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.full(3, -1.
 
 
 def raw_file(path, header, data=b""):
-    """A safetensors file from a header as given, right or wrong."""
+    """A safetensors file with any header, valid or not."""
     encoded = json.dumps(header).encode()
     path.write_bytes(len(encoded).to_bytes(8, "little") + encoded + data)
     return path
 
 
 def same_state(found, expected):
-    """Same names, dtypes, shapes and values."""
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
@@ -41,13 +40,12 @@ def same_state(found, expected):
 
 
 def names_in(folder):
-    """Every file of a folder, hidden ones included."""
     return sorted(path.name for path in folder.iterdir())
 
 
 @contextmanager
 def room_for(size):
-    """Let files of this process grow to ``size`` bytes only: the kernel refuses more, as on a full disk."""
+    """Limit the size of files that this process writes; beyond it writing fails as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -56,8 +54,8 @@ def room_for(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_safetensors_and_we_read_each_others_files(tmp_path):
-    """Nobody else could load our files, nor we a published checkpoint."""
+def test_files_are_compatible_with_the_safetensors_library(tmp_path):
+    """Other programs could not load our files, or we could not load published checkpoints."""
     ours = tmp_path / "new" / "ours"
     write_tensors(ours, STATE, {"key": "ä"})
     same_state(load_file(ours), STATE)
@@ -69,14 +67,14 @@ def test_safetensors_and_we_read_each_others_files(tmp_path):
 
 
 def test_equal_input_gives_equal_bytes(tmp_path):
-    """The same recipe would give another digest on another day."""
+    """The same recipe would give a different digest the next time."""
     write_tensors(tmp_path / "one", STATE, {"x": "1", "y": "2"})
     write_tensors(tmp_path / "two", dict(reversed(STATE.items())), {"y": "2", "x": "1"})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_what_is_not_whole_is_named(tmp_path):
-    """A broken download would be merged as if it were whole; tensors that share bytes or leave a hole be garbage."""
+def test_a_damaged_file_is_named(tmp_path):
+    """An incomplete download would be merged; overlapping tensors or gaps would give wrong values."""
     write_tensors(tmp_path / "odd", STATE, {})
     content = (tmp_path / "odd").read_bytes()
     cases = [content[:length] for length in (4, 8, 100, len(content) - 1)]
@@ -89,8 +87,8 @@ def test_what_is_not_whole_is_named(tmp_path):
             open_tensors(tmp_path / "other")
 
 
-def test_an_absent_file_and_another_format_are_named(tmp_path):
-    """A mask bundle given as a task vector would fail far from its cause."""
+def test_a_missing_file_or_another_format_is_named(tmp_path):
+    """A mask bundle passed as a task vector would fail later, without naming the file."""
     with pytest.raises(TallmasksError, match="nowhere"):
         open_tensors(tmp_path / "nowhere")
     write_tensors(tmp_path / "file", FLOATS, {"format": "x"})
@@ -99,7 +97,7 @@ def test_an_absent_file_and_another_format_are_named(tmp_path):
 
 
 def test_flat_is_the_tensors_in_name_order(tmp_path):
-    """Task vectors, masks and agreement counts would speak of different weights."""
+    """Task vectors, masks and agreement counts would refer to different weights."""
     write_tensors(tmp_path / "file", FLOATS, {})
     tensors = open_tensors(tmp_path / "file")
     layout = Layout.of(tensors)
@@ -112,7 +110,7 @@ def test_flat_is_the_tensors_in_name_order(tmp_path):
 
 
 def test_flat_refuses_another_order_or_dtype(tmp_path):
-    """A file of another program would be read with its tensors mixed up."""
+    """Another program's file would be read with its tensors mixed up."""
     header = {
         "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
         "a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]},
@@ -125,7 +123,7 @@ def test_flat_refuses_another_order_or_dtype(tmp_path):
 
 
 def test_flat_files_are_written_in_pieces_with_late_metadata(tmp_path):
-    """A model larger than memory could not be written, nor its thresholds stored beside it."""
+    """A model larger than RAM could not be written, nor thresholds that are only known at the end."""
     layout = Layout.of(FLOATS)
     with new_flat(tmp_path / "flat", layout, {"early": "1"}) as new:
         new.flat[:5] = 1
@@ -141,8 +139,8 @@ def test_flat_files_are_written_in_pieces_with_late_metadata(tmp_path):
     assert names_in(tmp_path) == ["flat"]
 
 
-def test_a_failure_leaves_what_was_there(tmp_path):
-    """A crash in the middle would leave half a file that the next run takes for whole."""
+def test_a_failure_leaves_the_old_file(tmp_path):
+    """A crash would leave a partial file that the next run uses as complete."""
     write_tensors(tmp_path / "file", FLOATS, {})
     before = (tmp_path / "file").read_bytes()
     with pytest.raises(KeyboardInterrupt), new_flat(tmp_path / "file", Layout.of(FLOATS), {}) as new:
@@ -153,7 +151,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
 
 
 def test_no_space_is_an_error_before_anything_is_written(tmp_path):
-    """A full disk would kill the process with a bus error and leave a torn file."""
+    """A full disk would kill the process with a bus error and leave a partial file."""
     with room_for(4096):
         with pytest.raises(TallmasksError, match=r"big: .*\d{6} bytes"):
             write_tensors(tmp_path / "big", {"x": np.zeros(100_000, np.uint8)}, {})
@@ -163,7 +161,7 @@ def test_no_space_is_an_error_before_anything_is_written(tmp_path):
 
 
 def test_files_keep_the_umask(tmp_path):
-    """A private folder's file would be open to all."""
+    """Other users could read a file in a private folder."""
     previous = os.umask(0o027)
     try:
         write_tensors(tmp_path / "store", FLOATS, {})
@@ -175,8 +173,8 @@ def test_files_keep_the_umask(tmp_path):
     assert (tmp_path / "view").read_text(encoding="utf-8") == "ä"
 
 
-def test_a_header_of_many_megabytes_is_refused_before_it_is_parsed(tmp_path):
-    """84 megabytes of header would take 2 GiB of memory and 48 seconds."""
+def test_a_huge_header_is_refused_before_it_is_parsed(tmp_path):
+    """A header of 84 megabytes would take 2 GiB of memory and 48 seconds."""
     path, size = tmp_path / "large.safetensors", (1 << 24) + 8
     path.write_bytes(size.to_bytes(8, "little") + b"{}".ljust(size))
     with pytest.raises(TallmasksError, match=r"16,777,224 bytes.*16,777,216"):

@@ -1,4 +1,4 @@
-"""Masks of a grid, their agreement and consensus, and their statistics, against the plain statement of the method."""
+"""Masks for a grid, their agreement, consensus and statistics, compared with the reference implementation."""
 
 import json
 
@@ -23,28 +23,28 @@ CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """Three tasks, 43 weights: the last byte of a plane is not full."""
+    """Three tasks and 43 weights, so that the last byte of a plane has padding bits."""
     return build(tmp_path_factory.mktemp("chain"))
 
 
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
-def test_every_mask_is_the_equations(chain, merge):
-    """A specialised model would take other weights of the merge than TALL-masks say (from the untrimmed tau_t)."""
+def test_every_mask_follows_the_equation(chain, merge):
+    """A task's model would get other weights than TALL-masks select (with the untrimmed tau_t)."""
     bundle = open_mask_bundle(chain.folder / f"masks-{merge}")
     merged = open_multi_task_vector(chain.folder / merge)
     for task, vector in zip(chain.tasks, chain.vectors, strict=True):
         expected = [reference.mask(vector, merged, mask_lambda) for mask_lambda in LAMBDAS]
         np.testing.assert_array_equal(kernels.unpack_levels(bundle.planes(task), 43), np.sum(expected, 0))
-        for mask_lambda, held in zip(LAMBDAS, expected, strict=True):
+        for mask_lambda, mask in zip(LAMBDAS, expected, strict=True):
             found = reference.unpacked(bundle, task, mask_lambda)
             assert found.dtype == bool
-            np.testing.assert_array_equal(found, held)
-            assert bundle.density(task, mask_lambda) == held.mean()
-            np.testing.assert_array_equal(apply_mask(merged, found), np.where(held, merged, 0))
+            np.testing.assert_array_equal(found, mask)
+            assert bundle.density(task, mask_lambda) == mask.mean()
+            np.testing.assert_array_equal(apply_mask(merged, found), np.where(mask, merged, 0))
 
 
 def test_a_bundle_describes_itself(chain):
-    """Somebody with the file and its documentation alone could not read it."""
+    """The file could not be read with its documentation alone."""
     bundle = open_mask_bundle(chain.folder / "masks-sum")
     assert (bundle.tasks, bundle.lambdas) == (chain.tasks, tuple(LAMBDAS))
     assert dict(zip(bundle.layout.names, bundle.layout.shapes, strict=True)) == {"a.weight": (6, 5), "b.bias": (13,)}
@@ -58,18 +58,18 @@ def test_a_bundle_describes_itself(chain):
     assert not bits[:, 43:].any()
 
 
-def test_what_is_not_in_the_bundle_is_named(chain):
-    """A lambda beside the grid would give some other lambda's mask."""
+def test_a_task_or_lambda_that_is_not_in_the_bundle_is_an_error(chain):
+    """A lambda outside the grid would silently give another lambda's mask."""
     bundle = open_mask_bundle(chain.folder / "masks-sum")
     with pytest.raises(ValueError):
         bundle.packed_mask("cars", 0.25)
-    with pytest.raises(TallmasksError, match="no tensor sun397"):
+    with pytest.raises(TallmasksError, match="sun397"):
         bundle.packed_mask("sun397", 0.2)
 
 
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
-def test_each_task_votes_with_its_own_lambda(chain, merge, tmp_path):
-    """The consensus would rest on masks that nobody selected."""
+def test_agreement_uses_each_tasks_own_lambda(chain, merge, tmp_path):
+    """The consensus would be computed from masks that were not selected."""
     write_agreement(tmp_path / "agreement", chain.folder / f"masks-{merge}", CHOSEN, {})
     found = open_agreement(tmp_path / "agreement")
     merged = open_multi_task_vector(chain.folder / merge)
@@ -77,8 +77,8 @@ def test_each_task_votes_with_its_own_lambda(chain, merge, tmp_path):
     np.testing.assert_array_equal(found, reference.agreement(masks))
 
 
-def test_profile_tells_apart_the_weights_that_merge_to_zero():
-    """Weights that cancel in TIES would look like weights that every task shares."""
+def test_the_profile_counts_weights_that_merge_to_zero_separately():
+    """Weights that cancel in TIES would look like weights shared by every task."""
     counts = np.array([0, 0, 1, 3, 3, 3, 2, 0], np.uint8)
     merged = np.array([1, 0, 2, 0, -0.0, 5, 1, 3], np.float32)
     profile = agreement_profile(counts, merged, 4)
@@ -88,7 +88,7 @@ def test_profile_tells_apart_the_weights_that_merge_to_zero():
 
 
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
-def test_statistics_equal_the_plain_ones(merge, chain):
+def test_statistics_match_the_unpacked_masks(merge, chain):
     """The figures would show other masks than those that are applied."""
     bundle, merged = open_mask_bundle(chain.folder / f"masks-{merge}"), open_multi_task_vector(chain.folder / merge)
     masks = {task: reference.unpacked(bundle, task, value) for task, value in CHOSEN.items()}
@@ -134,7 +134,7 @@ def test_statistics_equal_the_plain_ones(merge, chain):
     ],
 )
 def test_the_layer_of_a_tensor(tensor, expected):
-    """A matrix would be counted to the wrong layer; or layer 10 stand before layer 2."""
+    """A matrix would be assigned to the wrong layer, or layer 10 sorted before layer 2."""
     assert layer_of(tensor) == expected
     assert sorted(["after", "10", "before", "2"], key=from_input_to_output) == ["before", "2", "10", "after"]
 
@@ -142,8 +142,8 @@ def test_the_layer_of_a_tensor(tensor, expected):
 LAYOUT = Layout(("a.bias", "b.weight", "c.weight"), ((50,), (40, 20), (30, 90)))
 
 
-def test_the_block_is_the_real_thing() -> None:
-    """The illustration would show masks that the method does not make."""
+def test_the_illustrated_block_shows_real_masks() -> None:
+    """The illustration would show masks that the method does not produce."""
     draw = np.random.default_rng(0)
     vectors = {task: TaskVector(draw.normal(size=LAYOUT.size).astype(np.float32), LAYOUT, {}) for task in "abcd"}
     table = illustrated_block(vectors, mask_lambda=0.4)

@@ -1,4 +1,4 @@
-"""RegMean and Fisher merging: against plain statements in torch, and on what their data leaves open."""
+"""RegMean and Fisher merging: compared with plain statements in torch, also for data that leaves weights open."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TASKS = 3
 
 
 def models(seed: int = 0) -> tuple[np.ndarray, list[np.ndarray]]:
-    """theta_0 and every theta_t, float32 [P']."""
+    """theta_0 and all theta_t, float32 [P']."""
     draw = np.random.default_rng(seed)
     base = draw.normal(size=LAYOUT.size).astype(np.float32)
     return base, [base + 0.1 * draw.normal(size=LAYOUT.size).astype(np.float32) for _ in range(TASKS)]
 
 
 def merged(name: str, known: list[dict[str, np.ndarray]]) -> tuple[dict[str, torch.Tensor], list[dict]]:
-    """The merged model, and those that it is of, float64 by tensor."""
+    """The merged model and the models of the tasks, float64 by tensor."""
     base, tuned = models()
     out = np.empty_like(base)
     methods.get_merge(name)([TaskVector(one - base, LAYOUT, {}) for one in tuned], out, known)
@@ -37,7 +37,7 @@ def merged(name: str, known: list[dict[str, np.ndarray]]) -> tuple[dict[str, tor
 
 
 def test_regmean_is_the_least_squares_solution() -> None:
-    """The row would be another method's: least squares for linear layers, the mean for other tensors."""
+    """The row would be another method: it is least squares for linear layers, the mean for other tensors."""
     new, tuned = merged("regmean", for_merge("regmean", LAYOUT, range(TASKS)))
     rows = [{name: torch.from_numpy(x / len(x) ** 0.5) for name, x in inputs(LAYOUT, t).items()} for t in range(TASKS)]
     for name in ("a.weight", "deep.weight"):
@@ -49,8 +49,8 @@ def test_regmean_is_the_least_squares_solution() -> None:
         torch.testing.assert_close(new[name], sum(own[name] for own in tuned) / TASKS, rtol=0, atol=1e-6)
 
 
-def test_regmean_takes_off_diagonals_for_less_where_it_is_told() -> None:
-    """The option would do nothing, or scale the diagonal with the rest."""
+def test_regmean_scales_off_diagonals() -> None:
+    """The option would have no effect, or scale the diagonal too."""
     known = for_merge("regmean", LAYOUT, range(TASKS))
     for share in (0.95, 0.0):
         new, tuned = merged(f"regmean:off_diagonal={share}", known)
@@ -60,8 +60,8 @@ def test_regmean_takes_off_diagonals_for_less_where_it_is_told() -> None:
         torch.testing.assert_close(new["a.weight"], (torch.inverse(sum(grams)) @ both).T, rtol=0, atol=2e-5)
 
 
-def test_regmean_keeps_the_mean_where_no_data_says_anything() -> None:
-    """A matrix that cannot be inverted would end the merge, or fill the model with noise: few examples, dead units."""
+def test_regmean_keeps_the_mean_in_directions_without_data() -> None:
+    """With few examples or dead units, a singular matrix would end the merge or fill the model with noise."""
     known = for_merge("regmean", LAYOUT, range(TASKS))
     few = {t: inputs(LAYOUT, t, rows=9)["deep.weight"] for t in range(TASKS)}
     for task, x in few.items():
@@ -72,18 +72,18 @@ def test_regmean_keeps_the_mean_where_no_data_says_anything() -> None:
     means = {name: sum(own[name] for own in tuned) / TASKS for name in new}
     torch.testing.assert_close(new["deep.weight"][:, 50:], means["deep.weight"][:, 50:], rtol=0, atol=1e-6)
     torch.testing.assert_close(new["a.weight"], means["a.weight"], rtol=0, atol=1e-6)
-    for task, x in few.items():  # 27 rows in 50 dimensions: every model's outputs can be had
+    for task, x in few.items():  # 27 rows in 50 dimensions: the outputs of all models can be reproduced
         rows = torch.from_numpy(x)
         torch.testing.assert_close(rows @ new["deep.weight"].T, rows @ tuned[task]["deep.weight"].T, rtol=0, atol=2e-3)
     assert (new["deep.weight"] - means["deep.weight"]).abs().max() < 1
 
 
 def test_fisher_is_the_weighted_mean_of_the_models() -> None:
-    """The row would be another method's: each weight counts by its squared gradient."""
+    """The row would be another method: here each weight counts by its squared gradient."""
     known = for_merge("fisher", LAYOUT, range(TASKS))
     new, tuned = merged("fisher", known)
     lengths = [torch.cat([torch.from_numpy(f.ravel()).double() for f in one.values()]).norm() for one in known]
-    assert max(lengths) > 20 * min(lengths), "else nothing is shown"
+    assert max(lengths) > 20 * min(lengths), "otherwise the lengths are not tested"
     for name in LAYOUT.names:
         fishers = [torch.from_numpy(one[name]).double() + 1e-6 for one in known]
         weights = [fisher / (length + 1e-6) for fisher, length in zip(fishers, lengths, strict=True)]
@@ -100,7 +100,7 @@ def test_fisher_is_the_weighted_mean_of_the_models() -> None:
     ],
 )
 def test_checkpoints_alone_are_refused(name: str, stage: str, data: str) -> None:
-    """`tallmasks merge` would end in a traceback, or merge without the data that the method is about."""
+    """`tallmasks merge` would end with a traceback, or merge without the data that the method needs."""
     with pytest.raises(TallmasksError, match=f"{name} .*{data}"):
         in_stream(methods.get(name))
     with pytest.raises(TallmasksError, match=f"stage {stage}"):

@@ -1,4 +1,4 @@
-"""TSV-C, BitDelta and T-Switch by plain statements."""
+"""TSV-C, BitDelta and T-Switch, compared with plain statements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[np.float32]
 
 
 def drawn(seed: int) -> Array:
-    """A task vector with weights that did not move, and one tensor that no weight of did."""
+    """A task vector with weights that did not move and, for seed 2, a tensor in which no weight moved."""
     draw = np.random.default_rng(seed)
     flat = draw.standard_t(3, LAYOUT.size).astype(np.float32)
     flat[draw.random(LAYOUT.size) < 0.1] = 0
@@ -41,7 +41,7 @@ def found(name: str, flat: Array, **more: object) -> dict[str, Array]:
 @pytest.mark.parametrize("tasks", [1, 2, 3, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_tsv_c_is_the_plain_statement(seed: int, tasks: int) -> None:
-    """The row would be another method's: the leading floor(r / T) singular triplets of each matrix, the rest whole."""
+    """The row would be another method: it keeps the top floor(r / T) triplets of each matrix, other tensors whole."""
     flat = drawn(seed)
     for name, part in LAYOUT.split(flat).items():
         expected = part
@@ -54,7 +54,7 @@ def test_tsv_c_is_the_plain_statement(seed: int, tasks: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_bitdelta_is_the_plain_statement(seed: int) -> None:
-    """The row would be another method's: a sign per weight of a layer's matrix, at their mean magnitude."""
+    """The row would be another method: it keeps a sign per weight of a layer's matrix, times their mean magnitude."""
     flat = drawn(seed)
     for name, part in LAYOUT.split(flat).items():
         expected = part
@@ -67,7 +67,7 @@ def test_bitdelta_is_the_plain_statement(seed: int) -> None:
 @pytest.mark.parametrize("drop", [0.0, 0.3, 0.6, 0.99])
 @pytest.mark.parametrize("seed", range(3))
 def test_t_switch_is_the_plain_statement(seed: int, drop: float) -> None:
-    """The row would be another method's: per tensor and sign the largest weights, at one magnitude."""
+    """The row would be another method: it keeps, per tensor and sign, the largest weights at one magnitude."""
     flat = drawn(seed)
     for name, part in LAYOUT.split(flat).items():
         expected = np.zeros(part.size)
@@ -85,8 +85,8 @@ def test_t_switch_is_the_plain_statement(seed: int, drop: float) -> None:
 
 @no_deadline
 @given(vectors=task_vectors(max_tasks=1))
-def test_what_is_compressed_is_no_longer_than_what_was(vectors: Array) -> None:
-    """Extreme values would give NaN, or a model further from the base than fine-tuning took it."""
+def test_compression_never_lengthens_a_vector(vectors: Array) -> None:
+    """Extreme values would become NaN, or a compressed model would be further from the base than the fine-tuned one."""
     flat = np.append(vectors[0], vectors[0][:1])
     layout = Layout(
         *((("0.a", "b"), ((flat.size // 2, 2), (1,))) if flat.size % 2 else (("0.a",), ((flat.size // 2, 2),)))
@@ -102,8 +102,8 @@ def test_what_is_compressed_is_no_longer_than_what_was(vectors: Array) -> None:
 
 @pytest.mark.parametrize("number", [-1.5, 0.0])
 @pytest.mark.parametrize("kind", [np.array, torch.tensor])
-def test_t_switch_takes_a_single_number(kind: Callable[..., Any], number: float) -> None:
-    """CLIP has one, `logit_scale`: compressing any of its models would end in a traceback."""
+def test_t_switch_compresses_scalars(kind: Callable[..., Any], number: float) -> None:
+    """Compressing a CLIP model, whose `logit_scale` is a scalar, would end with a traceback."""
     layout = Layout(("logit_scale", "weight"), ((), (2,)))
     vector = kind([number, 2.0, -4.0], dtype=(np if kind is np.array else torch).float32)
     update = methods.get("t_switch:drop=0.0")(task_vector=vector, layout=layout)

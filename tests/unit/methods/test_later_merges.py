@@ -1,4 +1,4 @@
-"""Merges of later papers against plain statements of their equations."""
+"""Merges of later papers, compared with plain statements of their equations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FROZEN = 150
 
 
 def vectors(tasks: int = 3, seed: int = 0, frozen: int = 0) -> list[TaskVector]:
-    """Task vectors as fine-tuning makes them: small, with a common part and a few large values."""
+    """Task vectors like those of fine-tuning: small, with a common part and a few large values."""
     draw = np.random.default_rng(seed)
     flats = draw.standard_t(5, (tasks, LAYOUT.size)) + 0.5 * draw.normal(size=LAYOUT.size)
     return [TaskVector((1e-3 * flat).astype(np.float32), LAYOUT, {}, frozen) for flat in flats]
@@ -58,24 +58,24 @@ def check_means(found: dict[str, np.ndarray], given: list[TaskVector]) -> None:
         np.testing.assert_allclose(found[name], stacked(given, name).mean(0), rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize("left_alone", [0, 1, 3])
-def test_tsv_m_is_the_plain_statement(left_alone: int) -> None:
-    """The row would be another method's, or tasks that left a matrix alone would change its merge."""
+@pytest.mark.parametrize("unchanged", [0, 1, 3])
+def test_tsv_m_is_the_plain_statement(unchanged: int) -> None:
+    """The row would be another method, or tasks that did not change a matrix would affect its merge."""
     given = vectors()
-    for vector in given[:left_alone]:
+    for vector in given[:unchanged]:
         LAYOUT.split(vector.flat)[MATRIX][...] = 0
     found = merged("tsv_m", given)
-    for name in ("visual.proj", MATRIX) if left_alone < 3 else ("visual.proj",):
+    for name in ("visual.proj", MATRIX) if unchanged < 3 else ("visual.proj",):
         np.testing.assert_allclose(found[name], later_reference.tsv_m(stacked(given, name)), rtol=1e-3, atol=1e-7)
-    assert found[MATRIX].any() == (left_alone < 3)
+    assert found[MATRIX].any() == (unchanged < 3)
     check_means(found, given)
-    many = vectors(tasks=20)  # more than there are singular values
+    many = vectors(tasks=20)  # more tasks than singular values
     np.testing.assert_array_equal(merged("tsv_m", many)[MATRIX], stacked(many, MATRIX).mean(0))
 
 
 @pytest.mark.parametrize("common", [0.8, 0.3, 1.0])
 def test_iso_cts_is_the_plain_statement(common: float) -> None:
-    """The row would be another method's: shared and own directions, one singular value."""
+    """The row would be another method: it has shared and own directions, and one singular value."""
     given = vectors()
     found = merged(f"iso_cts:common={common}" if common != 0.8 else "iso_cts", given)
     for name in ("visual.proj", MATRIX):
@@ -88,8 +88,8 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
 
 @pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
 @pytest.mark.parametrize("shape", [(40, 1), (1, 40)])
-def test_an_axis_of_length_1_makes_no_matrix(name: str, shape: tuple[int, int]) -> None:
-    """The vectors of (IA)^3, of shape [n, 1], would be merged into exactly the pretrained model."""
+def test_a_tensor_with_an_axis_of_length_1_is_not_a_matrix(name: str, shape: tuple[int, int]) -> None:
+    """The vectors of (IA)^3, of shape [n, 1], would be merged into the pretrained model."""
     layout = Layout(("k.multiplier",), (shape,))
     rows = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
     found = merged(name, [TaskVector(row, layout, {}) for row in rows])["k.multiplier"]
@@ -102,7 +102,7 @@ def low_rank(draw: np.random.Generator, tasks: int) -> np.ndarray:
 
 
 def noisy_cases() -> dict[str, np.ndarray]:
-    """Task matrices of low rank, equal or nearly equal ones, and full ones."""
+    """Task matrices of low rank, equal or nearly equal, and of full rank."""
     draw = np.random.default_rng(0)
     one, more = draw.normal(size=(2, 96, 96)).astype(np.float32)
     return {
@@ -116,8 +116,8 @@ def noisy_cases() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
 @pytest.mark.parametrize("case", noisy_cases())
-def test_a_merge_by_singular_vectors_is_not_of_noise(name: str, case: str) -> None:
-    """LoRAs, and checkpoints that hardly differ, would be merged into directions that rounding alone has drawn."""
+def test_a_merge_by_singular_vectors_ignores_noise(name: str, case: str) -> None:
+    """LoRAs, and checkpoints that hardly differ, would be merged along directions that are only rounding errors."""
     matrices = noisy_cases()[case]
     noise = np.random.default_rng(1).normal(size=matrices.shape) * 1e-6 * matrices.std()
     layout = Layout(("m",), (matrices.shape[1:],))
@@ -125,14 +125,14 @@ def test_a_merge_by_singular_vectors_is_not_of_noise(name: str, case: str) -> No
         merged(name, [TaskVector(matrix.reshape(-1), layout, {}) for matrix in given])["m"]
         for given in (matrices, (matrices + noise).astype(np.float32))
     )
-    # of nearly equal tasks a direction may be above the noise on one side alone
+    # for nearly equal tasks, a direction can exceed the noise in only one of the two merges
     share = 0.05 if case == "nearly equal" else 1e-4
     assert 0 < np.linalg.norm(one - other) < share * np.linalg.norm(one)
 
 
 @pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
 def test_tasks_that_cancel_each_other_leave_no_noise(name: str) -> None:
-    """The rounding errors of a sum would be scaled up to the size of a task vector."""
+    """The rounding errors of the sum would be scaled up to the size of a task vector."""
     one = np.repeat(low_rank(np.random.default_rng(0), 1), 2, axis=0) * np.float32([[[1]], [[-1]]])
     noise = np.random.default_rng(1).normal(size=one.shape) * 1e-6 * one.std()
     given = [TaskVector(matrix.reshape(-1), Layout(("m",), ((96, 96),)), {}) for matrix in np.float32(one + noise)]
@@ -141,7 +141,7 @@ def test_tasks_that_cancel_each_other_leave_no_noise(name: str) -> None:
 
 @pytest.mark.parametrize(("middle", "outliers"), [(0.15, 0.006), (0.5, 0.1), (1.0, 0.0)])
 def test_breadcrumbs_is_the_plain_statement(middle: float, outliers: float) -> None:
-    """Other weights would be kept: largest and smallest of every row are left out."""
+    """Other weights would be kept: the method drops the largest and smallest of every row."""
     given = vectors()
     found = merged(f"breadcrumbs:middle={middle},outliers={outliers}", given)
     for name, values in found.items():
@@ -150,12 +150,12 @@ def test_breadcrumbs_is_the_plain_statement(middle: float, outliers: float) -> N
 
 
 def test_wudi_is_the_plain_statement() -> None:
-    """The descent would go elsewhere: the gradient in closed form is that of the loss, and Adam is torch's."""
+    """The optimisation would end elsewhere: its gradient must be that of the loss, and its Adam must equal torch's."""
     given = vectors()
     found = merged("wudi:steps=40", given)
     for name, block in BLOCKS.items():
         if block is None or not name.endswith("weight"):
-            assert not found[name].any(), "the rest stays pretrained"
+            assert not found[name].any(), "other tensors stay pretrained"
             continue
         start, expected = stacked(given, name).sum(0), later_reference.wudi(stacked(given, name), 40)
         assert abs(expected - start).max() > 1e-4
@@ -164,7 +164,7 @@ def test_wudi_is_the_plain_statement() -> None:
 
 @pytest.mark.parametrize("frozen", [0, FROZEN])
 def test_pcb_is_the_plain_statement(frozen: int) -> None:
-    """Other values would win: quantiles and scores are of the whole vectors, frozen values among them."""
+    """Other values would win: quantiles and scores are over whole vectors, including frozen values."""
     given = vectors(frozen=frozen)
     found = LAYOUT.join(merged("pcb", given))
     np.testing.assert_allclose(found, later_reference.pcb(flats(given), frozen=frozen), rtol=1e-4, atol=1e-8)
@@ -172,8 +172,8 @@ def test_pcb_is_the_plain_statement(frozen: int) -> None:
 
 
 @pytest.mark.parametrize(("moved", "frozen"), [(0.005, 0), (1, 99 * LAYOUT.size)])
-def test_pcb_refuses_what_it_would_clamp_to_0(moved: float, frozen: int) -> None:
-    """The merge of models in which few weights moved would be the base model, without a word."""
+def test_pcb_refuses_tasks_that_it_would_clamp_to_0(moved: float, frozen: int) -> None:
+    """If few weights moved, the merged model would be the base model, without an error."""
     given = vectors(frozen=frozen)
     for vector in given:
         vector.flat[int(moved * vector.flat.size) :] = 0
@@ -182,7 +182,7 @@ def test_pcb_refuses_what_it_would_clamp_to_0(moved: float, frozen: int) -> None
 
 
 def test_lines_is_the_plain_statement() -> None:
-    """Layers would be scaled by another line, or what is outside of the blocks with them."""
+    """Layers would be scaled by another line, or tensors outside blocks would be scaled too."""
     given = vectors()
     total = LAYOUT.split(reference.sum_vectors(flats(given)))
     expected = later_reference.lines(total, BLOCKS, 1 / 3, 0.7)
@@ -196,8 +196,8 @@ def test_lines_is_the_plain_statement() -> None:
         np.testing.assert_allclose(values, expected[name], rtol=1e-5)
 
 
-def test_names_say_where_a_tensor_is() -> None:
-    """LiNeS and WUDI would treat a model of another layout as if it had no layers."""
+def test_blocks_and_linear_layers_are_recognised_by_name() -> None:
+    """LiNeS and WUDI would treat a model with other names as if it had no layers."""
     names = ["encoder.block.0.q", "encoder.block.11.q", "decoder.block.0.q", "decoder.block.5.q", "shared.weight"]
     assert depths(names) == dict(zip(names, [0, 1, 0, 1, 0], strict=True))
     linear = ["visual.transformer.resblocks.0.mlp.c_fc.weight", "layers.0.attention.output_projection.weight"]
@@ -207,8 +207,8 @@ def test_names_say_where_a_tensor_is() -> None:
     assert not is_linear_layer(linear[0], (8, 1)) and not any(is_linear_layer(name, (8, 8)) for name in others)
 
 
-def test_weights_are_dropped_as_often_as_is_said_and_their_mean_stays() -> None:
-    """The merge would be of other strength than the sum that it stands for."""
+def test_weights_are_dropped_at_the_given_rate_and_keep_their_mean() -> None:
+    """The merge would be stronger or weaker than the sum that it approximates."""
     ones = np.ones(100_000, np.float32)
     for drop in (0.0, 0.5, 0.9):
         found = dropped(ones, b"k" * 16, "a", 0, drop)
@@ -217,7 +217,7 @@ def test_weights_are_dropped_as_often_as_is_said_and_their_mean_stays() -> None:
 
 
 def test_dare_is_the_plain_statement() -> None:
-    """The remaining weights would be added up or trimmed as in another method."""
+    """The remaining weights would be summed or trimmed as in another method."""
     given = vectors()
     keys = task_keys(given, 7)
     left = [
@@ -231,11 +231,11 @@ def test_dare_is_the_plain_statement() -> None:
     limits = [reference.trim_threshold(vector, 0.1) for vector in left]
     found = LAYOUT.join(merged("dare_ties:drop=0.8,keep=0.1,seed=7", given))
     np.testing.assert_array_equal(found, reference.ties(left, limits, mean=True))
-    assert len({*keys, *task_keys(given, 8)}) == 6, "tasks and seeds have draws of their own"
+    assert len({*keys, *task_keys(given, 8)}) == 6, "each task and seed has its own draws"
     assert not np.array_equal(LAYOUT.join(merged("dare", given)), LAYOUT.join(merged("dare:seed=1", given)))
 
 
-def test_tasks_that_moved_late_rows_alone_have_draws_of_their_own() -> None:
+def test_tasks_that_moved_only_late_rows_have_their_own_draws() -> None:
     """DARE would drop the same weights of two models that differ only in late rows."""
     layout = Layout(("a", "b"), ((100, 64), (3,)))
     late = np.zeros((3, layout.size), np.float32)
@@ -246,7 +246,7 @@ def test_tasks_that_moved_late_rows_alone_have_draws_of_their_own() -> None:
 
 
 def test_della_drops_small_weights_more_often() -> None:
-    """It would be DARE, or a pruning that leaves a task with less than it had."""
+    """It would be DARE, or a task would lose part of its length."""
     row = np.random.default_rng(0).normal(size=(1, 20_000)).astype(np.float32)
     layout = Layout(("a",), (row.shape,))
     (found,) = merged("della:drop=0.6,epsilon=0.3", [TaskVector(row[0], layout, {})])["a"]
@@ -259,7 +259,7 @@ def test_della_drops_small_weights_more_often() -> None:
 
 
 def test_a_mean_is_scaled_beyond_one() -> None:
-    """A mean of T tasks would be ranked by the end of a grid that is made for their sum.  The paper's keep its grid."""
+    """A mean of T tasks would be limited by a grid that is made for sums. The paper's methods keep its grid."""
     equal = [vectors(1)[0]] * 4
     whole = 4 * np.linalg.norm(equal[0].flat)
     tuned = [row for row in map(methods.get, methods.names("later")) if row.k == 0 or row.tuned]
@@ -271,8 +271,8 @@ def test_a_mean_is_scaled_beyond_one() -> None:
     assert methods.get("ties").protocol.grid({"scaling_coefficient": [0, 1]}) == (0, 1)
 
 
-def test_what_is_asked_for_by_one_word_are_the_rows_of_a_group() -> None:
-    """Tables that there are would get rows that nobody asked for, or `later` would have none."""
+def test_a_group_word_selects_the_rows_of_the_group() -> None:
+    """Existing tables would get new rows, or `later` would have none."""
     paper, later = methods.specs_of("paper"), methods.specs_of("later")
     assert methods.specs_of("all") == methods.specs_of(["paper"]) == paper
     assert methods.specs_of(["paper", "later"]) == (*paper, *later) and {*paper, *later} == set(methods.names())

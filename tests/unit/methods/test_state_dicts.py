@@ -1,4 +1,4 @@
-"""The public face: the paper's steps on state dicts in memory."""
+"""The public functions: the paper's steps on state dicts in memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def vectors(base: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def test_modules_and_paths_are_models(tmp_path: Path) -> None:
-    """Every notebook would begin with the same lines that load files."""
+    """Every notebook would need the same lines to load files."""
     before, after = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
     expected = tallmasks.task_vector(before.state_dict(), after.state_dict())
     save_file(after.state_dict(), tmp_path / "after.safetensors")
@@ -52,8 +52,8 @@ def test_modules_and_paths_are_models(tmp_path: Path) -> None:
     assert torch.allclose(merged["weight"], after.weight)
 
 
-def test_buffers_stay_the_bases() -> None:
-    """A merged variance would be below 0; a parameter would be left out for its name, or a module's own buffer not."""
+def test_buffers_stay_as_in_the_base() -> None:
+    """A merged variance could be negative, or a module's parameter with a buffer's name would be left out."""
     before = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     before.load_state_dict({name: torch.ones_like(tensor) for name, tensor in before.state_dict().items()})
     before.register_buffer("own_words", torch.ones(2))
@@ -77,7 +77,7 @@ def test_buffers_stay_the_bases() -> None:
 def test_every_step_is_the_plain_statement(
     base: dict[str, np.ndarray], vectors: dict[str, dict[str, np.ndarray]]
 ) -> None:
-    """A notebook would show other numbers than the workflow."""
+    """A notebook would compute other numbers than the workflow."""
     flats = [flat(vector) for vector in vectors.values()]
     np.testing.assert_array_equal(flats[0], flat(draws(1)) - flat(base))
     merged = tallmasks.merge(vectors)
@@ -100,8 +100,8 @@ def test_every_step_is_the_plain_statement(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_tensors_come_back_as_tensors(dtype: torch.dtype) -> None:
-    """A model would not load its new state dict."""
+def test_results_for_tensors_are_tensors(dtype: torch.dtype) -> None:
+    """A model could not load its new state dict."""
     base = {name: torch.from_numpy(value).to(dtype) for name, value in draws(0).items()} | {"steps": torch.tensor(7)}
     tuned = {name: torch.from_numpy(value).to(dtype) for name, value in draws(1).items()} | {"steps": torch.tensor(9)}
     vector = tallmasks.task_vector(base, tuned)
@@ -114,8 +114,8 @@ def test_tensors_come_back_as_tensors(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.from_numpy, np.asarray])
-def test_a_sum_too_large_for_the_type_of_the_base_is_refused(kind: Any) -> None:
-    """A half-precision model would get infinite weights without a word."""
+def test_a_sum_too_large_for_the_dtype_of_the_base_is_refused(kind: Any) -> None:
+    """A half-precision model would get infinite weights without an error."""
     halves = {"a": kind(np.full(2, 6e4, np.float16))}
     update = {"a": np.full(2, 6e4, np.float32)}
     with pytest.raises(TallmasksError, match=r"tensor a .*float16"):
@@ -125,7 +125,7 @@ def test_a_sum_too_large_for_the_type_of_the_base_is_refused(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["torch", "numpy"])
 def test_a_tied_embedding_counts_once(kind: str) -> None:
-    """TIES of `model.state_dict()` would keep other weights than `tallmasks merge` does of the model's files."""
+    """TIES on `model.state_dict()` would keep other weights than `tallmasks merge` on the model's files."""
     draw, of = np.random.default_rng(0), torch.from_numpy if kind == "torch" else np.asarray
     shapes = {"a": (50, 4), "b": (30,)}
     states: list[dict[str, Any]] = [
@@ -149,7 +149,7 @@ def test_a_tied_embedding_counts_once(kind: str) -> None:
 
 @pytest.mark.parametrize("k", [-1, 4, 1.5])
 def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str, dict[str, np.ndarray]]) -> None:
-    """The pretrained model would come out as the consensus of three tasks."""
+    """The consensus of three tasks would be the pretrained model."""
     merged = tallmasks.merge(vectors)
     count = {name: np.full(value.shape, 3, np.uint8) for name, value in merged.items()}
     with pytest.raises(TallmasksError, match=f"k is {k!r}.* 0 to 3"):
@@ -157,8 +157,8 @@ def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str
     np.testing.assert_array_equal(flat(tallmasks.consensus(merged, count, k=3)), flat(merged))
 
 
-def test_lambda_may_be_any_number(vectors: dict[str, dict[str, np.ndarray]]) -> None:
-    """A value out of an array or a tensor would end in a traceback."""
+def test_lambda_can_be_any_number(vectors: dict[str, dict[str, np.ndarray]]) -> None:
+    """A value from an array or a tensor would end with a traceback."""
     merged = tallmasks.merge(vectors)
     for value in (np.float32(0.4), np.array(0.4), torch.tensor(0.4)):
         found = tallmasks.tall_mask(vectors["task 1"], merged, value)
@@ -176,7 +176,7 @@ def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda one: tallmasks.merge(one), "list of task vectors"),
         (lambda one: tallmasks.merge("a/b"), "a/b.*`task_vector`"),
@@ -193,15 +193,15 @@ def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         (lambda one: tallmasks.task_vector({**one, "b.weight_scale_inv": np.ones(1)}, one), "b.weight_scale_inv"),
     ],
 )
-def test_what_is_no_state_dict_says_what_to_pass(call: Any, said: str, base: dict[str, np.ndarray]) -> None:
-    """A notebook's author would merge models that do not belong together, or get a traceback out of the package."""
-    with pytest.raises(TallmasksError, match=said) as refused:
+def test_wrong_arguments_are_refused_in_one_line(call: Any, message: str, base: dict[str, np.ndarray]) -> None:
+    """A user would merge models that do not fit, or get a traceback from inside the package."""
+    with pytest.raises(TallmasksError, match=message) as refused:
         call(base)
     assert "\n" not in str(refused.value)
 
 
-def test_a_method_that_is_a_merge_goes_by_its_own_name_too(base: dict[str, np.ndarray]) -> None:
-    """The command's name `ties` would not work in a notebook."""
+def test_merge_accepts_the_names_of_methods(base: dict[str, np.ndarray]) -> None:
+    """The name `ties`, as on the command line, would not work in Python."""
     vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
     found, expected = (tallmasks.merge(vectors, name, keep=0.5) for name in ("ties", "ties_mean"))
     np.testing.assert_array_equal(flat(found), flat(expected))
@@ -210,8 +210,8 @@ def test_a_method_that_is_a_merge_goes_by_its_own_name_too(base: dict[str, np.nd
         tallmasks.merge(vectors, "consensus_ties")
 
 
-def test_masks_over_the_disjoint_mean_are_not_the_papers(base: dict[str, np.ndarray]) -> None:
-    """A table row's masks would be others, without a word: the paper masks the disjoint sum."""
+def test_masks_over_the_disjoint_mean_cause_a_warning(base: dict[str, np.ndarray]) -> None:
+    """Masks would differ from the table's without a warning: the paper uses the disjoint sum."""
     vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
     with pytest.warns(TallmasksWarning, match="merge.task_vectors, 'ties_sum'"):
         tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties"), 0.4)
@@ -220,8 +220,8 @@ def test_masks_over_the_disjoint_mean_are_not_the_papers(base: dict[str, np.ndar
         tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties_sum"), 0.4)
 
 
-def test_the_lines_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first thing that a reader copies into a notebook would fail."""
+def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first lines that a reader copies into a notebook would fail."""
     lines, on_disk = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     states = {name: draws(seed) for seed, name in enumerate(("base", "cars", "mnist"))}
     for name, tensors in states.items():

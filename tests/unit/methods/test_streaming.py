@@ -1,4 +1,4 @@
-"""Methods on pieces of tensors give what they give on whole models."""
+"""Methods have the same results on pieces of tensors as on whole models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flats(tasks: int = 3) -> list[np.ndarray]:
-    """Task vectors with weights that no task moved, and with some on which tasks cancel each other."""
+    """Task vectors with weights that no task moved, and with weights on which tasks cancel each other."""
     draw = np.random.default_rng(0)
     found = draw.normal(size=(tasks, LAYOUT.size)).astype(np.float32)
     found[:, draw.random(LAYOUT.size) < 0.2] = 0
@@ -67,7 +67,7 @@ OF_VECTORS = [merge.name for merge in MERGES if not merge.statistics]
 
 @pytest.mark.parametrize("name", OF_VECTORS)
 def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
-    """A model larger than the memory would be merged by another method; kept fractions count frozen values too."""
+    """A model larger than RAM would be merged differently. Kept fractions include frozen values."""
     vectors, pretrained = flats(), np.zeros(LAYOUT.size, np.float32)
     expected = np.empty(LAYOUT.size, np.float32)
     methods.get_merge(name)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], expected)
@@ -92,7 +92,7 @@ def test_a_consensus_in_a_stream_is_the_plain_statement(merge: str) -> None:
 
 
 def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
-    """A merged model would be full of NaN, and nobody would know which input caused it."""
+    """A merged model would contain NaN, and the user would not know which input caused it."""
     vectors = flats()
     LAYOUT.split(vectors[1])["c"][0, 0] = np.nan
     stream = stream_of(vectors, vectors[0])
@@ -101,13 +101,13 @@ def test_a_piece_with_nan_is_refused_by_task_and_tensor() -> None:
 
 
 def test_an_error_ends_the_stream() -> None:
-    """A full disk would be met again by every piece that is left, for hours."""
-    met: list[int] = []
+    """On a full disk every remaining piece would fail too, for hours."""
+    started: list[int] = []
 
     def work(piece: int) -> None:
-        met.append(piece)
+        started.append(piece)
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
         parallel(work, range(1000))
-    assert len(met) < 1000
+    assert len(started) < 1000

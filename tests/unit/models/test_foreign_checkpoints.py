@@ -142,7 +142,7 @@ def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path, pretrained
     """It would be told of a file in the store, after hours, and not of the user's own."""
     name = "visual.ln_post.bias"
     torch.save({**finetuned, name: torch.full_like(finetuned[name], -3e38)}, tmp_path / "svhn.pt")
-    with pytest.raises(TallmasksError, match=r"svhn\.pt.*too large"):
+    with pytest.raises(TallmasksError, match=rf"svhn\.pt.*{name}"):
         import_file(tmp_path / "svhn.pt", {**pretrained, name: torch.full_like(pretrained[name], 3e38)})
 
 

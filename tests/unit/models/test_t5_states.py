@@ -167,7 +167,7 @@ def test_a_frozen_table_that_moved_is_refused(pretrained: tuple[Path, State], tm
     path, state = pretrained
     tuned = finetuned(state) | {"shared.weight": state["shared.weight"] + np.float32(0.5)}
     save_file(torch_state(tuned), tmp_path / "tuned.safetensors")
-    with pytest.raises(TallmasksError, match=r"'shared.weight' .*0.5 .*none"):
+    with pytest.raises(TallmasksError, match=r"'shared\.weight'.*0\.5.*none"):
         FAMILY.convert_checkpoint(SPEC, tmp_path / "tuned.safetensors", path)
     every = {**SPEC, "architecture": {**ARCHITECTURE, "frozen_table": "none"}}
     found = FAMILY.convert_checkpoint(every, tmp_path / "tuned.safetensors", path)
@@ -237,8 +237,8 @@ def test_pefts_names_are_pefts() -> None:
     [
         (lambda c, v: c.update(peft_type="LORA"), "'LORA'"),
         (lambda c, v: c.update(modules_to_save=["lm_head"]), "modules_to_save"),
-        (lambda c, v: v.pop(min(v)), "is missing"),
-        (lambda c, v: v.update({min(v): np.ones((5, 1), np.float32)}), r"is \[5, 1\] of F32, expected \[32, 1\]"),
+        (lambda c, v: v.pop(min(v)), r"adapter_model\.safetensors.*SelfAttention\.k\.ia3_l"),
+        (lambda c, v: v.update({min(v): np.ones((5, 1), np.float32)}), r"\[5, 1\].*\[32, 1\]"),
     ],
 )
 def test_other_adapters_are_refused(change: Any, said: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from tallmasks.artifacts.labels import write_json
 from tallmasks.evaluation.subsets import orders
 from tallmasks.plan import chain, figure_stages
 from tallmasks.plan.drawings import figure
-from tallmasks.plan.index import Index
 from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import Index
 from tallmasks.plan.views import VIEWS, results_of
 from tallmasks.results.figures import FIGURES
 from tallmasks.training.controlled import Controlled

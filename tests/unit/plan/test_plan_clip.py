@@ -9,8 +9,8 @@ from conftest import ROOT, shipped_params
 from plans import paths
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import chain
-from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import Index, closure
 from tallmasks.plan.views import VIEWS
 from tallmasks.tasks.vision.vision_tasks import vision_task_of
 

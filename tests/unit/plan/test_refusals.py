@@ -6,8 +6,8 @@ import pytest
 
 from conftest import ROOT
 from tallmasks.errors import TallmasksError
-from tallmasks.plan.index import closure
 from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import closure
 
 OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
 

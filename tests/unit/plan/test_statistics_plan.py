@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from plans import paths
 from tallmasks.errors import TallmasksError
 from tallmasks.plan import chain
 from tallmasks.plan.planner import Plan
@@ -12,18 +13,6 @@ from tallmasks.plan.views import VIEWS
 
 Params = dict[str, Any]
 TASKS = ("mnist", "svhn")
-
-
-def nodes(params: Params) -> dict[str, str]:
-    """The digests of what leads from examples to the rows, and of one of the paper's."""
-    plan = Plan(params, ROOT)
-    found = {name: chain.statistic(plan, "tiny", "mnist", 0, name) for name in ("grams", "fisher")}
-    found["finetune"] = chain.finetune(plan, "tiny", "mnist", 0)
-    for merge in ("sum", "regmean", "fisher"):
-        found[f"merge {merge}"] = chain.merge(plan, "tiny", TASKS, merge, 0)
-    for name in ("task_arithmetic", "regmean", "fisher"):
-        found[f"evaluate {name}"] = chain.evaluate(plan, "tiny", TASKS, name, 0)
-    return {name: node.digest for name, node in found.items()}
 
 
 def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Params) -> None:
@@ -41,14 +30,15 @@ def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Param
 
 def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> None:
     """A new number would show old merges, or fine-tune anew; a file without the key would stand for another number."""
-    before = nodes(params)
+    params["benchmarks"], params["methods"] = {"two": list(TASKS)}, ["task_arithmetic", "regmean", "fisher"]
+    before = paths(params)
     params["statistics"] = {"examples": 64}
-    after = nodes(params)
-    assert {name for name in before if before[name] != after[name]} == {
-        "grams", "fisher", "merge regmean", "merge fisher", "evaluate regmean", "evaluate fisher"
+    after = paths(params)
+    assert {name.split("-")[0] for name in before if before[name] != after[name]} == {
+        "statistic/grams", "statistic/fisher", "merge/regmean", "merge/fisher", "evaluate/regmean", "evaluate/fisher"
     }  # fmt: skip
     del params["statistics"]
-    assert nodes(params) == before
+    assert paths(params) == before
 
 
 @pytest.mark.parametrize(

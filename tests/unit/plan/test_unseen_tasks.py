@@ -7,8 +7,8 @@ import pytest
 from conftest import ROOT
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
-from tallmasks.plan.index import Index, closure
 from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import Index, closure
 from tallmasks.plan.views import VIEWS
 
 Params = dict[str, Any]

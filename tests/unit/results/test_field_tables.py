@@ -1,4 +1,4 @@
-"""The long table of every method, and ours beside what was published of each."""
+"""The table of all methods, and our numbers next to the published ones."""
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,7 @@ def test_the_interval_of_one_task_is_wilsons_and_of_many_is_narrower() -> None:
 def test_published_numbers_are_of_their_family(
     model: str, count: int, method: str, family: str, accuracy: float, relative: float | None
 ) -> None:
-    """Ours would be held against another model's, or another family's."""
+    """Our numbers would be compared with those of another model or family."""
     found = published_numbers(model, PAPER_TASKS[:count]).query("method == @method and family == @family")
     (row,) = found.to_dict("records")
     assert row["accuracy"] == accuracy and row["source"]
@@ -72,7 +72,7 @@ OURS = pd.DataFrame(
 
 
 def test_absolute_accuracy_is_compared_within_a_family() -> None:
-    """Two points of another DTD model would be read as two points of a method."""
+    """Two points that come from another DTD model would be attributed to a method."""
     found = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "FB").set_index("method")
     assert set(found["family"]) == {"FB"} and set(found.index) == {"regmean", "fine_tuned"}
     assert found.loc["regmean", "accuracy_difference"] == pytest.approx(-0.4)
@@ -81,7 +81,7 @@ def test_absolute_accuracy_is_compared_within_a_family() -> None:
 
 
 def test_models_of_ones_own_are_compared_by_normalised_accuracy_alone() -> None:
-    """Another fine-tuning would pass for another method."""
+    """A difference between fine-tunings would be attributed to a method."""
     found = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "own")
     assert found["method"].tolist() == ["tsv_c"] and found["family"].tolist() == ["C1"]
     assert found[["accuracy", "accuracy_published", "accuracy_difference"]].isna().all(axis=None)

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what the CSV beside it says, and people can read it."""
+"""Figures show what the CSV next to them contains, and are legible."""
 
 import dataclasses
 import re
@@ -43,7 +43,7 @@ def drawn(results: ResultFiles, name: str) -> tuple[pd.DataFrame, Figure]:
 
 
 def lines(panel: Axes) -> dict[str, tuple[list[float], list[float]]]:
-    """The labelled lines of a panel; a label that comes again is not there twice."""
+    """The lines of a panel by label; of equal labels the first line."""
     return {
         str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata()))
         for line in reversed(panel.get_lines())
@@ -56,7 +56,7 @@ PANELS = {
     "threshold": ("benchmark", "k", "normalized_accuracy"),
     "field_task_count": ("section", "tasks", "normalized_accuracy"),
 }
-"""Of figures with a line or a marker for each method: the column that tells the panels apart, x and y."""
+"""Figures with a line or a marker for each method: the columns of the panels, of x and of y."""
 
 
 @pytest.mark.parametrize("name", PANELS)
@@ -72,10 +72,12 @@ def test_a_line_is_the_rows_of_its_method(results: ResultFiles, name: str) -> No
 
 @pytest.mark.parametrize("name", ["pareto", "field_pareto"])
 def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> None:
-    """A method would stand under another one's name, or be missing; or the overview's sentence be wrong."""
+    """A method would be missing or have another one's name, a size another unit, or the overview's title be wrong."""
     data, figure = drawn(results, name)
+    data["size"] = data["storage_gb"] * 125  # MB
+    assert "(MB)" in figure.axes[-1].get_xlabel()
     for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
-        part = part.assign(point=list(zip(part["storage_gb"], part["normalized_accuracy"], strict=True)))
+        part = part.assign(point=list(zip(part["size"], part["normalized_accuracy"], strict=True)))
         named = part["on_front"] | part["method"].isin(pareto.NAMED)
         titles = {text.get_text().removesuffix(" (or more →)"): text.xy for text in panel.texts}
         assert titles == dict(zip(part[named]["method"].map(style.title_of), part[named]["point"], strict=True))
@@ -113,13 +115,14 @@ def test_mask_agreement(results: ResultFiles) -> None:
 
 
 def test_task_count(results: ResultFiles) -> None:
-    """A mean, spread or size would be that of another method or number of tasks."""
+    """A mean, spread or size would be that of another method or number of tasks, or in another unit."""
     data, figure = drawn(results, "task_count")
-    accuracy, bits = figure.axes
+    accuracy, size = figure.axes
+    assert "(MB)" in size.get_ylabel()
     for method, rows in data.groupby("method"):
         label = style.title_of(str(method))
         assert lines(accuracy)[label] == (rows["n"].tolist(), rows["normalized_accuracy_mean"].tolist())
-        assert lines(bits)[label] == (rows["n"].tolist(), rows["storage_gb"].tolist())
+        assert lines(size)[label] == (rows["n"].tolist(), (125 * rows["storage_gb"]).tolist())
     bands = [band.get_paths()[0].get_extents().intervaly for band in accuracy.collections]
     assert len(bands) == 2
     for band, method in zip(bands, ("task_arithmetic", "tall_mask_task_arithmetic"), strict=True):
@@ -214,13 +217,13 @@ def test_people_can_read_it(results: ResultFiles, name: str, monkeypatch: pytest
     [*((name, "svg", b"<?xml") for name in FIGURES), ("pareto", "pdf", b"%PDF"), ("pareto", "png", b"\x89PNG")],
 )
 def test_equal_data_give_equal_files(results: ResultFiles, name: str, kind: str, start: bytes) -> None:
-    """git would show a change in every figure after every run, or a file not be what its name says."""
+    """git would show a change in every figure after every run, or a file would have the wrong format."""
     one, other = (style.rendered(drawn(results, name)[1], kind) for _ in range(2))
     assert one == other and one.startswith(start)
 
 
 def test_methods_differ_without_colour() -> None:
-    """On a greyscale print two methods would be one."""
+    """Two methods would look the same on a greyscale print."""
     names = methods.names()
     looks = [style.look_of(name) for name in names]
     assert len({(look.marker, look.dashes) for look in looks}) == len(names)

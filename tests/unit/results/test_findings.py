@@ -1,4 +1,4 @@
-"""The claims of docs/tiny_model.md and docs/methods.md hold in the recorded tables beside those pages."""
+"""The claims of docs/tiny_model.md and docs/methods.md hold in the recorded tables next to those pages."""
 
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def test_what_figures_conclude() -> None:
 
 @pytest.mark.parametrize("tasks", [8, 14, 20])
 def test_what_holds_of_the_tiny_model_at_every_number_of_tasks(tasks: int) -> None:
-    """The page would say of the method what its own tables contradict."""
+    """The page would make a claim that its own tables contradict."""
     seeds = by_seed(tasks)
     assert (seeds.tall_mask_task_arithmetic > 0.97 * seeds.fine_tuned).all()
     assert (seeds.tall_mask_ties > seeds.tall_mask_task_arithmetic).all()

@@ -1,4 +1,4 @@
-"""Results of language models: the paper's numbers, titles, and where in an encoder and decoder a tensor lies."""
+"""Results of language models: the paper's numbers, titles, and figure 1."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The paper's numbers as they ship, and ours beside them."""
+"""The published numbers in this package, and comparisons with ours."""
 
 import pandas as pd
 import pytest
@@ -36,7 +36,7 @@ NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7n
     ],
 )
 def test_spot_values(number: int, model: str, benchmark: str, method: str, expected: dict[str, float]) -> None:
-    """Ours would be held against numbers that the paper does not report."""
+    """Our numbers would be compared with numbers that the paper does not report."""
     table = paper_table(number)
     (row,) = table.query("model == @model and benchmark == @benchmark and method == @method").to_dict("records")
     assert {name: row[name] for name in expected} == expected
@@ -54,7 +54,7 @@ def test_the_tables_are_whole() -> None:
 
 
 def test_a_set_of_tasks_finds_its_numbers_whatever_its_name() -> None:
-    """A benchmark that was given the paper's name but other tasks would be compared with the paper's."""
+    """A benchmark with the paper's name but other tasks would be compared with the paper's benchmark."""
     rows = paper_rows("vit_b32", reversed(PAPER_TASKS[:8]))
     assert rows is not None and len(rows) == 13
     by_method = rows.set_index("method")

@@ -1,4 +1,4 @@
-"""Stored bits: those of real files, for every way of storing that has a format here."""
+"""Computed sizes equal those of real files, for every way of storing models that has a file format."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_fine_tuned_models_take_a_checkpoint_each_and_what_is_frozen_once(pretra
 def test_masked_models_take_a_bundle_and_its_base(
     pretrained: Path, tmp_path: Path, method: str, lambdas: tuple[float, ...] | None
 ) -> None:
-    """The table would say another size than `tallmasks` writes."""
+    """The table would have another size than the files that `tallmasks` writes."""
     start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method, lambdas)
     masks = {task: np.zeros(-(-400 * 501 // 8), np.uint8) for task in TASKS}
     with new_bundle(tmp_path / "bundle", bundle_facts(row.method, row.tasks, start, row.mask_lambda)) as new:
@@ -71,7 +71,7 @@ def test_masked_models_take_a_bundle_and_its_base(
 
 @pytest.mark.parametrize("method", ["tsv_c", "bitdelta", "t_switch", "t_switch:drop=0.3"])
 def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_path: Path, method: str) -> None:
-    """The table would say another size than `tallmasks compress` writes, or none."""
+    """The table would have another size than the files that `tallmasks compress` writes, or none."""
     start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method)
     facts = bundle_facts(row.method, row.tasks, start, row.mask_lambda)
     with new_own_bundle(tmp_path / "bundle", facts) as new:
@@ -83,7 +83,7 @@ def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_
 
 
 def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, tmp_path: Path) -> None:
-    """A row of an adapter would leave out the model without which it is nothing, or count it for every task."""
+    """A row of an adapter would leave out the model that the adapter needs, or count it for every task."""
     adapter = tmp_path / "initial.safetensors"
     write_tensors(adapter, {"scales": np.ones(640, np.float32)}, {})
     start = StartingPoint(open_checkpoint(adapter), ("scales",), included=True, beside=pretrained.stat().st_size)

@@ -56,8 +56,21 @@ def test_summary(evaluations: list[Evaluation]) -> None:
     assert masked.storage_gb == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
 
 
+def test_sizes_have_the_same_unit_and_digits_everywhere(evaluations: list[Evaluation]) -> None:
+    """A reader would convert between the table of a benchmark and that of all methods, or mix up bits and bytes."""
+    for trainable, unit, sizes in ((10**6, "MB", ["6.0", "10.0", "10.2"]), (10**9, "GB", ["4.0", "8.0", "8.3"])):
+        counts = ParameterCounts(trainable, frozen=500_000)
+        summary = table_for_people(summary_table(evaluations, evaluations[1], counts), "tiny")
+        stored = {"fine_tuned": 8.0}
+        field = markdown(laid_out_field(field_table(evaluations, evaluations[1], counts, stored), "tiny"))
+        for text, column in ((summary, 3), (field, 8)):
+            cells = [line.split("|")[column].strip() for line in text.splitlines() if line.startswith("| ")]
+            assert f"Size ({unit})" in cells and [cell for cell in cells if cell[:1].isdigit()] == sizes
+        assert f"In files ({unit})" in field and {"MB": "| 1000.0 |", "GB": "| 1.0 |"}[unit] in field
+
+
 def test_the_order_of_tasks_changes_no_number(evaluations: list[Evaluation]) -> None:
-    """The same set under another order would give another table."""
+    """The same tasks in another order would give another table."""
     turned = [evaluation.in_order(("a", "b")) for evaluation in evaluations]
     assert turned[2].mask_lambda == (0.4, 0.2)
     pd.testing.assert_frame_equal(
@@ -67,7 +80,7 @@ def test_the_order_of_tasks_changes_no_number(evaluations: list[Evaluation]) -> 
 
 
 def test_a_choice_at_an_end_of_its_grid_is_marked(evaluations: list[Evaluation]) -> None:
-    """A row would be ranked by the end of its grid, as if its best value were known."""
+    """A row would be ranked as if its best value were known, although it may be outside the grid."""
     inside = evaluation("iso_c", [6, 4], [45, 50], scaling_coefficient=0.3, grid=(0.0, 0.3, 0.6), curve=((5,) * 3,) * 2)
     fixed = evaluation("weight_averaging", [6, 4], [45, 50], scaling_coefficient=0.5)
     rows = [*evaluations, inside, fixed]

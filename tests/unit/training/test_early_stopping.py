@@ -1,4 +1,4 @@
-"""Validation data, dropout and schedules in the training loop, on a family from outside the package."""
+"""Validation, dropout and schedules in the training loop, with a model family from outside the package."""
 
 import threading
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class DroppingModel(LinearModel):
         self.dropping = on
 
     def batches(self, examples: Numbers, batch_size: int) -> Any:
-        assert not self.dropping, "validation data would be scored with noise"
+        assert not self.dropping, "validation would use dropout"
         return super().batches(examples, batch_size)
 
     def loss(self, batch: Numbers) -> Any:
@@ -79,8 +79,8 @@ def accuracy(toy: DroppingModel) -> float:
     return int(toy.count_right(toy.prepare(VALIDATION))) / len(VALIDATION)
 
 
-def test_the_checkpoint_is_the_best_of_those_looked_at(tmp_path: Path) -> None:
-    """The last step's weights, which have forgotten, would be merged in the place of the best ones."""
+def test_the_checkpoint_is_the_best_of_those_validated(tmp_path: Path) -> None:
+    """The weights of the last step, which overfit, would be merged instead of the best ones."""
     toy = model(tmp_path)
     result = run(toy, config())
     assert [step for step, _ in result.validation] == list(range(6, 61, 6))
@@ -95,7 +95,7 @@ def test_the_checkpoint_is_the_best_of_those_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("patience", [1, 3])
 def test_a_training_ends_after_patience_without_a_better_score(tmp_path: Path, patience: int) -> None:
-    """A training would go on for hours after its best, or end on its first bad day."""
+    """A training would continue for hours after its best step, or end too early."""
     every = run(model(tmp_path), config(iterations=240)).validation
     best, behind, expected = -1.0, 0, []
     for row in every:
@@ -104,22 +104,22 @@ def test_a_training_ends_after_patience_without_a_better_score(tmp_path: Path, p
         if behind == patience:
             break
     assert len(expected) < len(every)
-    told: list[Progress] = []
-    result = run(model(tmp_path), config(iterations=240, patience=patience), report=told.append)
+    reports: list[Progress] = []
+    result = run(model(tmp_path), config(iterations=240, patience=patience), report=reports.append)
     assert list(result.validation) == expected and dict(expected)[result.step] == best
-    assert told[-1].step == told[-1].steps == expected[-1][0] == len(result.curve), "a bar would never end"
-    assert "validation" in str(told[-1])
+    assert reports[-1].step == reports[-1].steps == expected[-1][0] == len(result.curve), "progress would never end"
+    assert "validation" in str(reports[-1])
     short = run(model(tmp_path), config(iterations=20, patience=patience + 3))
-    assert [step for step, _ in short.validation][-1] == 20, "the last step is looked at, a multiple or not"
+    assert [step for step, _ in short.validation][-1] == 20, "the last step is always validated"
 
 
-def test_dropout_follows_from_seed_and_task_alone(tmp_path: Path) -> None:
-    """A checkpoint would depend on what the process did before, and leave its traces in what it does after."""
+def test_dropout_depends_only_on_seed_and_task(tmp_path: Path) -> None:
+    """A checkpoint would depend on what the process did before, and change what it does afterwards."""
     torch.manual_seed(1)
     first = run(model(tmp_path), config(iterations=12))
     drawn = torch.rand(3)
     torch.manual_seed(1)
-    assert torch.equal(torch.rand(3), drawn), "the caller's random numbers go on as if nothing had been"
+    assert torch.equal(torch.rand(3), drawn), "the caller's random numbers are not affected"
     assert run(model(tmp_path), config(iterations=12)).curve == first.curve
     assert run(model(tmp_path), config(iterations=12, seed=1)).curve != first.curve
     toy = model(tmp_path)
@@ -127,14 +127,14 @@ def test_dropout_follows_from_seed_and_task_alone(tmp_path: Path) -> None:
     assert not toy.dropping, "evaluations would be noisy"
 
 
-def test_validation_data_change_no_step(tmp_path: Path) -> None:
+def test_validation_does_not_change_training(tmp_path: Path) -> None:
     """The trained weights would depend on how often validation runs."""
     often, never = run(model(tmp_path), config(validate_every=1)), run(model(tmp_path), config(validate_every=None))
     assert often.curve == never.curve and never.validation == () and never.step == 60
 
 
 def test_a_constant_schedule_stays_at_its_peak(tmp_path: Path) -> None:
-    """The second half of a training would hardly move a weight."""
+    """The second half of a training would hardly change the weights."""
     rates = [rate for _, rate, _ in run(model(tmp_path), config(iterations=9, warmup_iterations=3)).curve]
     assert rates == pytest.approx([0.1, 0.2, *[0.3] * 7])
     falling = [rate for _, rate, _ in run(model(tmp_path), config(iterations=9, schedule="cosine")).curve]
@@ -142,7 +142,7 @@ def test_a_constant_schedule_stays_at_its_peak(tmp_path: Path) -> None:
 
 
 def test_pieces_of_a_batch_count_by_their_weight(tmp_path: Path) -> None:
-    """A short sentence's tokens would count for more than a long one's, depending on which GPU one has."""
+    """Tokens of a short sentence would count more than those of a long one, depending on the GPU's memory."""
 
     class Weighed(Numbers):
         @property
@@ -171,7 +171,7 @@ def test_pieces_of_a_batch_count_by_their_weight(tmp_path: Path) -> None:
 
 
 class CrampedModel(DroppingModel):
-    """Runs out of memory every second time on more than two examples if one is large."""
+    """For more than two examples with a large value, runs out of memory every second time."""
 
     asked, large = 0, 1.5
 
@@ -183,23 +183,23 @@ class CrampedModel(DroppingModel):
         return super().loss(batch)
 
 
-def test_a_gpu_with_too_little_memory_halves_what_it_computes_at_once(
+def test_a_gpu_with_too_little_memory_halves_the_micro_batch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A training would end after hours at the first batch of long texts; or count some of its examples twice."""
+    """A training would end after hours at the first batch of long texts, or count some examples twice."""
     model(tmp_path)
     cramped = CrampedModel(tmp_path / "weights.safetensors")
     cramped.large = 0.0
     found = run(cramped, config(micro_batch_size=4, validate_every=None, iterations=10))
-    assert cramped.asked == 2 and len(capsys.readouterr().out.splitlines()) == 1, "said once"
+    assert cramped.asked == 2 and len(capsys.readouterr().out.splitlines()) == 1, "reported once"
     expected = run(model(tmp_path), config(micro_batch_size=2, validate_every=None, iterations=10))
     assert [row[2] for row in found.curve] == [row[2] for row in expected.curve]
     for name, tensor in expected.checkpoint.items():
         np.testing.assert_array_equal(found.checkpoint[name], tensor)
 
 
-def test_a_killed_training_keeps_what_it_computes_at_once(tmp_path: Path) -> None:
-    """After an interruption other units would be dropped than without it."""
+def test_a_killed_training_keeps_its_micro_batch_size(tmp_path: Path) -> None:
+    """After an interruption dropout would differ from a training without it."""
     model(tmp_path)
     ends_as_undisturbed(
         lambda state, report: run(
@@ -210,8 +210,8 @@ def test_a_killed_training_keeps_what_it_computes_at_once(tmp_path: Path) -> Non
     )
 
 
-def test_validation_examples_are_halved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training would end at its first look, after a hundred steps."""
+def test_a_validation_batch_is_halved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training would end at its first validation, after a hundred steps."""
     expected, count_right = run(model(tmp_path), config(iterations=12)), LinearModel.count_right
 
     def cramped(self: Any, batch: Numbers) -> Any:
@@ -224,7 +224,7 @@ def test_validation_examples_are_halved_too(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU other examples would be seen than on a CPU, or after an interruption than without one."""
+    """A GPU would train on other examples than a CPU, or a continued training on others than an uninterrupted one."""
     expected = run(model(tmp_path), config(iterations=24))
     threads = set[str]()
 
@@ -257,7 +257,7 @@ def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monk
 def test_a_gpu_without_memory_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, function: str, what: str
 ) -> None:
-    """A job would try for ever, or end in a page of torch's, or not say what did not fit."""
+    """A job would retry forever, end with a traceback of torch, or not say what did not fit."""
     monkeypatch.setattr(owner, function, Mock(side_effect=torch.OutOfMemoryError))
     with pytest.raises(TallmasksError, match=f"{what}.* jobs_per_gpu: 1"):
         run(model(tmp_path), config())
@@ -267,7 +267,7 @@ def test_a_gpu_without_memory_is_reported(
 def test_an_operation_without_a_deterministic_algorithm_is_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a GPU a training would end at it; or attention would train to other bits each time, and nobody would know."""
+    """A training on a GPU would fail there, or attention would be nondeterministic without a message."""
 
     class Putting(DroppingModel):
         def loss(self, batch: Numbers) -> Any:
@@ -282,5 +282,5 @@ def test_an_operation_without_a_deterministic_algorithm_is_reported_once(
         assert torch.is_deterministic_algorithms_warn_only_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
-    assert found.curve == expected.curve, "dropout draws the same numbers when the batch begins anew"
+    assert found.curve == expected.curve, "dropout draws the same numbers when the batch is repeated"
     assert capsys.readouterr().out.count("put_") == 1

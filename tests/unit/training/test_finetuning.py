@@ -1,4 +1,4 @@
-"""Fine-tuning a small CLIP; pretraining of the tiny one, but for the whole run, which is among the long tests."""
+"""Fine-tuning a small CLIP, unfinished trainings, batches and augmentation."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +15,8 @@ from tallmasks.io.tensor_files import write_tensors
 from tallmasks.models.clip.augmentation import augment
 from tallmasks.models.clip.clip_examples import ClipExamples
 from tallmasks.models.families import load
-from tallmasks.training.batches import ShuffledBatches
 from tallmasks.training.controlled import Controlled, part_mask
-from tallmasks.training.finetuning import FinetuneConfig, Progress, finetune
+from tallmasks.training.finetuning import FinetuneConfig, Progress, ShuffledBatches, finetune
 from tallmasks.training.unfinished import TrainingState
 from tiny_worlds.drawn import TASKS, examples
 from tiny_worlds.pretraining.tiny_clip import all_captions, draw_pairs
@@ -45,7 +44,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(weights: Path) -> ClipExamples:
-    """Some pictures of a task, and its head."""
+    """Some images of a task, and its head."""
     return ClipExamples(*examples("cars", "train", 40, seed=0), load(SPEC, weights).head(TASKS["cars"]).numpy())
 
 
@@ -54,7 +53,7 @@ def config(**changes: Any) -> FinetuneConfig:
 
 
 def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
-    """The zero-shot accuracy would be that of a model trained on the tasks (captions of one letter are left out)."""
+    """Zero-shot accuracy would be that of a model trained on the tasks."""
     labels = draw_pairs(PRETRAINING, rank=0, processes=1)[1]
     captions = all_captions()
     prompts = {
@@ -69,8 +68,7 @@ def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
 
 
 def test_a_checkpoint_follows_from_its_recipe(weights: Path, data: ClipExamples) -> None:
-    """All tasks would see their images in one order, or a checkpoint would lack tensors."""
-
+    """All tasks would see their images in the same order, or a checkpoint would lack tensors."""
     seen: list[Progress] = []
     model, other = load(SPEC, weights), load(SPEC, weights)
     result = finetune(model, "cars", data, config(iterations=12), seen.append)
@@ -95,9 +93,9 @@ MAKING, OF_ANOTHER = (as_metadata({"kind": "finetune", "params": {"task": task}}
 
 @pytest.fixture
 def unfinished(tmp_path: Path) -> TrainingState:
-    """A state as one training left it."""
+    """The state of an interrupted training."""
     state = TrainingState(tmp_path / "training.safetensors", MAKING)
-    assert state.unfit() is None, "there is none"
+    assert state.unfit() is None, "no file yet"
     write_tensors(state.path, {"weights": np.ones(100, np.float32)}, MAKING)
     assert state.unfit() is None
     return state
@@ -110,26 +108,26 @@ def zero(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "problem"),
     [
-        (zero, "other values"),
-        (lambda path: (path.unlink(), path.write_bytes(b"half")), "whole"),
-        (lambda path: (path.unlink(), write_tensors(path, {}, {})), "nothing"),
+        (zero, "training.safetensors"),
+        (lambda path: (path.unlink(), path.write_bytes(b"half")), "training.safetensors"),
+        (lambda path: (path.unlink(), write_tensors(path, {}, {})), "training.safetensors"),
         (lambda path: (path.unlink(), write_tensors(path, {}, OF_ANOTHER)), "another training"),
     ],
 )
-def test_a_state_that_does_not_fit_is_not_gone_on_from(
-    unfinished: TrainingState, damage: Callable[[Path], object], said: str
+def test_a_state_that_does_not_fit_is_not_continued(
+    unfinished: TrainingState, damage: Callable[[Path], object], problem: str
 ) -> None:
-    """Zeroed weights, or another task's, became the checkpoint of a task, under the right name."""
+    """Zeroed weights, or another task's weights, would become the checkpoint of a task."""
     damage(unfinished.path)
-    assert said in str(unfinished.unfit())
-    with pytest.raises(TallmasksError, match=said):
+    assert problem in str(unfinished.unfit())
+    with pytest.raises(TallmasksError, match=problem):
         unfinished.restore(None)  # type: ignore[arg-type]
 
 
 def test_only_the_allowed_weights_move(weights: Path, data: ClipExamples) -> None:
-    """The controlled experiment's task vectors would overlap, by weight decay at the least."""
+    """The controlled experiment's task vectors would overlap, at least through weight decay."""
     model = load(SPEC, weights)
     allowed = part_mask(model.flat.numel(), Controlled(0, ("cars", "mnist")).partition("cars"))
     finetune(model, "cars", data, config(weight_decay=0.1), allowed=allowed)
@@ -137,8 +135,8 @@ def test_only_the_allowed_weights_move(weights: Path, data: ClipExamples) -> Non
     assert not moved[~allowed].any() and moved[allowed].mean() > 0.99
 
 
-def test_crops_are_open_clips(weights: Path, data: ClipExamples) -> None:
-    """Real images would be trained on otherwise than in the paper, or in another order on every run."""
+def test_training_crops_images_like_open_clip(weights: Path, data: ClipExamples) -> None:
+    """Training on real images would differ from the paper, or between two runs."""
     spec = {**SPEC, "preprocess": {"size": 32, "mean": [0.5] * 3, "std": [0.5] * 3}}
     images = np.random.default_rng(0).integers(0, 256, (20, 40, 40, 3), np.uint8)
     labels, sizes = np.arange(20) % 2, np.tile(np.array([[30, 50]], np.int32), (20, 1))
@@ -159,6 +157,6 @@ def test_batches_visit_every_example_equally() -> None:
 
 
 def test_no_augmentation_changes_nothing() -> None:
-    """Images would be blurred or moved even where params.yaml says 0."""
+    """Images would be blurred or moved even if params.yaml sets 0."""
     images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 2 - 1
     torch.testing.assert_close(augment(images, torch.Generator().manual_seed(0), **STILL), images, atol=1e-4, rtol=0)

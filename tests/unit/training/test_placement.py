@@ -1,4 +1,4 @@
-"""Where the tensors of a training, a save and an evaluation are: the real code on a GPU without values."""
+"""The devices of tensors in training, saving and evaluation: the real code on a fake GPU, without values."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ MODELS = {
 
 
 def weights_and_data(name: str, folder: Path) -> tuple[Path, Any]:
-    """A pretrained file, and four examples."""
+    """A pretrained file and four examples."""
     path = folder / "weights.safetensors"
     if MODELS[name][0]["family"] == "t5":
         small_t5.save_small(path)
@@ -42,7 +42,7 @@ def weights_and_data(name: str, folder: Path) -> tuple[Path, Any]:
 
 
 class Saves:
-    """The file of an unfinished training: looks at what would be written."""
+    """Replaces the file of an unfinished training, and checks what would be written."""
 
     count = 0
 
@@ -61,7 +61,7 @@ class Saves:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_training_and_its_saves(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first fine-tuning on a GPU would end at a tensor that was left on the CPU."""
+    """The first fine-tuning on a GPU would fail because a tensor is on the CPU."""
     spec, changes = MODELS[name]
     path, data = weights_and_data(name, tmp_path)
     state: Any = Saves()
@@ -79,7 +79,7 @@ def test_a_training_and_its_saves(name: str, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["images", "texts", "texts, (IA)^3", "written answers"])
 def test_an_evaluation(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table's first evaluation on a GPU would end at a mask or a task vector on the CPU."""
+    """The first evaluation on a GPU would fail because a mask or a task vector is on the CPU."""
     spec, _ = MODELS[name]
     path, data = weights_and_data(name, tmp_path)
     draw = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Pretraining of the tiny models, at a size of seconds."""
+"""Pretraining of the tiny models, reduced to a few seconds."""
 
 import json
 from pathlib import Path
@@ -26,8 +26,8 @@ ARCHITECTURE = SPEC["architecture"] = SPEC["architecture"] | {"d_model": 16, "d_
 SPEC["pretraining"] |= {"steps": 30, "batch_size": 16, "learning_rate": 0.01, "warmup_steps": 5}
 
 
-def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
-    """The shipped weights could be no better than random ones, lack a tokenizer, or not be made again."""
+def test_pretraining_learns_and_records_its_recipe(tmp_path: Path) -> None:
+    """The shipped weights could be no better than random ones, lack a tokenizer, or not be reproducible."""
     paths = [tmp_path / "first", tmp_path / "again"]
     for path in paths:
         pretrain_tiny_t5(SPEC, path)
@@ -50,7 +50,7 @@ def test_pretraining_learns_and_its_file_says_how(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_pretraining_of_clip_is_repeatable(tmp_path: Path) -> None:
-    """Nobody could make the shipped file again, or its model would not know the tasks' words."""
+    """The shipped file could not be reproduced, or its model would not know the words of the tasks."""
     recipe = shipped_params()["models"]["tiny"]["pretraining"]
     small = {**recipe, "images": 64, "steps": 3, "batch_size": 16, "captions": 20, "warmup_steps": 2}
     spec: dict[str, Any] = {**CLIP_SPEC, "pretraining": small}

@@ -1,4 +1,4 @@
-"""When an unfinished training is saved, and where its tensors are; the GPU is torch's fake one, without values."""
+"""Saves of an unfinished training and the devices of its tensors. The GPU is torch's fake one, without values."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +12,14 @@ from tallmasks.artifacts.labels import as_metadata
 from tallmasks.errors import TallmasksError
 from tallmasks.models.flat_weights import FlatWeights
 from tallmasks.training import unfinished
-from tallmasks.training.batches import ShuffledBatches
-from tallmasks.training.finetuning import adamw
+from tallmasks.training.finetuning import ShuffledBatches, adamw
 from tallmasks.training.unfinished import TrainingRun, TrainingState
 
 MAKING = as_metadata({})
 
 
 class Standing:
-    """A training that makes no steps."""
+    """A training without steps."""
 
     def snapshot(self) -> dict[str, torch.Tensor]:
         return {"weights": torch.ones(3)}
@@ -30,7 +29,7 @@ STANDING: Any = Standing()
 
 
 def test_an_error_of_a_save_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a full disk a training would go on for days without a state to continue from."""
+    """On a full disk a training would run for days without a state to continue from."""
 
     def refuse(*rest: Any) -> None:
         raise TallmasksError("no space")
@@ -64,7 +63,7 @@ def step(training: TrainingRun) -> None:
 
 @pytest.fixture
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """torch's device "cuda" without a GPU: tensors have shapes and places, and no values."""
+    """torch's device "cuda" without a GPU: tensors have shapes and devices, but no values."""
     monkeypatch.setattr(unfinished, "_global_generator", lambda device: torch.default_generator)
     with FakeTensorMode():
         yield
@@ -72,12 +71,12 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("fake_gpu")
 def test_a_training_continues_on_the_gpu() -> None:
-    """A resumed training would end at its first step: a tensor of the optimizer is on the CPU."""
+    """A continued training would fail at its first step, because a tensor of the optimizer is on the CPU."""
     saved = training_on("cuda").snapshot()
     with torch._subclasses.fake_tensor.unset_fake_temporarily():
         real = training_on("cpu").snapshot()
     training = training_on("cuda")
-    assert training.model._pretrained.device.type == "cpu", "theta_0 leaves a GPU that trains"
+    assert training.model._pretrained.device.type == "cpu", "theta_0 takes GPU memory during training"
     training.take(saved | {name: real[name] for name in ("curve", "generator", "dropout")})
     states = [training.optimizer.state[parameter] for parameter in training.model.parameters()]
     assert all(tensor.device.type == "cuda" for state in states for tensor in state.values())
@@ -85,7 +84,7 @@ def test_a_training_continues_on_the_gpu() -> None:
 
 
 def test_a_snapshot_does_not_change_with_the_next_steps() -> None:
-    """A save, written while training goes on, would mix two steps."""
+    """A save, which is written while training continues, would mix two steps."""
     training = training_on("cpu")
     saved = training.snapshot()
     before = {name: tensor.clone() for name, tensor in saved.items()}

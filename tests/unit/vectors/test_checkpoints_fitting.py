@@ -1,4 +1,4 @@
-"""Checkpoints against their base: what does not fit is named, line by line, before anything is merged."""
+"""Checks of checkpoints against their base: every mismatch is reported on its own line before a merge."""
 
 import json
 
@@ -29,13 +29,13 @@ def problems(base, **tasks) -> list[str]:
 
 
 def model(seed=0, **changes):
-    """A state dict with a vocabulary; None takes a tensor away."""
+    """A state dict with a vocabulary; None removes a tensor."""
     named = {"model.embed_tokens.weight": torch.ones(9, 4), "position_embedding.weight": torch.ones(6, 4)}
     return {name: tensor for name, tensor in {**state(seed), **named, **changes}.items() if tensor is not None}
 
 
 def test_every_problem_has_its_line(tmp_path):
-    """The user would mend one checkpoint after the other, with a run for each."""
+    """The user would need one run per problem to find them all."""
     base = opened(tmp_path / "base", model())
     changes = {
         "missing": ({"b.weight": None}, "b.weight"),
@@ -49,7 +49,7 @@ def test_every_problem_has_its_line(tmp_path):
     for line, (name, (_, said)) in zip(problems(base, **tasks), changes.items(), strict=True):
         assert line.startswith(f"{name}: ") and said in line, line
     empty = opened(tmp_path / "empty", {"steps": torch.ones(2, dtype=torch.int64)})
-    assert "floats" in problems(empty)[0]
+    assert empty.title in problems(empty)[0]
 
 
 def test_tensors_that_are_tied_otherwise_are_refused(tmp_path):
@@ -67,7 +67,7 @@ WORDS, HEAD, BODY = "transformer.word_embeddings.weight", "lm_head.weight", "tra
 
 
 def test_tied_embeddings_are_found_under_either_name(tmp_path):
-    """A model could not be merged with one that another release of transformers saved."""
+    """Models saved by different releases of transformers could not be merged."""
     table, body = torch.arange(36.0).reshape(9, 4), {BODY: torch.ones(4)}
     settings = {"vocab_size": 9, "hidden_size": 4}
 
@@ -90,7 +90,7 @@ def test_tied_embeddings_are_found_under_either_name(tmp_path):
             for name in opened_base.names:
                 np.testing.assert_array_equal(found.float32(name), {WORDS: table, HEAD: table, **body}[name])
     (line,) = problems(open_model(given["first"]), task=open_model(untied, open_model(given["first"])))
-    assert HEAD in line and "Untie" in line
+    assert HEAD in line and "tie_word_embeddings" in line
     lacking = folder("lacking", "model.safetensors", False, WORDS)
     assert HEAD in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
 
@@ -119,7 +119,7 @@ def with_tokens(path, rows, vocabulary, *added):
 
 
 def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
-    """A task that added tokens could not be merged, or the rows of other tokens were added up."""
+    """A task with added tokens could not be merged, or rows of different tokens would be added."""
     ours = torch.arange(16.0).reshape(4, 4)  # the last row is padding
     theirs = 100 + torch.arange(20.0).reshape(5, 4)
     base = with_tokens(tmp_path / "base", ours, {"the": 0, "cat": 1}, "<end>")
@@ -140,7 +140,7 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
 
 
 def test_all_tokens_come_after_the_bases(tmp_path):
-    """A merged chat model would not know the tokens that its chats begin and end with."""
+    """A merged chat model would lack the tokens that mark the start and end of a message."""
     words = {"the": 0, "cat": 1}
     ours, one, two = (start + torch.arange(16.0).reshape(4, 4) for start in (0, 100, 200))
     base = with_tokens(tmp_path / "base", ours, words)  # rows 2 and 3 are padding
@@ -163,7 +163,7 @@ def test_all_tokens_come_after_the_bases(tmp_path):
 
 @pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}, {"ids": torch.arange(3)}])
 def test_other_counters_are_warned_of(change, tmp_path):
-    """A merged model would have nobody's position ids, or none could be merged for a counter's sake."""
+    """A wrong table of position ids would go unnoticed, or a different counter would prevent a merge."""
     base = opened(tmp_path / "base", model())
     with pytest.warns(UserWarning, match=f"mnist: .*{next(iter(change))}"):
         check_fit(base, {"mnist": opened(tmp_path / "task", model(1, **change))})
@@ -186,13 +186,13 @@ QUANTISED = {
 
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_quantised_models_are_refused(kind, tmp_path):
-    """The merged model would have the base's integers and the merged scales: weights of nobody."""
+    """The merged model would combine the base's integers with merged scales."""
     tensors, said = QUANTISED[kind]
     plain, packed = opened(tmp_path / "plain", model()), file_of(tmp_path / "packed", model(**tensors))
     config = {"quantization_config": {}, "text_config": {"quantization_config": {} if tensors else {"bits": 4}}}
     (tmp_path / "packed/config.json").write_text(json.dumps(config))
     (line,) = problems(plain, mnist=open_checkpoint(packed.parent))
-    assert line.startswith("mnist: ") and said in line and "Dequantise" in line
+    assert line.startswith("mnist: ") and said in line
 
 
 def test_small_integers_are_no_quantised_weights(tmp_path):
@@ -234,12 +234,12 @@ BY_TOKEN = {
     "XLMWithLMHeadModel": {"transformer.embeddings.weight", "pred_layer.proj.bias"},
     "MarianMTModel": {"model.shared.weight", "final_logits_bias"},
 }
-"""The tensors with a row for each token; those of positions have as many rows."""
+"""The tensors with one row per token; position tables have the same number of rows."""
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_library_says_what_has_a_row_for_each_token(name, tmp_path):
-    """Other tables were reordered or enlarged as if they had words, and a head's bias was not: a broken model."""
+    """Tables without tokens were reordered or enlarged, and the bias of a head was not."""
     kind = getattr(transformers, name)
     positions = {} if name == "MarianMTModel" else {"max_position_embeddings": 6}
     config = kind.config_class(**{"vocab_size": 6, **positions, **SMALL[name]})
@@ -262,13 +262,8 @@ def test_the_library_says_what_has_a_row_for_each_token(name, tmp_path):
     fitted = with_tokens_of(base, task)
     for tensor in base.tensors:
         before = task.float32(tensor)
-        rows = (
-            before[..., order]
-            if tensor == "final_logits_bias"
-            else before[order]
-            if tensor in BY_TOKEN[name]
-            else before
-        )
+        axis = 1 if tensor == "final_logits_bias" else 0
+        rows = before.take(order, axis) if tensor in BY_TOKEN[name] else before
         np.testing.assert_array_equal(fitted.float32(tensor), rows)
     larger, tasks = with_all_tokens(base, {"grown": grown})
     assert {n for n in base.tensors if larger.tensors[n].shape != base.tensors[n].shape} == BY_TOKEN[name]
@@ -278,11 +273,11 @@ def test_the_library_says_what_has_a_row_for_each_token(name, tmp_path):
 
 
 def test_tokens_need_a_model_that_the_library_knows(tmp_path):
-    """Words in names decided which rows belong to a token."""
+    """Which tensors have one row per token would be guessed from their names."""
     for name, words in (("base", ["a", "b"]), ("task", ["b", "a"])):
         file_of(tmp_path / name, {"embed_tokens.weight": torch.ones(2, 3), "lm_head.weight": torch.ones(2, 3)})
         content = {"model": {"vocab": {word: row for row, word in enumerate(words)}}}
         (tmp_path / name / "tokenizer.json").write_text(json.dumps(content))
     base, task = open_model(tmp_path / "base"), open_model(tmp_path / "task")
-    with pytest.raises(TallmasksError, match="row for each token"):
+    with pytest.raises(TallmasksError, match=f"{base.title}.*--tokens"):
         with_tokens_of(base, task)

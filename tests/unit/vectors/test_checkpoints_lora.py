@@ -1,4 +1,4 @@
-"""LoRA folders as PEFT writes them, by hand: their deltas, and one line for what cannot be read."""
+"""PEFT LoRA folders: their deltas, and one-line errors for unsupported ones."""
 
 import re
 
@@ -11,7 +11,7 @@ from small_checkpoints import bloom, file_of, lora, refusal
 from tallmasks.errors import TallmasksError, TallmasksWarning
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.fitting import check_fit
-from tallmasks.vectors.checkpoints.inputs_first import inputs_first
+from tallmasks.vectors.checkpoints.lora_folders import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -36,7 +36,7 @@ def factors(module, rows, columns, rank=4):
 
 
 def delta(checkpoint, base, name):
-    """The whole difference, from pieces that begin within rows; they must not depend on where."""
+    """The whole difference, joined from pieces that start within rows, and equal to one read at once."""
     size = base.info(name).size
     found = np.concatenate([checkpoint.difference(base, name, *part) for part in ((0, 3), (3, 17), (17, size))])
     np.testing.assert_array_equal(found, checkpoint.difference(base, name, 0, size))
@@ -96,7 +96,7 @@ def test_patterns_fit_the_modules_that_they_fit_in_peft(pattern):
 
 
 def test_patterns_take_no_more_than_their_length(tmp_path):
-    """A configuration of 121 characters would keep the command busy for ever."""
+    """A pattern of 121 characters would never finish matching."""
     module = "layers." + "1" * 300 + ".q"
     assert ModulePatterns({r"\d+" * 8 + "x": 1, ".*" * 8 + "x": 1}).value(module, 0) == 0
     with pytest.raises(ValueError, match="90 times"):
@@ -110,7 +110,7 @@ def test_patterns_take_no_more_than_their_length(tmp_path):
 
 @pytest.mark.parametrize("flag", [False, True])
 def test_each_layer_has_its_own_way_round(flag, tmp_path):
-    """GPT-2 with its head would be merged wrong: PEFT's file has one orientation flag, that of its last module."""
+    """GPT-2 with a head would be merged wrongly: PEFT stores one orientation flag, that of the last module."""
     settings = {"vocab_size": 9, "n_embd": 5, "n_layer": 1, "n_head": 1, "tie_word_embeddings": False}
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).save_pretrained(tmp_path / "base")
     base, block = open_checkpoint(tmp_path / "base"), "transformer.h.0.attn"
@@ -128,7 +128,7 @@ def test_each_layer_has_its_own_way_round(flag, tmp_path):
 
 @pytest.mark.parametrize("strange", [{"block.proj": (5, 15)}, {"a.proj": (5, 15), "b.fc": (7, 5)}, {}])
 def test_a_square_layer_that_nothing_explains_is_refused(strange, tmp_path):
-    """A matrix would be merged transposed: its size is the same."""
+    """A square matrix could be merged transposed without an error."""
     shapes = {"block.c_proj" if "block.proj" in strange else "dense": (5, 5), **strange}
     biases = {f"{module}.bias": drawn(7 if shape == (7, 5) else shape[1]) for module, shape in shapes.items()}
     base = open_checkpoint(file_of(tmp_path / "base", {f"{m}.weight": drawn(*s) for m, s in shapes.items()} | biases))
@@ -139,7 +139,7 @@ def test_a_square_layer_that_nothing_explains_is_refused(strange, tmp_path):
 
 @pytest.mark.parametrize("kind", ["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "captioner"])
 def test_square_layers_of_transformers_are_what_their_classes_say(kind, tmp_path):
-    """A model of transformers would be merged with some of its layers transposed."""
+    """A transformers model would be merged with some layers transposed."""
     import transformers
     from transformers.pytorch_utils import Conv1D
 
@@ -215,7 +215,7 @@ TENSORS = {
     "absent": ({"head.lora_A.weight": torch.ones(4, 5), "head.lora_B.weight": torch.ones(6, 4)}, "head.weight"),
     "shape": ({"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),
     "twice": ({"layers.0.q.lora_A": torch.ones(4, 5)}, "layers.0.q.lora_A.weight"),
-    "copied twice": ({"embed.weight": torch.ones(9, 5), "embed.modules_to_save.weight": torch.zeros(9, 5)}, "twice"),
+    "copied twice": ({"embed.weight": torch.ones(9, 5), "embed.modules_to_save.weight": torch.zeros(9, 5)}, "embed"),
     "of a model without a name": ({"embed.weight": torch.ones(9, 5)}, "embed.weight"),
     "conv": ({"layers.0.q.lora_A.weight": torch.ones(4, 5, 3, 3)}, "convolution"),
 }
@@ -261,14 +261,14 @@ EMBEDDING = "transformer.word_embeddings"
 
 
 def language_model(folder, **more):
-    """A folder with an embedding, which is the head too unless there is more."""
+    """A folder with an embedding that is tied to the head, unless ``more`` has a separate head."""
     tensors = {f"{EMBEDDING}.weight": drawn(9, 5), "transformer.ln_f.weight": drawn(5), **more}
     settings = {"vocab_size": 9, "hidden_size": 5, "tie_word_embeddings": not more}
     return open_checkpoint(bloom(folder, tensors, **settings))
 
 
 def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
-    """PEFT leaves the head that is tied to it alone: the merged model's logits would be another model's."""
+    """PEFT does not change the tied head, so the merged model would have other logits."""
     tied = language_model(tmp_path / "tied")
     apart = language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)})
     trained = {f"{EMBEDDING}.weight": drawn(9, 5, seed=1)}
@@ -285,11 +285,11 @@ def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
         adapter = open_checkpoint(lora(tmp_path / f"both{number}", tensors, **config), tied)
         assert delta(adapter, tied, f"{EMBEDDING}.weight").all() and adapter.names == tied.names
     apart_trained = lora(tmp_path / "two", {**both, "lm_head.weight": drawn(9, 5, seed=2)}, **ensured)
-    assert "apart" in refusal(lambda: open_checkpoint(apart_trained, tied))
+    assert "lm_head.weight" in refusal(lambda: open_checkpoint(apart_trained, tied))
 
 
 def test_a_delta_on_both_names_of_a_tied_tensor_counts_once(tmp_path):
-    """peft's `ensure_weight_tying` stores a LoRA of an embedding and of its tied head: it was refused."""
+    """Adapters with peft's `ensure_weight_tying`, which store the embedding and its tied head, were refused."""
     tied = language_model(tmp_path / "tied")
     a, b = drawn(4, 9), drawn(5, 4, seed=1)
     of_embedding = {f"{EMBEDDING}.lora_embedding_A": a, f"{EMBEDDING}.lora_embedding_B": b}
@@ -298,11 +298,11 @@ def test_a_delta_on_both_names_of_a_tied_tensor_counts_once(tmp_path):
     check_delta(both, tied, f"{EMBEDDING}.weight", 2 * (b.double() @ a.double()).T.numpy())
     of_head["lm_head.lora_B.weight"] = drawn(9, 4, seed=7)
     other = lora(tmp_path / "other", of_embedding | of_head)
-    assert "apart" in refusal(lambda: open_checkpoint(other, tied))
+    assert "lm_head.weight" in refusal(lambda: open_checkpoint(other, tied))
 
 
 def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
-    """The merged model would differ from PEFT's live model, which leaves the tied head alone, without a warning."""
+    """The merged model would differ from PEFT's unmerged one, where the tied head is unchanged, without a warning."""
     factors = {"lora_embedding_A": drawn(4, 9), "lora_embedding_B": drawn(5, 4, seed=1)}
     folder = lora(tmp_path / "lora", {f"{EMBEDDING}.{name}": tensor for name, tensor in factors.items()})
     tied = language_model(tmp_path / "tied")

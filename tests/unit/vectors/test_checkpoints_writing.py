@@ -1,4 +1,4 @@
-"""Checkpoints that are written: like their base in all but the values, whole or not at all."""
+"""New checkpoints have the layout of their base, and are written completely or not at all."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ def same_as(found, expected, names):
 
 @pytest.mark.parametrize(("shards", "tied"), [("5GB", True), ("20KB", False)])
 def test_a_folder_is_written_that_transformers_loads(shards, tied, tmp_path):
-    """Nobody could use a merged model."""
+    """Merged models could not be used."""
     from transformers import LlamaForCausalLM
 
     base = open_checkpoint(saved_llama(tmp_path / "base", shards, dtype=torch.bfloat16, tied=tied))
@@ -52,7 +52,7 @@ def test_a_folder_is_written_that_transformers_loads(shards, tied, tmp_path):
 
 
 def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
-    """transformers would round the weights back as the configuration says, or find another size in the index."""
+    """transformers would round the weights to the dtype in the configuration, or reject the size in the index."""
     from transformers import LlamaForCausalLM
 
     base = open_checkpoint(saved_llama(tmp_path / "base", "20KB", dtype=torch.bfloat16))
@@ -69,7 +69,7 @@ def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
 
 
 def test_a_configuration_that_cannot_be_written_again_is_refused(tmp_path):
-    """The command would end in a traceback, or leave a configuration that says another dtype than the weights have."""
+    """The command would end in a traceback, or the configuration would have another dtype than the weights."""
     folder = saved_llama(tmp_path / "base")
     for config in (r'{"dtype": "\ud800"}', "{"):
         (folder / "config.json").write_text(config)
@@ -87,7 +87,7 @@ def test_a_configuration_that_cannot_be_written_again_is_refused(tmp_path):
 @pytest.mark.parametrize("source", ["model.safetensors", "model.pt"])
 @pytest.mark.parametrize("out", ["new.safetensors", "new.pt", "new.bin"])
 def test_a_file_becomes_the_file_that_its_name_says(source, out, tmp_path):
-    """A state dict of open_clip's could not be loaded where it came from."""
+    """A merged open_clip state dict could not be loaded by open_clip."""
     tensors = state()
     if source.endswith(".pt"):
         tensors |= {"z.tied": tensors["b.weight"], "turned": torch.arange(6.0).reshape(2, 3).T}
@@ -126,22 +126,20 @@ def test_a_folder_of_torch_files_becomes_one_of_safetensors(tmp_path):
     same_as(written, base, base.tensors)
 
 
-def test_what_is_there_is_never_overwritten(tmp_path):
-    """A merge would take the place of another, or of the model that it was made from."""
+def test_existing_files_are_never_overwritten(tmp_path):
+    """A merge would overwrite another one, or one of its input models."""
     base = open_checkpoint(file_of(tmp_path, state()))
     folder = open_checkpoint(saved_llama(tmp_path / "llama"))
     (tmp_path / "empty").mkdir()
     (tmp_path / "link.safetensors").symlink_to("nowhere")
     places = ((base, "model.safetensors"), (base, "empty"), (base, "link.safetensors"), (folder, "llama"))
     for model, name in (*places, (folder, "model.safetensors")):
-        with pytest.raises(tallmasks.TallmasksError, match="is there already"):
-            new_checkpoint(tmp_path / name, model, None).__enter__()
-    with pytest.raises(tallmasks.TallmasksError, match="is a folder"):
-        new_checkpoint(tmp_path / "new.pt", folder, None).__enter__()
+        assert str(tmp_path / name) in refusal(lambda: new_checkpoint(tmp_path / name, model).__enter__())  # noqa: B023
+    assert "new.pt" in refusal(lambda: new_checkpoint(tmp_path / "new.pt", folder).__enter__())
 
 
-def test_values_that_are_none_leave_nothing(tmp_path):
-    """A model full of NaN or infinity would lie there as if it were one."""
+def test_values_that_are_not_finite_leave_nothing(tmp_path):
+    """A model full of NaN or infinity would be left on disk."""
     base = open_checkpoint(file_of(tmp_path, state()))
     for value in (np.nan, 1e6):
         with (
@@ -152,21 +150,21 @@ def test_values_that_are_none_leave_nothing(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
-    """A merge of hours would end in a bus error, or leave half a model."""
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path, monkeypatch):
+    """A long merge would end in a bus error, or leave half a model."""
 
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     base = open_checkpoint(saved_llama(tmp_path / "base"))
     monkeypatch.setattr(os, "posix_fallocate", full)
-    assert "no space" in refusal(lambda: new_checkpoint(tmp_path / "out", base, None).__enter__())
+    assert str(tmp_path) in refusal(lambda: new_checkpoint(tmp_path / "out", base, None).__enter__())
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_constant_masks_are_cast_as_by_torch(dtype, tmp_path):
-    """A model with a mask of -1e9 or -inf could not be written in 16 bits; or a weight became infinite in silence."""
+    """A mask of -1e9 or -inf would prevent writing in 16 bits, or a weight would silently become infinite."""
     mask = torch.full((3, 3), float("-inf")).triu(1)
     masks = {"causal": mask, "h.0.attn.masked_bias": torch.tensor(-1e9)}
     base = open_checkpoint(file_of(tmp_path / "base", {"w": torch.ones(2), **masks}))

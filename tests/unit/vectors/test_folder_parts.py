@@ -22,7 +22,7 @@ MODULES = [{"path": path} for path in ("0_Transformer", "1_Pooling", "2_Dense")]
 
 
 def sentence_transformer(folder: Path, value: float) -> Path:
-    """In the old layout, with a trained layer behind the pooling."""
+    """A model in the old layout, with a trained layer after the pooling."""
     file_of(folder / "0_Transformer", {"layer.weight": torch.full((4, 4), value)})
     file_of(folder / "2_Dense", {"linear.weight": torch.full((2, 4), 2 * value)}, "pytorch_model.bin")
     for part in ("0_Transformer", "1_Pooling"):
@@ -55,12 +55,12 @@ LAYOUTS = {
         "coder/model.safetensors": 3,
     },
 }
-"""The weight files that a merged model has, each with the factor of its values."""
+"""The weight files of a merged model, with the factor of their values."""
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_part_is_merged_and_comes_back_from_a_bundle(layout, tmp_path, monkeypatch):
-    """A trained layer in a folder of its own was dropped in silence: the merged model had the base's."""
+    """A trained layer in a separate folder was silently replaced by the base's."""
     monkeypatch.chdir(tmp_path)
     for name, value in {"base": 0.0, "a": 1.0, "b": 3.0}.items():
         layout(Path(name), value)
@@ -103,7 +103,7 @@ def test_parts_are_cast_and_sharded_like_models(tmp_path, monkeypatch):
 
 
 def test_an_index_of_folders_leads_nowhere_else(tmp_path):
-    """A stranger's model would bring files from outside of its folder, or leave out weights that it names nowhere."""
+    """An untrusted model could include files outside of its folder, or unlisted weights would be ignored."""
     folder = pipeline(tmp_path / "model", 1.0)
     for content, said in (
         ({"../secrets": ["a", "b"]}, "'../secrets'"),

@@ -1,4 +1,4 @@
-"""The array kernels against the plain statement of the method in reference.py, bit for bit."""
+"""The array kernels agree bit for bit with the simple implementation in reference.py."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def packed_levels(vectors, merged, grid, piece=kernels.PIECE):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kind", ["spread", "equal", "denormal"])
 def test_nth_magnitude_of_long_vectors(kind, threads, monkeypatch):
-    """Where most values share a magnitude, or a histogram's bin, another value would be the threshold."""
+    """The threshold would be wrong where most values share a magnitude or a histogram bin."""
     monkeypatch.setattr("tallmasks.vectors.kernels.threads", lambda: threads)
     monkeypatch.setattr(kernels, "PARTITIONED", 1 << 15)
     vectors = np.random.default_rng(0).standard_normal((2, 100_000), dtype=np.float32)
@@ -58,7 +58,7 @@ def test_nth_magnitude_of_long_vectors(kind, threads, monkeypatch):
 @no_deadline
 @given(task_vectors(), FRACTIONS, st.booleans(), PIECES)
 def test_ties_is_trim_elect_merge(vectors, fraction, mean, piece):
-    """TIES rows, and all masks on TIES, would be another method's."""
+    """TIES rows, and all masks on TIES, would be wrong."""
     same_bits(*merged_by_ties(vectors, fraction, mean, piece))
 
 
@@ -78,7 +78,7 @@ def test_levels_hold_every_mask_of_the_grid(vectors, grid, piece):
 
 @pytest.mark.parametrize("length", [1, 3, 4, 8, 255])
 def test_levels_of_grids_of_any_length(length):
-    """A longer grid would lose its highest masks in too few bits."""
+    """A longer grid would lose its highest masks because of too few bits."""
     vectors = np.random.default_rng(length).standard_normal((2, 501), dtype=np.float32)
     merged, grid = reference.sum_vectors(vectors), np.linspace(0, 3, length).tolist()
     planes = packed_levels(vectors, merged, grid)
@@ -90,7 +90,7 @@ def test_levels_of_grids_of_any_length(length):
 @no_deadline
 @given(task_vectors(max_tasks=9), PIECES)
 def test_agreement_counts_the_masks(vectors, piece):
-    """The consensus would keep or drop the wrong weights; a count of many tasks be carried into its neighbour's."""
+    """The consensus would keep or drop the wrong weights, or a large count would overflow into its neighbour."""
     masks = list(vectors > 0)
     out = np.full(vectors.shape[1], 255, np.uint8)
     planes = [np.packbits(mask, bitorder="little")[None] for mask in masks]

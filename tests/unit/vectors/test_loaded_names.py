@@ -1,4 +1,4 @@
-"""Names that transformers converts as it loads a file: one name here, whichever way a model was saved."""
+"""Tensor names that transformers converts when it loads a file: models fit in whatever way they were saved."""
 
 import json
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("library")  # one process with transformers
 
 
 def saved(model, folder, how):
-    """The folder of a model, as people save it."""
+    """The folder of a model, saved in one of the common ways."""
     if how in ("file", "new names", "old names"):
         model.save_pretrained(folder, save_original_format=how != "new names")
         if how == "old names":
@@ -59,7 +59,7 @@ SAVED = [
 
 @pytest.mark.parametrize(("name", "of_base", "of_task"), SAVED)
 def test_models_fit_however_they_are_saved(name, of_base, of_task, tmp_path, monkeypatch):
-    """A base could not be merged with a model that another release of transformers, or torch.save, wrote."""
+    """A base could not be merged with a model saved by another release of transformers, or by torch.save."""
     monkeypatch.chdir(tmp_path)
     base = made(name)
     task = moved(base)
@@ -85,17 +85,15 @@ ADAPTED = [
     ("Dinov2Model", "file", "dinov2.encoder.layer.1.attention.attention.value"),
     ("SwinModel", "file", "swin.encoder.layers.0.blocks.0.mlp.fc1"),
 ]
-"""A class, how its base is saved, and a module as the release that trained an adapter called it."""
+"""A class, how its base is saved, and a module's name in the release that trained an adapter."""
 
 
 @pytest.mark.parametrize(("name", "how", "module"), ADAPTED)
 def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
-    """An adapter of a ViT or DINOv2, trained under transformers 5, changed tensors "which the base has not"."""
+    """A ViT or DINOv2 adapter trained with transformers 5 was refused because of its tensor names."""
     base = made(name)
     saved(base, tmp_path / "base", how)
-    own = library_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"])[
-        f"{module}.weight"
-    ]
+    (own,) = library_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"]).values()
     rows, columns = base.state_dict()[own].shape
     b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
     lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
@@ -108,7 +106,7 @@ def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
 
 
 def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
-    """A LayerNorm in an adapter's modules_to_save became a head beside a base that has it as gamma."""
+    """A LayerNorm in modules_to_save was treated as a head if the base calls its weight gamma."""
     saved(made("BertForMaskedLM"), tmp_path / "base", "old names")
     base, module = open_checkpoint(tmp_path / "base"), "bert.encoder.layer.0.output"
     tensors = {f"{module}.dense.lora_A.weight": torch.ones(4, 16), f"{module}.dense.lora_B.weight": torch.ones(16, 4)}
@@ -127,9 +125,7 @@ def hide_library(monkeypatch):
 
 def classifiers(folder, name, **size):
     """The folder of an encoder, and those of two classifiers with other labels."""
-    kind = getattr(
-        transformers, f"{name}ForSequenceClassification" if name == "Bert" else f"{name}ForImageClassification"
-    )
+    kind = getattr(transformers, f"{name}For{'Sequence' if name == 'Bert' else 'Image'}Classification")
     for task, labels in (("cars", 3), ("dtd", 4)):
         model = moved(kind(kind.config_class(**SIZE, **size, num_labels=labels)), labels)
         saved(model, folder / task, "state")
@@ -137,24 +133,22 @@ def classifiers(folder, name, **size):
 
 
 def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
-    """Under --heads every LayerNorm of a BERT stayed the base's, listed among the heads."""
+    """With --heads, every LayerNorm of a BERT was treated as a head and not merged."""
     base = open_checkpoint(classifiers(tmp_path, "Bert", **WORDS))
     hide_library(monkeypatch)
     words = ["--task", f"cars={tmp_path}/cars", "--task", f"dtd={tmp_path}/dtd", "--method", "weight_averaging"]
     assert main(["merge", "--base", str(tmp_path / "base"), *words, "--heads", "-o", str(tmp_path / "merged")]) == 0
     heads = load_file(tmp_path / "merged/heads/cars.safetensors")
     assert set(heads) == {"classifier.weight", "classifier.bias"}
-    merged, tasks = (
-        open_checkpoint(tmp_path / "merged"),
-        [open_model(tmp_path / name, base) for name in ("cars", "dtd")],
-    )
+    merged = open_checkpoint(tmp_path / "merged")
+    tasks = [open_model(tmp_path / name, base) for name in ("cars", "dtd")]
     gamma = "encoder.layer.0.output.LayerNorm.gamma"
     assert merged.names == base.names and gamma in base.names
     np.testing.assert_array_equal(merged.float32(gamma), sum(task.float32(gamma) for task in tasks) / 2)
 
 
 def test_what_only_the_library_knows_is_said_without_it(tmp_path, monkeypatch):
-    """A part of a model would stay the base's in silence, or nobody would know what to install."""
+    """Part of a model would silently keep the base's values, or the user would not know what to install."""
     base = open_checkpoint(classifiers(tmp_path, "ViT", **IMAGES))
     hide_library(monkeypatch)
     with pytest.warns(TallmasksWarning, match=r'pip install "tallmasks\[t5\]"'):
@@ -162,7 +156,7 @@ def test_what_only_the_library_knows_is_said_without_it(tmp_path, monkeypatch):
 
 
 def test_a_tensor_inside_a_block_is_no_head(tmp_path):
-    """Under --heads a tensor of another name, inside a block, stayed the base's in silence."""
+    """With --heads, a renamed tensor inside a block silently kept the base's values."""
     rest = {"layer.0.weight": torch.ones(9, 9), "classifier.0.weight": torch.ones(2, 9)}
     base = open_checkpoint(file_of(tmp_path / "base", {**rest, "layer.0.norm_a.weight": torch.ones(9)}))
     task = {**rest, "classifier.0.weight": torch.ones(3, 9), "layer.0.norm_b.weight": torch.ones(9)}
@@ -173,7 +167,7 @@ def test_a_tensor_inside_a_block_is_no_head(tmp_path):
 
 
 def test_files_say_what_is_tied(tmp_path):
-    """A model without config.json would be refused for a tied tensor that it stores once, or twice."""
+    """A model without config.json would be refused because it stores a tied tensor once or twice."""
     table, body = torch.arange(36.0).reshape(9, 4), {"body.weight": torch.ones(2, 2), "zero.bias": torch.zeros(4)}
     base = open_checkpoint(file_of(tmp_path / "base", {"embed.weight": table, **body}))
     shapes = {
@@ -190,7 +184,7 @@ def test_files_say_what_is_tied(tmp_path):
 
 
 def test_a_class_ties_where_the_configuration_says_nothing(tmp_path):
-    """BART says nothing in config.json: a base with one name of its embedding, and a task with another, did not fit."""
+    """Without ties in config.json, BARTs that store the embedding under different names did not fit."""
     base = saved(made("BartForConditionalGeneration"), tmp_path / "base", "file")
     task = saved(moved(made("BartForConditionalGeneration")), tmp_path / "task", "file")
     tensors = load_file(task / "model.safetensors")
@@ -205,7 +199,7 @@ def test_a_class_ties_where_the_configuration_says_nothing(tmp_path):
 
 
 def test_old_names_are_the_librarys():
-    """The table that needs no library would fall behind it."""
+    """The table used without transformers would become outdated."""
     from transformers.conversion_mapping import get_checkpoint_conversion_mapping
     from transformers.core_model_loading import apply_renamings
 
@@ -217,13 +211,12 @@ def test_old_names_are_the_librarys():
 @pytest.mark.parametrize("wrapper", ["_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."])
 @pytest.mark.parametrize("around", [None, "model", "module"])
 def test_names_and_files_of_trainers_are_read(wrapper, around, tmp_path):
-    """A checkpoint of a training with compiled or wrapped layers was refused, or had to be taken apart by hand."""
+    """Checkpoints of compiled or wrapped layers were refused, or had to be unpacked by hand."""
     base = made("GPTNeoXForCausalLM")
     plain, task = saved(base, tmp_path / "base", "state"), moved(base).state_dict()
     wrapped = {name.replace("layers.1.", f"layers.1.{wrapper}"): tensor for name, tensor in task.items()}
-    torch.save(
-        {around: wrapped, "optimizer": {"state": {0: torch.ones(2)}}} if around else wrapped, tmp_path / "task.pt"
-    )
+    inside = {around: wrapped, "optimizer": {"state": {0: torch.ones(2)}}}
+    torch.save(inside if around else wrapped, tmp_path / "task.pt")
     opened = open_checkpoint(plain)
     found = open_model(tmp_path / "task.pt", opened)
     check_fit(opened, {"task": found})

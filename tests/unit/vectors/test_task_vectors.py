@@ -1,4 +1,4 @@
-"""Task vectors from checkpoints of every precision, their thresholds, and what bad checkpoints get."""
+"""Task vectors from checkpoints of every precision, their thresholds, and errors for bad checkpoints."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def compute(folder, pretrained=PRETRAINED, checkpoint=CHECKPOINT, trainable=("a"
 @pytest.mark.parametrize("before", [np.float16, np.float32])
 @pytest.mark.parametrize("after", [np.float16, np.float32])
 def test_difference_is_taken_in_float32_piece_by_piece(before, after, tmp_path, monkeypatch):
-    """Half-precision checkpoints would be subtracted in half precision, or a piece's end be skipped."""
+    """Half-precision checkpoints would be subtracted in half precision, or the end of a piece would be skipped."""
     monkeypatch.setattr(module, "_PIECE", 4)
     draw = np.random.default_rng(1)
     pretrained = {name: draw.standard_normal(PRETRAINED[name].shape).astype(before) for name in "ab"}
@@ -48,7 +48,7 @@ def test_difference_is_taken_in_float32_piece_by_piece(before, after, tmp_path, 
 @no_deadline
 @given(task_vectors(max_tasks=1), st.floats(0, 1.5), st.integers(0, 40))
 def test_threshold_is_the_nth_smallest_magnitude(vectors, fraction, frozen):
-    """TIES, magnitude masking and pruning would keep another share than the paper's."""
+    """TIES, magnitude masking and pruning would keep another fraction than the paper's."""
     vector = vectors[0]
     found = trim_threshold(vector, fraction, frozen)
     assert found.dtype == np.float32
@@ -83,7 +83,7 @@ def test_a_fraction_counts_over_frozen_values_too(fraction, tmp_path):
     ],
 )
 def test_a_checkpoint_of_another_model_or_of_nan_is_refused(change, complaint, tmp_path):
-    """Tensors that do not correspond would be subtracted; one diverged task turn the whole merge into NaN."""
+    """Unrelated tensors would be subtracted, or one diverged task would turn the whole merge into NaN."""
     checkpoint = {name: array for name, array in {**CHECKPOINT, **change}.items() if array is not None}
     with pytest.raises(TallmasksError, match=f"checkpoint.*{complaint}"):
         compute(tmp_path, checkpoint=checkpoint)

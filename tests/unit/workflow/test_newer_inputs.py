@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.steps import newer_input
+from bridge import newer_input
 
 
 def test_no_newer_input_lies_in_a_folder_that_was_there_before_it(

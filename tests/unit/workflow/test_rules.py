@@ -6,9 +6,9 @@ import pytest
 
 from conftest import ROOT, shipped_params
 from tallmasks import methods
-from tallmasks.plan.index import Index
 from tallmasks.plan.node import STAGES
 from tallmasks.plan.planner import Plan
+from tallmasks.plan.project import Index
 
 TEXT = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
 RULES = dict(re.findall(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)\b(.*?)^\S", TEXT, re.M | re.S))

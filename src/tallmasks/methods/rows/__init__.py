@@ -1,1 +1,1 @@
-"""The rows of the results table: each file here registers its own merges and methods; `parts` is shared code."""
+"""The rows of the results table. Each file registers its own merges and methods; `parts` contains shared code."""

@@ -17,8 +17,7 @@ def learn(net: Network, *, by: By = "tensor", steps: Count = 500, rate: Share = 
     """A coefficient per task and tensor, or per task with `by`.
 
     Like the official code (EnnengYang/AdaMerging, main_layer_wise_adamerging.py, main_task_wise_adamerging.py), except
-    that a step there uses two batches of 16 test examples per task, and here one of validation examples, as in the
-    paper.
+    that its steps use two batches of 16 test examples per task; here each uses one batch of validation examples.
     """
     return most_certain(net, [vector.flat for vector in net.task_vectors], by, steps, rate, batch)
 
@@ -32,7 +31,7 @@ def learn_elected(
 
 
 def left(vectors: Sequence[Vector], elected: Elected) -> list[Vector]:
-    """Trimmed task vectors, set to 0 where the sign is not the elected one, float32 [n] per task."""
+    """The trimmed task vectors, 0 where their sign is not the elected one, float32 [n] per task."""
     sign = np.sign(agreeing(vectors, elected, mean=False))
     return [
         vector * ((abs(vector) >= least) & (np.sign(vector) == sign))

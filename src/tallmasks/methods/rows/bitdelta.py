@@ -26,9 +26,8 @@ def bitdelta(matrix: Vector, coding: Coding) -> tuple[Any, float]:
     """sign(D) * mean |D| for every matrix D of tau_t that is a linear layer in a numbered block; other tensors
     unchanged.
 
-    Signs are single bits: as in the official code (FasterDecoding/BitDelta), a weight that did not move counts as
-    positive. Tables, in which most rows do not move, and heads are therefore stored whole; that code too compresses
-    only the linear layers of attention and MLP. The paper's distillation of the magnitudes is left out: nothing is
-    trained.
+    As in the official code (FasterDecoding/BitDelta), a sign is a single bit, so a weight that did not move counts as
+    positive, and only linear layers of attention and MLP are compressed: in embedding tables most rows do not move. The
+    paper also trains the magnitudes by distillation; this is not done here.
     """
     return matrix < 0, float(abs(exact(matrix)).mean())

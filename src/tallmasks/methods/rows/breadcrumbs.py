@@ -1,4 +1,4 @@
-"""Model Breadcrumbs: drops the largest and the small weights of every row of a task's tensors."""
+"""Model Breadcrumbs: drops the largest and the smallest weights of every row of a task's tensors."""
 
 import numpy as np
 
@@ -13,8 +13,8 @@ def breadcrumbs(
     int(middle * n) and drops the rest; then sums over the tasks. Scalars are kept.
 
     Like the official code (rezazzr/breadcrumbs, TaskVectorMiddleKeep), which works along the last dimension of every
-    tensor and parametrises the kept fraction; the paper speaks of layers and of dropped fractions. The defaults are the
-    first point of its search. Ties count the first as larger.
+    tensor and has the kept fraction as its parameter; the paper describes layers and dropped fractions. The defaults
+    are the first values that the official code tries. Of equal magnitudes, the first counts as larger.
     """
     if tensors.ndim == 1:
         return tensors.sum(axis=0)

@@ -20,11 +20,10 @@ def keys_of_tasks(task_vectors: Sequence[TaskVector], *, seed: Seed = 0) -> list
 
 @merge("dare", prepare=keys_of_tasks)
 def dare(vectors: Sequence[Vector], piece: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5) -> Vector:
-    """The sum over the tasks of tau_t, where each weight is set to 0 with probability `drop` and otherwise divided by 1
-    - drop.
+    """The sum of the tau_t after setting each weight to 0 with probability `drop` and dividing the others by 1 - drop.
 
-    Like the official code (yule-BUAA/MergeLM, mask_weights_utils), except for the random bits: there from torch's
-    global generator, here determined by seed, task, tensor and position.
+    Like the official code (yule-BUAA/MergeLM, mask_weights_utils), except that random numbers follow from the seed, the
+    task, the tensor and the position, not from torch's global generator.
     """
     total = np.zeros(vectors[0].size, np.float32)
     for vector, key in zip(vectors, keys, strict=True):

@@ -22,9 +22,11 @@ def drop_and_elect(
 
 @merge("dare_ties", prepare=drop_and_elect)
 def dare_ties(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts, *, drop: Rate = 0.5) -> Vector:
-    """The disjoint mean of the task vectors after DARE, like the official code (yule-BUAA/MergeLM): TIES' fraction
-    `keep` is relative to all parameters, including dropped ones. Rounding follows TIES here and can keep one weight
-    less than there."""
+    """The disjoint mean of the task vectors after DARE.
+
+    As in the official code (yule-BUAA/MergeLM), `keep` is a fraction of all parameters, including dropped ones. It is
+    rounded as for TIES, which can keep one weight less than the official code.
+    """
     keys, elected = facts
     left = [dropped(vector, key, piece.name, piece.start, drop) for vector, key in zip(vectors, keys, strict=True)]
     return agreeing(left, elected, mean=True)

@@ -19,11 +19,11 @@ def della(
 ) -> Vector:
     """float32 [T, ...] -> [...]: keeps weights at random, with a probability that rises with the magnitude's rank in
     its row from 1 - drop - epsilon to 1 - drop + epsilon, and rescales each tensor to its original L1 norm. Then TIES'
-    disjoint mean, where tasks that cancel each other elect plus.
+    disjoint mean; if tasks cancel each other, the elected sign is plus.
 
-    Like mergekit (sparsify.py, della_magprune), except for tensors of more than two axes: a row here has one index of
-    the first axis (a filter of a convolution); mergekit ranks along axis 1. The paper (Deep et al. 2024) divides by the
-    probabilities instead.
+    Like mergekit (sparsify.py, della_magprune), except for tensors of more than two axes: here all values with the same
+    first index (a filter of a convolution) are one row; mergekit ranks along axis 1. The paper (Deep et al. 2024)
+    divides by the probabilities instead.
     """
     if drop and not epsilon < min(drop, 1 - drop):
         raise TallmasksError(f"della: epsilon is {epsilon}; expected less than drop ({drop}) and 1 - drop")

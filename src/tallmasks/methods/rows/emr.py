@@ -24,8 +24,8 @@ def agrees(task_vector: Vector, multi_task_vector: Vector) -> NDArray[np.bool_]:
 def length(part: Vector, size: int) -> float:
     """The contribution of a slice to the mean magnitude of its tensor's weights.
 
-    With it the scale follows the official code (harveyhuang18/EMR_Merging), where all tensors have the same weight
-    whatever their size; the paper's formula gives all parameters the same weight.
+    As in the official code (harveyhuang18/EMR_Merging), all tensors thus have the same weight in the scale; in the
+    paper's formula all parameters do.
     """
     return float(abs(part).sum()) / size
 

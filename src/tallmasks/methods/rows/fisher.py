@@ -23,9 +23,9 @@ def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics])
 
 @merge("fisher", prepare=shares, statistics="fisher")
 def fisher(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
-    """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|; equivalent to the same mean of the models theta_t.
+    """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
 
-    Like the code of MergeLM (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py) with normalised weights.
+    Like MergeLM's code with normalised weights (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py).
     """
     weights = [
         share * (one[piece.name].reshape(-1)[piece.start : piece.stop] + np.float32(EPSILON))

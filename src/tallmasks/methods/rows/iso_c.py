@@ -8,9 +8,8 @@ from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, no
 def iso_c(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; for all other tensors the mean over the tasks.
 
-    The official code (danielm1405/iso-merging) also averages matrices named `text_projection`, which the models here do
-    not train. There S has full rank. Here it has the numerical rank: singular vectors below the noise are arbitrary and
-    are left out.
+    Like the official code (danielm1405/iso-merging), except that singular vectors below the noise, which are arbitrary,
+    are left out. The official code also averages matrices named `text_projection`; the models here do not train these.
     """
     merged = tensors.sum(axis=0)
     if not is_matrix(merged.shape):

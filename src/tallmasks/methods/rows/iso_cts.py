@@ -17,11 +17,10 @@ def iso_cts(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, common: S
     """float32 [T, m, n] -> [m, n]: the top directions of the sum (a fraction `common` of all) and each task's top
     directions outside them; U and V made orthogonal, all singular values set to their mean.
 
-    Like the official code (danielm1405/iso-merging): the number of task directions is rounded to a multiple of T;
-    tensors that are not matrices, and `text_projection`, are averaged. Cases that it leaves undefined are handled here:
-    directions below the noise (of the sum, of a task's remainder, of U and V) and surplus task directions are left out.
-    The noise of the sum is relative to the norm of the tasks, which may cancel each other. If nothing exceeds the
-    noise, the mean is returned.
+    Like the official code (danielm1405/iso-merging), the number of task directions is rounded to a multiple of T, and
+    tensors that are not matrices, and `text_projection`, are averaged. Unlike there, directions below the noise (of the
+    sum, of a task's remainder, of U and V) and surplus task directions are left out. The noise of the sum is relative
+    to the norm of the tasks, because tasks can cancel each other. If nothing exceeds the noise, returns the mean.
     """
     tasks, shape = len(tensors), tensors.shape[1:]
     if not is_matrix(shape) or "text_projection" in piece.name:

@@ -23,8 +23,8 @@ def scales(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5) -> dict[str
 def lines(vectors: Sequence[Vector], piece: TensorPiece, scale: dict[str, np.float32]) -> Vector:
     """The sum times alpha + beta * l / (L - 1) in block l of L, and times alpha outside blocks.
 
-    Like the official code (wang-kee/LiNeS, src/eval/eval.py), where alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms,
-    which is 1 / T here.
+    Like the official code (wang-kee/LiNeS, src/eval/eval.py). Its alpha = |sum of tau_t| / (T |tau_MTL|), in L1 norms,
+    is 1 / T for a sum.
     """
     return sum_merge(vectors, piece, None) * scale[piece.name]
 

@@ -1,4 +1,4 @@
-"""Magnitude masking: the summed vector, masked where the task's own vector is large."""
+"""Magnitude masking: the summed vector where the task's own vector is large."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from tallmasks.methods import Fraction, Kept, PerTask, Vector, bits, method
 
 
 def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
-    """The fraction of the model's parameters in each mask, by magnitude of the task vector."""
+    """The fraction of the parameters that each mask keeps."""
     return keep
 
 

@@ -7,7 +7,7 @@ from tallmasks.methods.bits import FLOAT_BITS
 
 
 def kept_fraction(tasks: int) -> float:
-    """q = (32 + T) / (32 T), so that the values alone take as much storage as TALL-masks."""
+    """q = (32 + T) / (32 T): the kept values then take as much storage as TALL-masks."""
     return (FLOAT_BITS + tasks) / (FLOAT_BITS * tasks)
 
 

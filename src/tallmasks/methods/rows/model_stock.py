@@ -1,4 +1,4 @@
-"""Model Stock: the mean of the models, closer to the pretrained one the less their task vectors agree."""
+"""Model Stock: the mean of the models, moved towards the pretrained model if their task vectors disagree."""
 
 from itertools import combinations
 
@@ -12,10 +12,10 @@ SINGULAR = 1e-6
 @merge("model_stock", over="tensors")
 def model_stock(tensors: Vector, piece: TensorPiece, facts: None, *, filter_wise: bool = False) -> Vector:
     """float32 [T, ..., n] -> [..., n]: t times the mean, with t = T cos / (1 + (T - 1) cos) and cos the mean cosine
-    between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4); a scalar is one row.
+    between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4). A scalar is one row.
 
-    As in mergekit (merge_methods/model_stock.py), t is 0 if 1 + (T - 1) cos is close to 0. Unlike there, where products
-    of two lengths are clamped to at least 1e-6, short vectors have their true cosine.
+    As in mergekit (merge_methods/model_stock.py), t is 0 if 1 + (T - 1) cos is close to 0. mergekit also clamps the
+    product of two lengths to at least 1e-6, which changes the cosine of short vectors; this is not done here.
     """
     tasks = len(tensors)
     rows = tensors if filter_wise and tensors.ndim > 1 else tensors.reshape(tasks, -1)

@@ -1,4 +1,4 @@
-"""RegMean: linear layers with outputs closest to those of each task's model, over its training data."""
+"""RegMean: linear layers with outputs as close as possible to those of each task's model on its training data."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from tallmasks.methods import Fixed, Share, Statistics, TensorPiece, Vector, merge, merged_row
 from tallmasks.vectors.task_vectors import TaskVector
 
-RIDGE = 1e-7  # relative to the trace, an upper bound of all eigenvalues; the float32 error of a Gram matrix's zeros
+RIDGE = 1e-7  # relative to the trace, which bounds all eigenvalues: about the float32 error of a Gram matrix's zeros
 
 
 Grams = Sequence[Statistics]
@@ -22,10 +22,10 @@ def regmean(tensors: Vector, piece: TensorPiece, grams: Grams, *, off_diagonal: 
     """float32 [T, m, n] -> [m, n]: for linear layers (sum_t tau_t G_t) (sum_t G_t)^-1, where G_t = X_t^T X_t / n of the
     layer's inputs with off-diagonals times `off_diagonal`; for all other tensors the mean.
 
-    Equivalent to the same formula on the weights theta_t. The code of MergeLM (yule-BUAA/MergeLM, merging_methods.py;
-    its `off_diagonal` is 1.0, FusionBench's 0.95) inverts the sum in float32, which fails or gives noise if it is
-    singular. Here it is solved in float64 with a ridge towards the mean, so that directions almost absent from the data
-    stay at the mean.
+    Equivalent to the same formula on the weights theta_t. MergeLM (yule-BUAA/MergeLM, merging_methods.py; its
+    `off_diagonal` is 1.0, FusionBench's 0.95) inverts the sum in float32, which fails or returns noise if the sum is
+    singular. Here the equations are solved in float64 with a ridge towards the mean, so that directions that hardly
+    occur in the data stay at the mean.
     """
     mean = tensors.mean(axis=0)
     if piece.name not in grams[0]:

@@ -1,4 +1,4 @@
-"""SCE: select the weights that differ most between tasks, weight tasks by their squares, erase minority signs."""
+"""SCE: selects the weights that differ most between tasks, weights tasks by their squares, drops minority signs."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def sce(tensors: Vector, piece: TensorPiece, facts: None, *, select_topk: Share 
     the sum is 0).
 
     This is the paper's formula. mergekit (merge_methods/sce.py) uses equal weights if the mean squares sum to less than
-    1e-6, which is usual for task vectors: changes of 3e-4 are small enough.
+    1e-6, which is common for task vectors (changes of 3e-4 for 8 tasks).
     """
     vectors = tensors.reshape(len(tensors), -1)
     if select_topk < 1:

@@ -21,8 +21,8 @@ def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any
     """For every tensor, drops the smallest fraction `drop` of its positive and of its negative weights, and keeps the
     signs of the others times the scale that preserves their L2 norm.
 
-    As in the official code (lfy-123/Binary-Task-Switch), each tensor has its own scale. int((1 - drop) n) of n weights
-    are kept, plus ties with the smallest of them; if that number is 0, all are kept.
+    As in the official code (lfy-123/Binary-Task-Switch), each tensor has its own scale. Of n weights, int((1 - drop) n)
+    are kept, plus those equal to the smallest of them. If that number is 0, all are kept.
     """
     signs = 1.0 * (tensor >= _least(tensor, drop)) - 1.0 * (-tensor >= _least(-tensor, drop))
     squares, kept = exact(tensor * abs(signs)) ** 2, float(abs(signs).sum())

@@ -7,7 +7,7 @@ from tallmasks.methods import Fixed, TensorPiece, Vector, merge, merged_row
 
 @merge("sum")
 def sum_merge(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vector:
-    """tau_MTL = sum of tau_t, added task by task in float32."""
+    """tau_MTL = the sum of the tau_t, added task by task in float32."""
     total = vectors[0].copy()
     for vector in vectors[1:]:
         total += vector

@@ -10,7 +10,7 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
 Elected = tuple[list[np.float32], Any]
-"""The smallest magnitude kept of each task, and the sign to use where tasks cancel each other."""
+"""The smallest magnitude that each task keeps, and the sign to use where tasks cancel each other."""
 
 
 def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) -> Elected:
@@ -21,13 +21,13 @@ def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) 
 
 @merge("ties_sum", prepare=trim_and_elect)
 def ties_sum(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
-    """The disjoint sum: of the values that have the elected sign."""
+    """The disjoint sum: the sum of the values that have the elected sign."""
     return agreeing(vectors, elected, mean=False)
 
 
 @merge("ties_mean", prepare=trim_and_elect, masked_as="ties_sum")
 def ties_mean(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
-    """The disjoint mean: of the values that have the elected sign."""
+    """The disjoint mean: the mean of the values that have the elected sign."""
     return agreeing(vectors, elected, mean=True)
 
 

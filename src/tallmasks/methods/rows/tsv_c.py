@@ -30,12 +30,12 @@ def coding(shape: tuple[int, ...], tasks: int) -> Coding:
 )
 @by_tensor(coding)
 def tsv_c(matrix: Vector, coding: LowRank) -> tuple[Any, Any]:
-    """The best approximation of rank floor(r / T) of every matrix of tau_t, r being its smaller dimension. Other
+    """The best approximation of rank floor(r / T) of every matrix of tau_t, where r is its smaller dimension. Other
     tensors, and matrices with r < T, are unchanged.
 
-    The official code (AntoAndGar/task_singular_vectors) also takes every 2-D tensor, including embeddings, but uses a
-    float32 singular value decomposition. Here it is the projection on the leading eigenvectors of the smaller Gram
-    matrix in float64: the same matrix for less work.
+    Like the official code (AntoAndGar/task_singular_vectors), compresses every 2-D tensor, including embeddings. It
+    computes a singular value decomposition in float32; here the matrix is projected on the leading eigenvectors of the
+    smaller Gram matrix in float64, which is the same but takes less time.
     """
     return factors(exact(matrix), coding.rank)
 

@@ -17,10 +17,10 @@ def tsv_m(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks, concatenated, with r =
     min(m, n); U and V each replaced by the nearest orthogonal matrix. For r < T, and for all other tensors, the mean.
 
-    Like the official code (AntoAndGar/task_singular_vectors, compute_and_sum_svd_mem_reduction): r * (1 / T) is rounded
-    down as a float, and `text_projection` is averaged. There, a task that did not change a matrix adds arbitrary
-    directions of weight 0, which rotate the others. Here, triplets below the noise are left out, and so are directions
-    of U and V that tasks share up to noise. If nothing exceeds the noise, the mean is returned.
+    As in the official code (AntoAndGar/task_singular_vectors, compute_and_sum_svd_mem_reduction), the float r * (1 / T)
+    is rounded down, and `text_projection` is averaged. In that code a task that did not change a matrix adds arbitrary
+    directions of weight 0, which rotate the others. Here triplets below the noise are left out, and so are directions
+    of U and V that tasks share up to noise. If nothing exceeds the noise, returns the mean.
     """
     shape, rank = tensors.shape[1:], int(min(tensors.shape[1:], default=0) * (1 / len(tensors)))
     if not is_matrix(shape) or "text_projection" in piece.name or not rank:

@@ -1,4 +1,4 @@
-"""WUDI: a merged matrix that differs little from each task's on that task's inputs."""
+"""WUDI: a merged matrix that acts like each task's matrix on that task's inputs."""
 
 from typing import Annotated
 
@@ -21,10 +21,11 @@ def wudi(
 ) -> Vector:
     """float32 [T, m, n] -> [m, n]: from the sum S of the D_t, Adam on sum_t |(M - D_t) D_t^T|^2 / |D_t|^2.
 
-    Like the official code (nathanielyvo/WUDI-Merging, vit/wudi_main.py): only linear layers of attention and MLP, where
-    the rows of D_t span the inputs of task t; all other tensors stay pretrained (0). Here these layers are recognised
-    by name and shape: matrices other than embeddings, heads and projections. With G = sum_t D_t^T D_t / |D_t|^2 and C =
-    sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C): one matrix product per step for any T.
+    Like the official code (nathanielyvo/WUDI-Merging, vit/wudi_main.py), merges only linear layers of attention and
+    MLP, where the rows of D_t span the inputs of task t; all other tensors stay pretrained (0). Here these layers are
+    recognised by name and shape: matrices other than embeddings, heads and projections. With
+    G = sum_t D_t^T D_t / |D_t|^2 and C = sum_t (S - D_t) D_t^T D_t / |D_t|^2 the gradient at S + X is 2 (X G + C), so
+    each step needs one matrix product for any T.
     """
     total = tensors.sum(axis=0)
     if not is_linear_layer(piece.name, total.shape):

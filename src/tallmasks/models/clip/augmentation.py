@@ -11,8 +11,8 @@ import math
 import torch
 from torch.nn import functional
 
-CROP_AREA = (0.9, 1.0)  # of the image: open_clip's training transform
-CROP_RATIO = (3 / 4, 4 / 3)  # width by height: torchvision's RandomResizedCrop
+CROP_AREA = (0.9, 1.0)  # fraction of the image, as in open_clip's training transform
+CROP_RATIO = (3 / 4, 4 / 3)  # width / height, as in torchvision's RandomResizedCrop
 CROP_TRIES = 10
 
 
@@ -26,14 +26,14 @@ def augment(
     brightness: float,
     noise: float,
 ) -> torch.Tensor:
-    """Rotate, scale, shift, relight and add noise to each image of [N, 3, H, W] by random amounts up to these limits.
+    """Change each image of [N, 3, H, W], pixels in -1 to 1, by random amounts up to these limits.
 
     Args:
         rotation: Degrees, in both directions.
         scale: Fraction of the size, larger or smaller.
         shift: Fraction of half the image side, in both directions.
-        brightness: Change of contrast (as a fraction) and of brightness (for images in -1 to 1).
-        noise: Standard deviation of the pixel noise, for images in -1 to 1.
+        brightness: Change of contrast (a fraction) and of brightness.
+        noise: Standard deviation of the pixel noise.
     """
     count = len(images)
 
@@ -67,11 +67,11 @@ def crop_and_resize(images: torch.Tensor, boxes: torch.Tensor, side: int) -> tor
 def _weights(start: torch.Tensor, extent: torch.Tensor, source: int, target: int) -> torch.Tensor:
     """Interpolation matrices, float32 [N, target, source]; each row sums to 1.
 
-    Start and extent of each crop [N] are fractions of the source; source and target are numbers of pixels.
+    ``start`` and ``extent``, [N], are fractions of the source; ``source`` and ``target`` are numbers of pixels.
     """
     first, length = start.double() * source, extent.double() * source
     scale = length / target
-    width = scale.clamp(min=1)[:, None, None]  # of the kernel in source pixels; wider only to shrink
+    width = scale.clamp(min=1)[:, None, None]  # of the kernel in source pixels; more than 1 only to shrink
     device = start.device
     middles = first[:, None] + (torch.arange(target, device=device) + 0.5) * scale[:, None]
     pixels = torch.arange(source, device=device) + 0.5
@@ -87,9 +87,9 @@ def _weights(start: torch.Tensor, extent: torch.Tensor, source: int, target: int
 
 
 def random_crops(sizes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Boxes float32 [N, 4] for `crop_and_resize`, drawn like torchvision's RandomResizedCrop in open_clip's transform.
+    """Random boxes float32 [N, 4] for `crop_and_resize`, as drawn by RandomResizedCrop in open_clip's transform.
 
-    A box is the first of ten tries that fits, else the largest allowed crop of the centre.
+    A box is the first of ten tries that fits, or else the largest allowed crop of the centre.
 
     ``sizes``: int [N, 2], the original height and width of each image; ``generator``: on the CPU.
     """
@@ -104,13 +104,9 @@ def random_crops(sizes: torch.Tensor, generator: torch.Generator) -> torch.Tenso
     chosen = fits.int().argmax(dim=1, keepdim=True)
     crop = torch.cat([heights.gather(1, chosen), widths.gather(1, chosen)], dim=1)
     corner = (torch.rand(count, 2, generator=generator).double() * (sizes - crop + 1)).floor()
-    middle = torch.cat(
-        [
-            torch.minimum(height, (width / CROP_RATIO[0]).round()),
-            torch.minimum(width, (height * CROP_RATIO[1]).round()),
-        ],
-        dim=1,
-    )
+    middle_height = torch.minimum(height, (width / CROP_RATIO[0]).round())
+    middle_width = torch.minimum(width, (height * CROP_RATIO[1]).round())
+    middle = torch.cat([middle_height, middle_width], dim=1)
     some = fits.any(dim=1, keepdim=True)
     crop = torch.where(some, crop, middle)
     corner = torch.where(some, corner, ((sizes - middle) / 2).floor())

@@ -20,8 +20,8 @@ class ClipExamples:
         images: uint8 [M, H, W, 3]; can be memory-mapped.
         labels: int64 [N].
         head: float32 [C, D], the zero-shot head.
-        sizes: int32 [N, 2], height and width of each image before it was squashed to a square; None if it was not.
-        rows: int64 [N], the indices of the examples in ``images``; None for all images.
+        sizes: int32 [N, 2], height and width of each image before it was resized to a square; None if it was not.
+        rows: int64 [N], the index of each example in ``images``; None for all images.
     """
 
     images: NDArray[np.uint8]

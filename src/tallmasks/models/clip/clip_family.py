@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Clip:
-    """open_clip's networks, with a trained image encoder and a frozen zero-shot head made from prompts."""
+    """open_clip's networks; trains the image encoder, with a frozen zero-shot head made from prompts."""
 
     unit = "images"
     imports = ("torch", "torch._dynamo", "open_clip")
@@ -37,7 +37,7 @@ class Clip:
     def check(self, name: str, spec: Spec) -> None:
         for key in ("adapter", "scoring"):
             if key in spec:
-                raise TallmasksError(f"params.yaml: models.{name}.{key}: means nothing to CLIP; leave it out")
+                raise TallmasksError(f"params.yaml: models.{name}.{key}: CLIP models do not use it; remove it")
         architecture = spec["architecture"]
         if isinstance(architecture, str) and architecture not in architectures():
             raise TallmasksError(
@@ -50,8 +50,8 @@ class Clip:
                 for key in (architecture[section] if section else architecture).keys() - settings:
                     dotted = ".".join(filter(None, (f"models.{name}.architecture", section, key)))
                     raise TallmasksError(
-                        f"params.yaml: {dotted}: open_clip has no such setting{nearest(key, settings)}; "
-                        "CLIPVisionCfg and CLIPTextCfg in its model.py list them"
+                        f"params.yaml: {dotted}: open_clip has no such setting{nearest(key, settings)}; see "
+                        "CLIPVisionCfg and CLIPTextCfg in its model.py"
                     )
 
     def statistics(self, spec: Spec) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class Clip:
 
 @functools.cache
 def architectures() -> tuple[str, ...]:
-    """The names of open_clip's models, read from its files because importing it takes seconds."""
+    """The names of open_clip's models, from its files, because importing it takes seconds."""
     return tuple(sorted(file.stem for file in (_open_clip() / "model_configs").glob("*.json")))
 
 
@@ -129,7 +129,7 @@ def _open_clip() -> Path:
 
 @functools.cache
 def configuration_keys() -> dict[str, frozenset[str]]:
-    """The keys of open_clip's CLIP configuration by section ("" for the top level), read from its source."""
+    """The keys of open_clip's CLIP configuration by section ("" for the top level), from its source."""
     source = ast.parse((_open_clip() / "model.py").read_text(encoding="utf-8"))
     classes = {node.name: node for node in source.body if isinstance(node, ast.ClassDef)}
 

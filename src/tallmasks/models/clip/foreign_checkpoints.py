@@ -1,4 +1,4 @@
-"""Imports CLIP image encoders that others fine-tuned.
+"""Imports fine-tuned CLIP image encoders of other publishers.
 
 A checkpoint is a state dict of open_clip or of transformers' CLIPVisionModel.  The text transformer can be missing, and
 names can have a prefix such as ``model.``.  Frozen tensors in it must equal the pretrained ones.
@@ -30,7 +30,7 @@ PUBLISHERS = {
         repository=lambda model, task: "nik-dim/tall_masks",
         architecture=_without_activation,
         file=lambda model, task: f"single_task/{model}/{task}Val/nonlinear_finetuned.pt",
-        # main half a year after its last change ("updated zeroshot"); the hub's page of files shows only this prefix
+        # main, half a year after its last change ("updated zeroshot"); the hub's file list shows only this prefix
         revision="c8d352f",
         generation="the second, which the authors put in the paper's place by December 2024 (DTD fine-tuned anew)",
     ),
@@ -56,7 +56,7 @@ PUBLISHERS = {
 
 
 Sources = dict[str, tuple[str, ...]]
-"""By open_clip's tensor name, the checkpoint's tensors that are concatenated along the first axis to make it."""
+"""For each of open_clip's tensor names, the checkpoint's tensors that are concatenated along the first axis."""
 
 
 def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, NDArray[np.float32]]:
@@ -74,15 +74,15 @@ def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
             converted[name] = values
             if not np.isfinite(moved):
                 raise TallmasksError(
-                    f"{checkpoint.title}: tensor {name!r} holds values too large to subtract the pretrained ones in "
-                    "float32; expected a fine-tuned checkpoint: the training diverged, or the file is damaged"
+                    f"{checkpoint.title}: tensor {name!r} minus the pretrained one overflows float32; the training "
+                    "diverged, or the file is damaged"
                 )
         elif moved > SAME:
             raise TallmasksError(
-                f"{checkpoint.title}: the frozen tensor {name!r} is not the pretrained one, so this was fine-tuned "
-                "from other weights; a task vector would mean nothing. Set `pretrained` to what it was fine-tuned from"
+                f"{checkpoint.title}: the frozen tensor {name!r} differs from the pretrained one, so the model was "
+                "fine-tuned from other weights. Set `pretrained` to those"
             )
-    projection = f"{trainable}proj"  # CLIPVisionModel does not have it
+    projection = f"{trainable}proj"  # not in CLIPVisionModel
     return dict(sorted(({projection: pretrained.float32(projection)} | converted).items()))
 
 
@@ -94,7 +94,7 @@ def joined(checkpoint: Checkpoint, source: tuple[str, ...]) -> NDArray[np.float3
 
 
 def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> Sources:
-    """The sources of all trainable tensors, and of the frozen ones in the checkpoint.
+    """The sources of all trainable tensors, and of the frozen ones that the checkpoint contains.
 
     Checks names, shapes and dtypes like `convert`, but reads no values.
     """
@@ -104,7 +104,7 @@ def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> S
         wanted -= {f"{trainable}proj"}
     else:
         sources = {name: (own,) for name, own in without_prefix(checkpoint, min(wanted)).items()}
-    expected = "a checkpoint of the model's own architecture, with open_clip's or transformers' names"
+    expected = "a checkpoint of the architecture in params.yaml, with open_clip's or transformers' names"
     check_names(checkpoint, sources, wanted, pretrained.tensors, expected)
     for name, source in sources.items():
         shape = pretrained.info(name).shape[:: -1 if source[0].endswith(_TRANSPOSED) else 1]
@@ -114,7 +114,7 @@ def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> S
             if info.shape != part or not info.is_float:
                 raise TallmasksError(
                     f"{checkpoint.title}: tensor {own!r} is {list(info.shape)} of {info.dtype}, expected {list(part)} "
-                    "of floats: a checkpoint of the model's own architecture"
+                    "of floats, as in the architecture in params.yaml"
                 )
     return sources
 
@@ -139,15 +139,15 @@ _TRANSPOSED = "visual_projection.weight"
 def from_transformers(names: Mapping[str, str], prefix: str) -> Sources:
     """The sources of open_clip's tensors in transformers' CLIPVisionModel or CLIPVisionModelWithProjection.
 
-    open_clip has queries, keys and values in one matrix.  Unknown names are kept.
+    open_clip stores queries, keys and values in one matrix.  Unknown names are kept.
 
     Args:
         names: The checkpoint's names by transformers' names.
-        prefix: Put before open_clip's names.
+        prefix: Prefix of open_clip's names.
     """
     sources: Sources = {}
     for name in sorted(names, key=lambda name: name.replace(".q_proj.", ".a_proj.")):  # queries, keys, values
-        if name != "embeddings.position_ids":  # a counter that older releases stored
+        if name != "embeddings.position_ids":  # a counter in files of older releases
             ours = (prefix + re.sub(f"^{old}$", new, name) for old, new in _TRANSFORMERS if re.fullmatch(old, name))
             target = next(ours, name)
             sources[target] = (*sources.get(target, ()), names[name])

@@ -1,9 +1,9 @@
 """CLIP models, built by open_clip.
 
-A pretrained file holds open_clip's tensors in float32 or float16.  Buffers, such as batch-norm statistics, have the
-prefix ``buffers.``.  The tiny model's text tower knows only the words of the prompts: ``tokenizer.vocabulary`` lists
-their ids in open_clip's tokenizer, ascending, and row i of ``token_embedding.weight`` belongs to entry i.  So the
-end-of-text token keeps the largest id, by which CLIP finds the end of a prompt.
+A pretrained file contains open_clip's tensors in float32 or float16.  Buffers, such as batch-norm statistics, have the
+prefix ``buffers.``.  The tiny model's text encoder knows only the tokens of the prompts: ``tokenizer.vocabulary`` lists
+their ids in open_clip's tokenizer in ascending order, and row i of ``token_embedding.weight`` belongs to entry i.  The
+end-of-text token still has the largest id, by which CLIP finds the end of a prompt.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
     """open_clip's network with random weights, on the default device.
 
     Args:
-        architecture: The name of an open_clip model, or a configuration: ``embed_dim``, ``vision_cfg``, ``text_cfg``.
+        architecture: The name of an open_clip model, or a configuration (``embed_dim``, ``vision_cfg``, ``text_cfg``).
         vocabulary_size: Rows of the token embedding (default: the configuration's).
     """
     config = open_clip.get_model_config(architecture) if isinstance(architecture, str) else dict(architecture)
@@ -54,11 +54,11 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
         config["text_cfg"] = {**config["text_cfg"], "vocab_size": vocabulary_size}
     if "timm_model_name" in config["vision_cfg"]:
         config["vision_cfg"]["timm_model_pretrained"] = False  # all weights come from one file
-    has_own_text_tower = "hf_model_name" in config["text_cfg"]
-    if has_own_text_tower:
+    is_custom = config.pop("custom_text", False)
+    if "hf_model_name" in config["text_cfg"]:
         config["text_cfg"]["hf_model_pretrained"] = False
-    custom = config.pop("custom_text", False) or has_own_text_tower
-    return CustomTextCLIP(**config) if custom else CLIP(**config)
+        is_custom = True
+    return CustomTextCLIP(**config) if is_custom else CLIP(**config)
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ class Preprocess:
 
 
 @functools.lru_cache(maxsize=8)
-@torch.inference_mode(False)  # the cached tensor is used outside the first caller's inference mode
+@torch.inference_mode(False)  # later callers can be outside the first caller's inference mode
 def _row(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
     return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 
 def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-    """uint8 [N, H, W, 3] to float32 [N, 3, H, W] in -1 to 1, for drawn tasks."""
+    """Convert uint8 [N, H, W, 3] to float32 [N, 3, H, W] in -1 to 1, for drawn tasks."""
     return torch.as_tensor(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
@@ -114,8 +114,8 @@ class ClipModel(FlatWeights):
     """A CLIP network with its image encoder in one flat buffer; implements `tallmasks.models.families.WatchedModel`.
 
     Args:
-        network: With its weights loaded, on its device.
-        tokenizer: Returns the tokenizer; called at the first head, because it is slow.
+        network: With its weights, on its device.
+        tokenizer: Returns the tokenizer.  Called for the first head only, because it is slow.
         preprocess: Converts images to the network's input.
         precision: Of the image encoder's matrix products.
     """
@@ -179,13 +179,13 @@ class ClipModel(FlatWeights):
         return self.pixels(crop_and_resize(cuda.upload(images, self.device), boxes, self.image_size))
 
     def _on_device(self, head: NDArray[np.float32]) -> torch.Tensor:
-        """Cached, so that a task's head is uploaded only once."""
+        """The head on ``device``; cached, so that a task's head is uploaded once."""
         if self._head is None or self._head[0] is not head:
             self._head = head, torch.from_numpy(head).to(self.device)
         return self._head[1]
 
     def pixels(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-        """Images uint8 [N, H, W, 3] as the network's input, float32 on ``device``."""
+        """Convert images uint8 [N, H, W, 3] to the network's input, float32 on ``device``."""
         return self._preprocess(cuda.upload(torch.as_tensor(images), self.device))
 
     def batches(self, examples: ClipExamples, batch_size: int) -> Iterator[ImageBatch]:
@@ -193,7 +193,7 @@ class ClipModel(FlatWeights):
             yield self.prepare(examples[start : start + batch_size])
 
     def train(self, on: bool) -> None:
-        """Does nothing: these networks have no dropout."""
+        """Does nothing, because these networks have no dropout."""
 
     def loss(self, batch: ImageBatch) -> torch.Tensor:
         return functional.cross_entropy(self.logits(batch.pixels, batch.head), batch.labels)
@@ -208,7 +208,7 @@ class ClipModel(FlatWeights):
         return self.log_probabilities(batch)
 
     def watched(self, receive: Receiver) -> AbstractContextManager[None]:
-        """See `WatchedModel.watched`; the patch convolution and the final projection do not count as linear layers."""
+        """See `WatchedModel.watched`; the patch convolution and the final projection are not linear layers."""
         use_onednn(self._network.visual)  # torch's own attention bypasses the hooks of its modules
         return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
 
@@ -234,7 +234,7 @@ def load(
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
     expected = network.state_dict()
     check_tensors(weights, {name: tuple(tensor.shape) for name, tensor in expected.items()}, tensors)
-    # assigned without a copy, since `FlatWeights` copies them out of the file
+    # assigned without a copy, because `FlatWeights` makes one
     names = [name for name, _ in network.named_parameters() if name.startswith(tensor_names.TRAINABLE)]
     trainable = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
     network.load_state_dict(trainable, strict=False, assign=True)
@@ -249,7 +249,7 @@ def _assembled(
     torch_device: torch.device,
     vocabulary: list[int] | None = None,
 ) -> ClipModel:
-    """A model on its device.  Raises TallmasksError if `preprocess.size` is not the network's image size."""
+    """The model on its device.  Raises TallmasksError if `preprocess.size` is not the network's image size."""
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
     settings, architecture = spec.get("preprocess"), spec["architecture"]
@@ -260,7 +260,8 @@ def _assembled(
     model = ClipModel(network.to(torch_device), tokenizer, preprocess, precision)
     if isinstance(preprocess, Preprocess) and preprocess.size != model.image_size:
         raise TallmasksError(
-            f"params.yaml: preprocess.size is {preprocess.size}, and {architecture} takes {model.image_size} pixels"
+            f"params.yaml: preprocess.size: found {preprocess.size}, expected {model.image_size}, the image size of "
+            f"{architecture}"
         )
     return model
 
@@ -268,7 +269,7 @@ def _assembled(
 def trial(
     spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
 ) -> tuple[ClipModel, ClipExamples]:
-    """A model with random weights and random images of 100 classes; see `Family`."""
+    """See `Family`; the images have 100 classes."""
     network = build(spec["architecture"])
     model = _assembled(spec, network, precision, cuda.choose(device))
     draw, side = np.random.default_rng(0), model.image_size
@@ -285,7 +286,7 @@ def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocab
     try:
         return open_clip.get_tokenizer(architecture)
     except OSError as error:  # some tokenizers are on the hub, such as SigLIP's
-        raise TallmasksError(f"{architecture}: its tokenizer could not be had from the hub: {error}") from None
+        raise TallmasksError(f"{architecture}: cannot download its tokenizer from the hub: {error}") from None
 
 
 def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:

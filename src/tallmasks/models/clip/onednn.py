@@ -1,6 +1,6 @@
 """Computes linear layers on a CPU as 1x1 convolutions, for which torch uses oneDNN instead of MKL.
 
-On processors not made by Intel, MKL reaches about half of the peak speed; oneDNN uses the widest instructions of any.
+On processors that are not Intel's, MKL reaches about half of the peak speed; oneDNN uses the widest instructions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from torch.nn import functional
 
 
 def use_onednn(module: nn.Module) -> None:
-    """Replace the classes of linear and self-attention layers in `module`; results agree up to rounding.
+    """Replace the classes of linear and self-attention layers in `module`; results are the same up to rounding.
 
-    Parameters stay the same objects.  Every layer is called as a module, so that hooks see its inputs.
+    Parameters stay the same objects.  Every layer is called as a module, so that hooks run.
     """
     for layer in module.modules():
         if type(layer) is nn.Linear:

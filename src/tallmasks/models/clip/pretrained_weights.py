@@ -27,7 +27,7 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
         pretrained: ``hub`` (a repository), ``file``, ``revision`` and optionally the file's ``sha256``; or a ``tag`` of
             open_clip, with a ``revision`` if it is on the hub.
 
-    Raises TallmasksError if open_clip has no such tag, or the file is unavailable or has another checksum.
+    Raises TallmasksError if open_clip has no such tag, or the file is unavailable or its checksum is wrong.
     """
     repository, file = pretrained.get("hub"), pretrained.get("file")
     if repository is None:
@@ -36,13 +36,13 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
             tags = open_clip.list_pretrained_tags_by_model(spec["architecture"])
             raise TallmasksError(
                 f"params.yaml: pretrained.tag: open_clip has no weights {pretrained['tag']!r} for "
-                f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; it has {', '.join(tags) or 'none'}"
+                f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; available: {', '.join(tags) or 'none'}"
             )
         if not tagged.get("hf_hub"):
             try:
                 path = Path(open_clip.pretrained.download_pretrained(tagged))
             except (OSError, RuntimeError) as error:  # no network, or a wrong sha256
-                raise TallmasksError(f"{tagged['url']}: the download failed: {error}; try again where it is") from None
+                raise TallmasksError(f"{tagged['url']}: the download failed: {error}; try again later") from None
             return path, {"url": tagged["url"], "file": path.name}
         repository, _, file = tagged["hf_hub"].rpartition("/")
     files = (file,) if file else hub.OPEN_CLIP_FILES
@@ -50,11 +50,11 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
 
 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of whole-model weights in any format that open_clip reads, named as `load` expects.
+    """The tensors of a whole model in any format that open_clip reads, with the names that `load` expects.
 
     No code in the file is executed: torch files are passed to open_clip as safetensors.
 
-    Raises TallmasksError if the file is damaged, holds more than tensors, or does not fit the architecture.
+    Raises TallmasksError if the file is damaged, contains more than tensors, or does not fit the architecture.
     """
     network = build(spec["architecture"])
     named = dict(network.named_parameters())
@@ -65,25 +65,23 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
             for name in checkpoint.names:
                 info = checkpoint.info(name)
                 if name.removeprefix("module.") in named and not info.is_float:  # counters are integers
-                    raise TallmasksError(
-                        f"{weights}: tensor {name!r} is {info.dtype}; expected plain weights in floats"
-                    )
+                    raise TallmasksError(f"{weights}: tensor {name!r} is {info.dtype}; expected unquantised floats")
             if weights.suffix != ".safetensors":
                 readable = Path(folder) / "weights.safetensors"
                 _write(checkpoint, readable)
         try:
             open_clip.load_checkpoint(network, str(readable), strict=True)
-        except Exception as error:  # damaged files raise many types
+        except Exception as error:  # many types, depending on the damage
             raise TallmasksError(
                 f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: "
-                f"{' '.join(str(error).split())}. Expected safetensors, or a state dict that torch.save wrote"
+                f"{' '.join(str(error).split())}. Expected safetensors, or a state dict saved by torch.save"
             ) from None
     tensors = {
         name if name in named else BUFFER_PREFIX + name: tensor.numpy() for name, tensor in network.state_dict().items()
     }
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise TallmasksError(f"{weights}: tensor {name!r} holds NaN or infinity; download it again")
+            raise TallmasksError(f"{weights}: tensor {name!r} contains NaN or infinity; download the file again")
     return tensors
 
 

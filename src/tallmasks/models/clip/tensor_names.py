@@ -9,10 +9,10 @@ from collections.abc import Mapping
 TRAINABLE = "visual."
 """Prefix of the fine-tuned tensors."""
 UNCOUNTED = ("transformer.", "text.transformer.", "tokenizer.", "buffers.")
-"""Prefixes of the tensors that do not count in the paper's storage formula."""
+"""Prefixes of tensors that the paper's storage formula does not count."""
 BLOCK = re.compile(r"\.resblocks\.(\d+)\.")
 STAGE = re.compile(r"\bvisual\.layer(\d+)\.")
-"""The stages of a ResNet, counted from 1."""
+"""A stage of a ResNet, counted from 1."""
 BEFORE_BLOCKS = ("visual.conv", "visual.bn", "visual.class_embedding", "visual.positional_embedding", "visual.ln_pre")
 KINDS = (
     (r"bias$", "biases"),
@@ -26,7 +26,7 @@ KINDS = (
     (r"c_proj", "MLP out"),
     (r"proj$", "projection"),
 )
-"""Pattern in a tensor's name, and its kind; the first match counts."""
+"""Pattern in a tensor's name, and the tensor's kind; the first match counts."""
 
 
 def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
@@ -37,7 +37,7 @@ def parameter_counts(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
 
 
 def layer_of(tensor: str) -> tuple[str, str]:
-    """A tensor's layer ("before", "0", "1", ..., "after"; of a ResNet the stage) and kind (of `KINDS`, or "other")."""
+    """A tensor's layer ("before", "0", "1", ..., "after"; for a ResNet the stage) and kind (of `KINDS`, or "other")."""
     kind = next((kind for pattern, kind in KINDS if re.search(pattern, tensor)), "other")
     if block := BLOCK.search(tensor):
         return block[1], kind

@@ -17,7 +17,7 @@ IGNORED = -100
 INPUT_TOKENS = 1 << 14
 """Largest number of input tokens in an evaluation batch, padding included."""
 ANSWER_TOKENS = 1 << 12
-"""Largest number of answer tokens; each needs logits of the whole vocabulary."""
+"""Largest number of answer tokens in an evaluation batch; each needs logits of the whole vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TokenizedText:
 
     Attributes:
         input: token ids, with end of sequence.
-        answers: the token ids of all choices, or of the training target of a free answer.
+        answers: the token ids of all choices, or only of the training target if the answer is free.
         answer: the index of the right choice, or `FREE`.
         accepted: the choices, or the accepted free answers, as text.
     """
@@ -43,9 +43,9 @@ class TokenizedText:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Examples of one task.  Tensors are created at first use and kept for all weight sets.
+    """Examples of one task.  Tensors are created at first use and reused for all weight sets.
 
-    ``longest``: the number of tokens at which inputs are cut.
+    ``longest``: the number of tokens to which inputs are cut.
     """
 
     examples: tuple[TokenizedText, ...]
@@ -58,11 +58,11 @@ class TextBatch:
 
     @property
     def weight(self) -> float:
-        """The number of target tokens, which the loss is a mean of."""
+        """The number of target tokens, over which the loss is averaged."""
         return float(sum(len(example.target) for example in self.examples))
 
     def split(self, size: int) -> list[TextBatch]:
-        """Pieces of at most `size` times `longest` input tokens, padding included; the longest inputs first."""
+        """Pieces of at most `size` * `longest` input tokens, including padding; the longest inputs come first."""
         room = size * self.longest
         rest = tuple(sorted(self.examples, key=lambda example: -len(example.input)))
         if len(rest) * len(rest[0].input) <= room:
@@ -117,7 +117,7 @@ class TextBatch:
 def cheapest(examples: Sequence[TokenizedText], batch_size: int) -> Iterator[list[int]]:
     """The indices of each batch's examples, sorted by length (longest first) so that batches need little padding.
 
-    A batch has at most `batch_size` examples, `INPUT_TOKENS` and `ANSWER_TOKENS`, but at least one example.
+    A batch contains at most `batch_size` examples, `INPUT_TOKENS` and `ANSWER_TOKENS`, but at least one example.
     """
     order = sorted(range(len(examples)), key=lambda index: -len(examples[index].input))
     shape = [(len(e.input), len(e.answers), max(map(len, e.answers))) for e in examples]

@@ -1,4 +1,4 @@
-"""The part of `tallmasks.models.families.Family` that is the same for all language models."""
+"""The methods of `tallmasks.models.families.Family` that all language models share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TextModel`, the base class of language models: loss, scores of choices, generated answers."""
+"""`TextModel`, the base class of language models: loss, scores of choices, and generated answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tallmasks.tasks.texts import FREE, Texts
 class TextModel(FlatWeights, ABC):
     """Implements `tallmasks.models.families.WatchedModel`; subclasses add `answer_logits`.
 
-    ``network`` has its weights and is on its device; for ``parameters`` see `FlatWeights`.
+    Args:
+        network: With its weights, on its device.
+        parameters: See `FlatWeights`.
     """
 
     def __init__(
@@ -42,16 +44,16 @@ class TextModel(FlatWeights, ABC):
         """The logits at each label's position given the inputs and the previous labels, float32 [R, L, V].
 
         Args:
-            labels: token ids int64 [R, L], padded with `IGNORED`.  R is a multiple of sets * N; rows are ordered by
+            labels: Token ids int64 [R, L], padded with `IGNORED`.  R is a multiple of sets * N; rows are ordered by
                 weight set, then by input.
-            sets: the number of weight sets in use, for models with ``count_right_of``.
+            sets: The number of weight sets in use, for models with ``count_right_of``.
         """
 
     @torch.no_grad()
     def written(self, batch: TextBatch, sets: int = 1) -> list[str]:
         """Greedily generated answers, [sets * N].
 
-        Every token takes a pass over all previous ones; override it for networks that cache keys and values.
+        Every token needs a pass over all previous ones; override this for networks that cache keys and values.
         """
         answers = torch.zeros((sets * len(batch), 0), dtype=torch.int64, device=self.device)
         done = torch.zeros((len(answers), 1), dtype=torch.bool, device=self.device)
@@ -65,22 +67,22 @@ class TextModel(FlatWeights, ABC):
         return self._texts(answers)
 
     def _texts(self, answers: torch.Tensor) -> list[str]:
-        """Decode tokens int64 [R, L], without padding and end of sequence."""
+        """Decode token ids int64 [R, L]."""
         ends = {self._tokenizer.pad, self._tokenizer.end}
         return [self._tokenizer.text([n for n in row if n not in ends]) for row in answers.tolist()]
 
     def input_tokens(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each input, at most ``max_input_tokens`` including the end of sequence."""
+        """Token ids of each input, cut to ``max_input_tokens`` including the end of sequence."""
         return self._tokenizer(texts, self.scoring.max_input_tokens)
 
     def train(self, on: bool) -> None:
         self._network.train(on)
 
     def prepare(self, examples: Texts, changes: Any = None, generator: torch.Generator | None = None) -> TextBatch:
-        """Tokenize examples.  Raises TallmasksError for ``changes``: texts have no augmentation."""
+        """Tokenize examples.  Raises TallmasksError for ``changes``, because texts are not augmented."""
         if changes is not None:
             raise TallmasksError(
-                f"params.yaml: finetuning.augmentation: found {changes!r}, and texts cannot be changed; leave it out"
+                f"params.yaml: finetuning.augmentation: found {changes!r}, but texts are not augmented; remove the key"
             )
         return self._batch(self._tokenized(examples))
 
@@ -105,16 +107,16 @@ class TextModel(FlatWeights, ABC):
         ]
 
     def loss(self, batch: TextBatch) -> torch.Tensor:
-        """Cross-entropy, the mean over all target tokens including ends of sequence."""
+        """Mean cross-entropy over all target tokens, including ends of sequence."""
         logits = self.answer_logits(batch, batch.targets)
         return functional.cross_entropy(logits.flatten(0, -2), batch.targets.flatten())
 
     def log_probabilities(self, batch: TextBatch) -> torch.Tensor:
-        """Of the vocabulary at each target token, ends of sequence included; float32 [R, V]."""
+        """Of the vocabulary at each target token, including ends of sequence; float32 [R, V]."""
         return functional.log_softmax(self.answer_logits(batch, batch.targets)[batch.targets != IGNORED], dim=-1)
 
     def choice_log_probabilities(self, batch: TextBatch) -> torch.Tensor:
-        """Of the choices, float32 [N, C]; for a free answer, of its first token over the vocabulary."""
+        """Of the choices, float32 [N, C]; for free answers, of the vocabulary at the first token."""
         choices, free = batch.by_choice
         scores = [self.choice_scores(choices)[0]] if choices else []
         if free:
@@ -125,13 +127,13 @@ class TextModel(FlatWeights, ABC):
         return torch.cat(logs).clamp(min=torch.finfo(torch.float32).min)
 
     def watched(self, receive: Receiver) -> AbstractContextManager[None]:
-        """See `WatchedModel.watched`; linear layers include the output layer, inputs include padding."""
+        """See `WatchedModel.watched`; includes the output layer, and padding in the inputs."""
         return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
 
     def count_right(self, batch: TextBatch) -> torch.Tensor:
-        """The number of right answers, int64; a sum of scores, float64, if free answers can be partly right.
+        """The number of right answers, int64; or a sum of scores, float64, if free answers can be partly right.
 
-        Of equally probable choices the first is taken.
+        Of equally probable choices, the first one counts as the answer.
         """
         return self._counts(batch, 1)[0]
 

@@ -1,4 +1,4 @@
-"""Scoring of answers: the settings in params.yaml, and SQuAD's scores of free answers (Rajpurkar et al. 2016).
+"""How answers are scored: the settings in params.yaml, and SQuAD's scores of free answers (Rajpurkar et al. 2016).
 
 SQuAD compares in lower case, without punctuation and articles, and takes the best score over the accepted answers.
 """
@@ -20,9 +20,9 @@ class Scoring:
     """The settings under `scoring` in params.yaml.
 
     Attributes:
-        length_normalized: score choices by the mean of their tokens' log-probabilities instead of the sum.
+        length_normalized: score choices by the mean log-probability of their tokens instead of the sum.
         free_answers: "exact_match", "f1", or "mean" of both.
-        max_input_tokens: largest length of inputs, end of sequence included; longer ones are cut.
+        max_input_tokens: length to which inputs are cut, including the end of sequence.
         max_new_tokens: largest length of free answers.
     """
 
@@ -33,7 +33,7 @@ class Scoring:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Scoring:
-        """The scoring in a model's entry in params.yaml or in a recipe."""
+        """The settings in a model's entry in params.yaml or in a recipe."""
         return cls(**spec.get("scoring", {}))
 
     @property
@@ -57,7 +57,7 @@ def exact_match(answer: str, accepted: Sequence[str]) -> float:
 
 
 def f1(answer: str, accepted: Sequence[str]) -> float:
-    """The largest F1 between the words of the answer and of an accepted one."""
+    """The largest F1 between the words of the answer and those of an accepted answer."""
     words = normalize_answer(answer).split()
     return max((_f1(words, normalize_answer(other).split()) for other in accepted), default=0.0)
 

@@ -10,20 +10,19 @@ from typing import Any
 from tallmasks.errors import TallmasksError
 
 TENSOR = "tokenizer.json"
-"""The uint8 tensor in a pretrained file with the tokenizer's JSON in UTF-8."""
+"""Name of the uint8 tensor in a pretrained file that contains the tokenizer's JSON in UTF-8."""
 PAD, END = "<pad>", "</s>"
 
 
 class TextTokenizer:
-    """A tokenizer with padding and end of sequence.
+    """A tokenizer with a padding and an end-of-sequence token.
 
     Args:
         text: The tokenizer's JSON.
         where: Its file, for messages.
-        vocabulary: Rows of the network's embedding tables.
+        vocabulary: Number of rows of the network's embedding tables.
 
-    Raises TallmasksError if the JSON is invalid, lacks one of the two tokens, or has more tokens than the tables have
-    rows.
+    Raises TallmasksError if the JSON is invalid, one of the two tokens is missing, or there are more tokens than rows.
     """
 
     def __init__(self, text: str, where: Path, vocabulary: int, pad: str = PAD, end: str = END) -> None:
@@ -33,7 +32,9 @@ class TextTokenizer:
         try:
             self._tokenizer = Tokenizer.from_str(text)
         except Exception as error:  # the library raises the bare class
-            raise TallmasksError(f"{where}: {TENSOR} is no tokenizer of `tokenizers` ({error}); make it anew") from None
+            raise TallmasksError(
+                f"{where}: {TENSOR} is not a tokenizer of the library `tokenizers` ({error}); rebuild the file"
+            ) from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         numbers = {token: self._tokenizer.token_to_id(token) for token in (pad, end)}
@@ -42,12 +43,12 @@ class TextTokenizer:
         self.pad, self.end = (int(number) for number in numbers.values() if number is not None)
         if (size := self._tokenizer.get_vocab_size()) > vocabulary:
             raise TallmasksError(
-                f"{where}: the tokenizer has {size} tokens and the tables of `architecture` {vocabulary} rows; "
-                "expected as many rows at least. Tokenizer and weights must belong together"
+                f"{where}: the tokenizer has {size} tokens, more than the {vocabulary} rows of the embedding tables in "
+                "`architecture`; use the tokenizer that belongs to the weights"
             )
 
     def __call__(self, texts: Sequence[str], longest: int | None = None) -> list[list[int]]:
-        """Token ids of each text, end of sequence last, cut to `longest` including it."""
+        """Token ids of each text with the end of sequence, cut to `longest` tokens in total."""
         rows = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
         return [[*(row if longest is None else row[: longest - 1]), self.end] for row in rows]
 
@@ -57,11 +58,11 @@ class TextTokenizer:
 
 
 def stored_tokenizer(tensors: dict[str, Any], weights: Path, vocabulary: int, **tokens: str) -> TextTokenizer:
-    """Remove and return the tokenizer among a pretrained file's tensors; `tokens`: `pad`, `end` of `TextTokenizer`."""
+    """Remove the tokenizer from a pretrained file's tensors and return it; `tokens`: `pad` and `end` of the class."""
     if TENSOR not in tensors:
         raise TallmasksError(
-            f"{weights}: no tensor {TENSOR!r}, which holds the tokenizer; a model as transformers saves it is "
-            "converted if `pretrained` in params.yaml names its folder, not the file in it"
+            f"{weights}: the tensor {TENSOR!r} with the tokenizer is missing; to use a model saved by transformers, "
+            "set `pretrained` in params.yaml to its folder, not to the file in it"
         )
     return TextTokenizer(_utf8(tensors.pop(TENSOR), weights), weights, vocabulary, **tokens)
 
@@ -70,4 +71,4 @@ def _utf8(text: Any, weights: Path) -> str:
     try:
         return bytes(text.numpy()).decode()
     except (UnicodeDecodeError, TypeError) as error:
-        raise TallmasksError(f"{weights}: {TENSOR} is no text ({error}); make the file anew") from None
+        raise TallmasksError(f"{weights}: {TENSOR} is not UTF-8 text ({error}); rebuild the file") from None

@@ -1,6 +1,6 @@
 """(IA)^3 (Liu et al. 2022): vectors that rescale keys, values, and the input of the feed-forward's second matrix.
 
-The network's own weights are shared, so one pass can evaluate several sets of vectors on repeated inputs.
+All sets of vectors share the network's weights, so one pass over repeated inputs can evaluate several sets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tallmasks.models.t5.t5_network import T5Model
 
 
 class Ia3Model(T5Model):
-    """A T5 with only (IA)^3's vectors trained, initialised to ones; ``shapes``: by PEFT's names, sorted."""
+    """A T5 that trains only (IA)^3's vectors, which start as ones; ``shapes``: their shapes by PEFT's names, sorted."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Ia3Model(T5Model):
                 module.register_forward_pre_hook(lambda _, inputs, index=index: self._rescaled(inputs[0], index))
 
     def count_right_of(self, batch: TextBatch, sets: Sequence[torch.Tensor]) -> torch.Tensor:
-        """`count_right` of every weight set, float32 [P'] each, as [sets]; several sets share a pass."""
-        tokens = batch.inputs.numel(), sum(len(e.answers) * max(map(len, e.answers)) for e in batch.examples)
-        room = max(1, min(INPUT_TOKENS // tokens[0], ANSWER_TOKENS // tokens[1]))
+        """`count_right` of several weight sets, each float32 [P'], as [sets]; several sets share a pass."""
+        answer_tokens = sum(len(e.answers) * max(map(len, e.answers)) for e in batch.examples)
+        room = max(1, min(INPUT_TOKENS // batch.inputs.numel(), ANSWER_TOKENS // answer_tokens))
         sizes = [parameter.numel() for parameter in self._parameters]
         counts = []
         for start in range(0, len(sets), room):
@@ -56,7 +56,7 @@ class Ia3Model(T5Model):
         return torch.cat(counts)
 
     def _rescaled(self, hidden: torch.Tensor, index: int) -> torch.Tensor:
-        """Activations [R, T, D] times the trained vector; with several sets, one block of rows per set."""
+        """Activations [R, T, D] times the trained vector; with several sets, each has its own block of rows."""
         if self._sets is None:
             return (hidden * self._parameters[index].flatten()).to(hidden.dtype)
         vectors = self._sets[index]

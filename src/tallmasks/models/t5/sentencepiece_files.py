@@ -1,6 +1,6 @@
-"""Converts SentencePiece's `spiece.model` to a `tokenizers` tokenizer, equal to the one that transformers builds.
+"""Converts SentencePiece's `spiece.model` to the same `tokenizers` tokenizer that transformers builds.
 
-It needs `protobuf`; transformers' own conversion also needs `sentencepiece`.
+This needs only `protobuf`; transformers' own conversion also needs `sentencepiece`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tallmasks.io.plain_files import read_bytes
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model")
 """File names of tokenizers; the first that exists is used."""
 _SENTINELS = 100
-"""T5's `<extra_id_99>` to `<extra_id_0>` follow the pieces, in this order."""
+"""T5 adds `<extra_id_99>` to `<extra_id_0>` after the pieces, in this order."""
 _WORD = "▁"
 
 
@@ -28,8 +28,7 @@ def tokenizer_beside(weights: Path) -> NDArray[np.uint8]:
             text = json_of_spiece(path).encode() if name == TOKENIZER_FILES[1] else read_bytes(path)
             return np.frombuffer(text, np.uint8)
     raise TallmasksError(
-        f"{folder}: no {' and no '.join(TOKENIZER_FILES)} beside the weights; expected a folder as transformers saves "
-        "it. Copy the model's tokenizer there"
+        f"{folder}: found no {' or '.join(TOKENIZER_FILES)} beside the weights; copy the model's tokenizer there"
     )
 
 
@@ -39,13 +38,13 @@ def json_of_spiece(path: Path) -> str:
 
     try:
         model = import_protobuf().ModelProto.FromString(read_bytes(path))
-    except Exception as error:  # a DecodeError of protobuf's
+    except Exception as error:  # protobuf's DecodeError
         raise TallmasksError(f"{path}: not a SentencePiece model ({error}); download it again") from None
     unknown = [place for place, piece in enumerate(model.pieces) if piece.type == piece.UNKNOWN]
     if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM or len(unknown) != 1:
         raise TallmasksError(
-            f"{path}: a SentencePiece model of {len(model.pieces)} pieces that is no Unigram with one unknown piece; "
-            "expected T5's. Give its tokenizer.json"
+            f"{path}: found a SentencePiece model with {len(model.pieces)} pieces, expected T5's: a Unigram model with "
+            "one unknown piece. Use the model's tokenizer.json instead"
         )
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 

@@ -1,11 +1,11 @@
 """T5's architectures and tensors, for code that does not import torch.
 
-Tensor names are those of the hub's files; `shared.weight` stands for the aliases `embed_tokens.weight` too.
+Tensor names are those of the hub's files; `shared.weight` also stands for its aliases `embed_tokens.weight`.
 
 The paper's storage figures show that one of the two tables, `shared` (input) or `lm_head` (output), is frozen
-(P' = 750,251,008 of 783,150,080 values), but not which.  Here it is `shared`: only rows of tokens in a batch get a
-gradient, so most of its task vector would be exactly 0, and every mask would keep those zeros.  Every row of `lm_head`
-gets a gradient at every step.  `frozen_table: lm_head` freezes the other one, `none` trains both.
+(P' = 750,251,008 of 783,150,080 values), but not which.  Here it is `shared`: only rows of tokens in the batch get a
+gradient, so most of its task vector would be exactly 0, and every mask would keep those zeros.  In `lm_head` every row
+gets a gradient at every step.  `frozen_table: lm_head` freezes `lm_head` instead, `none` trains both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tallmasks.errors import TallmasksError, nearest
 
 TABLES = ("shared.weight", "lm_head.weight")
 FROZEN = {"shared": TABLES[:1], "lm_head": TABLES[1:], "none": ()}
-"""The frozen tensors, by `frozen_table`."""
+"""The frozen tensors by the value of `frozen_table`."""
 PEFT_PREFIX = "base_model.model."
 IA3_SUFFIX = ".ia3_l"
 _RESCALED = re.compile(r"(?P<module>.+\.(?:(?P<out>[kv])|wo))\.weight")
@@ -34,7 +34,7 @@ _SIZES = {
 }
 """d_model, d_ff, heads and layers of T5 v1.1; a head has 64 features."""
 NAMES = {f"t5-{kind.format(size)}": size for size in _SIZES for kind in ("{}-lm-adapt", "v1_1-{}")}
-"""The models' names on the hub, without the optional prefix `google/`, and their sizes."""
+"""The size of each model by its name on the hub, without the optional prefix `google/`."""
 _KINDS = (
     (r"EncDecAttention\.k\.ia3_l$", "cross keys"),
     (r"EncDecAttention\.v\.ia3_l$", "cross values"),
@@ -52,7 +52,7 @@ _KINDS = (
     (r"\.wi(_\d)?\.", "MLP in"),
     (r"\.wo\.", "MLP out"),
 )
-"""Pattern in a tensor's name, and its kind; the first match counts."""
+"""Pattern in a tensor's name, and the tensor's kind; the first match counts."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -91,14 +91,14 @@ class Architecture(BaseModel):
         try:
             return cls.model_validate(settings)
         except ValidationError as error:
-            # a misspelt key gives two errors; report the unknown key, not the missing one
+            # a misspelt key causes two errors; report the unknown key, not the missing one
             first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
             key, problem = str(first["loc"][0]), f"found {json.dumps(first['input'])}: {first['msg']}"
             if first["type"] == "extra_forbidden":
-                problem = f"there is no such key{nearest(key, cls.model_fields)}; known: {', '.join(cls.model_fields)}"
+                problem = f"unknown key{nearest(key, cls.model_fields)}; known keys: {', '.join(cls.model_fields)}"
             elif first["type"] == "missing":
                 key = ", ".join(str(each["loc"][0]) for each in error.errors() if each["type"] == "missing")
-                problem = "not there; name a model or add it"
+                problem = "missing; add it, or use the name of a model"
             raise TallmasksError(f"params.yaml: architecture: {key}: {problem}") from None
 
     @property
@@ -128,7 +128,7 @@ class Architecture(BaseModel):
         return dict(sorted(shapes.items()))
 
     def trainable(self, adapter: str | None = None) -> Shapes:
-        """A checkpoint's tensors, sorted by name: all but the frozen table, or (IA)^3's vectors in PEFT's layout."""
+        """The trainable tensors, sorted by name: all but the frozen table, or (IA)^3's vectors in PEFT's layout."""
         if adapter is None:
             return {name: shape for name, shape in self.shapes.items() if name not in FROZEN[self.frozen_table]}
         vectors: Shapes = {}
@@ -149,8 +149,8 @@ def _named(name: str) -> dict[str, Any]:
     short = name.removeprefix("google/")
     if short not in NAMES:
         raise TallmasksError(
-            f"params.yaml: architecture: there is no T5 {name!r}{nearest(short, NAMES)}; known: {', '.join(NAMES)}, or "
-            "a mapping of T5Config's keys"
+            f"params.yaml: architecture: unknown T5 {name!r}{nearest(short, NAMES)}; expected one of "
+            f"{', '.join(NAMES)}, or a mapping with T5Config's keys"
         )
     d_model, d_ff, heads, layers = _SIZES[NAMES[short]]
     counts = {"num_heads": heads, "num_layers": layers, "num_decoder_layers": layers}

@@ -43,7 +43,7 @@ class T5(TextFamily):
         return not spec.get("adapter")
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
-        """(IA)^3's vectors are not in the file; they start as ones."""
+        """(IA)^3's vectors are not in the file and start as ones."""
         adapter = spec.get("adapter")
         trainable = Architecture.of(spec["architecture"]).trainable(adapter)
         if adapter:
@@ -81,12 +81,12 @@ class T5(TextFamily):
         if "hub" not in pretrained:
             raise TallmasksError(
                 f"params.yaml: pretrained: found {', '.join(pretrained)}, expected `hub`, `file` and `revision`, or a "
-                "folder as transformers saves it: tags are open_clip's"
+                "folder that transformers saved; a `tag` is for open_clip's models"
             )
         repository, revision = pretrained["hub"], pretrained.get("revision", "main")
         weights, tokenizer = self.pretrained_files(pretrained)
         path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
-        hub.download_first(repository, tokenizer, origin["commit"])  # goes to the weights' folder
+        hub.download_first(repository, tokenizer, origin["commit"])  # into the folder of the weights
         return path, origin
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:

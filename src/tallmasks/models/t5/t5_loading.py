@@ -1,6 +1,6 @@
 """Loads T5 networks from pretrained files.
 
-Such a file holds the hub's tensors, each once, in float32 or half precision, and ``tokenizer.json`` as uint8.
+Such a file contains the hub's tensors, each once, in float32 or half precision, and ``tokenizer.json`` as uint8.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tallmasks.tasks.texts import Text, Texts
 def t5_network(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
     """transformers' network with the tensors of a pretrained file, in float32.
 
-    transformers always ties the two tables, so copying values would overwrite one of them.  Assigning the tensors makes
-    them separate parameters.
+    transformers always ties the two tables, so copying values would overwrite one of them.  The tensors are assigned
+    instead, which makes them separate parameters.
     """
     with torch.device("meta"):
         network = T5ForConditionalGeneration(T5Config(**architecture.config))
@@ -75,7 +75,7 @@ def _assembled(
 def trial(
     spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
 ) -> tuple[T5Model, Texts]:
-    """A model with random weights, and questions of 128 tokens with three answers of 2 to 8 tokens; see `Family`."""
+    """See `Family`; questions have 128 tokens, and three answers of 2 to 8 tokens."""
     torch_device, architecture = cuda.choose(device), Architecture.of(spec["architecture"])
     with torch.device(torch_device):
         tensors = {

@@ -1,4 +1,4 @@
-"""T5 networks of transformers; their cross-attention processes an input once for all of its answers."""
+"""T5 networks of transformers, with a cross-attention that processes an input once for all of its answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tallmasks.models.language.text_scoring import Scoring
 from tallmasks.models.language.text_tokenizer import TextTokenizer
 
 OTHER = (
-    f"transformers {__version__} has no T5LayerCrossAttention with an EncDecAttention that is a T5Attention, which is "
-    "replaced here; expected transformers 5.23: `make install` installs it into .venv/"
+    f"transformers {__version__}: T5LayerCrossAttention.EncDecAttention is not a T5Attention, which this package "
+    "replaces; use transformers 5.23, which `make install` installs into .venv/"
 )
 
 try:
@@ -42,7 +42,7 @@ class T5Model(TextModel):
         super().__init__(network, parameters, tokenizer, scoring)
 
     def answer_logits(self, batch: TextBatch, labels: torch.Tensor, sets: int = 1) -> torch.Tensor:
-        """See `TextModel.answer_logits`; every input is encoded once for all of its rows."""
+        """See `TextModel.answer_logits`; an input is encoded once for all of its rows."""
         start = labels.new_full((len(labels), 1), self._tokenizer.pad)
         before = torch.cat([start, labels[:, :-1]], dim=1)
         tokens = before.masked_fill(before == IGNORED, self._tokenizer.pad)
@@ -66,7 +66,7 @@ class T5Model(TextModel):
         return self._texts(torch.cat(tokens, dim=1))
 
     def _encoded(self, batch: TextBatch, sets: int = 1) -> torch.Tensor:
-        """The encoder's output [sets * N, S, D], ordered by weight set, then by input."""
+        """The encoder's output, [sets * N, S, D]."""
         with self._products():
             inputs, mask = batch.inputs.repeat(sets, 1), batch.mask.repeat(sets, 1)
             return self._network.encoder(input_ids=inputs, attention_mask=mask).last_hidden_state
@@ -78,7 +78,7 @@ class T5Model(TextModel):
             )
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Always in float32, because bfloat16 scores would have ties."""
+        """In float32, because bfloat16 scores would have ties."""
         return self._network.lm_head(hidden.float())
 
     def _products(self) -> torch.autocast:
@@ -87,9 +87,10 @@ class T5Model(TextModel):
 
 
 class _SharedInputs(T5Attention):
-    """Cross-attention of several decoder rows to one input; its keys and values are computed once.
+    """Cross-attention of several decoder rows to one input, whose keys and values are computed once.
 
-    The rows' queries are concatenated.  They have no positions and do not attend to each other, so results are equal.
+    The rows' queries are concatenated.  Cross-attention has no positions and queries do not attend to each other, so
+    the results are the same.
     """
 
     def forward(  # type: ignore[override]

@@ -1,6 +1,6 @@
 """Imports T5 weights: pretrained, fine-tuned, and (IA)^3's vectors.
 
-They come from a file of safetensors or torch.save, a folder of transformers or, for (IA)^3, a folder of PEFT.  A common
+They come from a safetensors or torch.save file, a folder of transformers or, for (IA)^3, a folder of PEFT.  A common
 prefix of all names is removed.  `embed_tokens` of encoder and decoder must equal the table `shared`.
 """
 
@@ -28,7 +28,7 @@ State = dict[str, NDArray[np.float32]]
 
 _REPEATED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-"""Present in old files; T5 does not use it."""
+"""In old files; T5 does not use it."""
 _OLD_IA3 = re.compile(r"(?P<module>.+)\.ia3_layer\.ia3_vector")
 _CONFIGURED = ("num_heads", "feed_forward_proj", "layer_norm_epsilon", "relative_attention_max_distance")
 """Settings that do not change the shape of any tensor."""
@@ -57,9 +57,9 @@ def fine_tuned_state(architecture: Architecture, path: Path, pretrained: Path) -
         if name in tensors and (most := float(np.abs(tensors.pop(name) - initial.float32(name)).max())) > SAME:
             other = "lm_head" if name == TABLES[0] else "shared"
             raise TallmasksError(
-                f"{path}: the frozen table {name!r} is up to {most:.3g} from the pretrained one; expected the "
-                f"same. If it was fine-tuned, set `frozen_table` under `architecture` to {other} or none; if it "
-                "was fine-tuned from other weights, set `pretrained` to those"
+                f"{path}: the frozen table {name!r} differs from the pretrained one by up to {most:.3g}; expected the "
+                f"same table. If it was fine-tuned, set `frozen_table` under `architecture` to {other} or none. If the "
+                "model was fine-tuned from other weights, set `pretrained` to those"
             )
     return tensors
 
@@ -70,14 +70,14 @@ def _whole(checkpoint: Checkpoint, wanted: Shapes, allowed: Shapes) -> State:
     for name in _REPEATED:
         if name in names and TABLES[0] in names and not checkpoint.same(checkpoint, names.pop(name), names[TABLES[0]]):
             raise TallmasksError(
-                f"{checkpoint.title}: {name!r} is not {TABLES[0]!r}; expected one table under both names, as T5 has it"
+                f"{checkpoint.title}: {name!r} differs from {TABLES[0]!r}; expected the same table under both names"
             )
     names.pop(_UNUSED, None)
     hint = "a T5 v1.1 of the architecture in params.yaml, with transformers' names"
     if TABLES[1] not in names and TABLES[1] in wanted:
         raise TallmasksError(
-            f"{checkpoint.title}: no tensor {TABLES[1]!r}: it was saved with its two tables tied, and the second one "
-            f"is lost; expected {hint}. Save its state dict with both"
+            f"{checkpoint.title}: tensor {TABLES[1]!r} is missing, because the model was saved with its two tables "
+            f"tied; expected {hint}. Save a state dict with both tables"
         )
     check_names(checkpoint, names, wanted, allowed, hint)
     return {name: _array(checkpoint, names[name], allowed[name]) for name in sorted(names)}
@@ -86,8 +86,9 @@ def _whole(checkpoint: Checkpoint, wanted: Shapes, allowed: Shapes) -> State:
 def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """One tensor in float32; axes of length 1 are ignored for vectors."""
     info = checkpoint.info(name)
-    loose = len([length for length in info.shape if length > 1]) == len([length for length in shape if length > 1]) == 1
-    if not info.is_float or (info.shape != shape and not (loose and max(info.shape) == max(shape))):
+    long_axes = [length for length in shape if length > 1]
+    same_vector = len(long_axes) == 1 and [length for length in info.shape if length > 1] == long_axes
+    if not info.is_float or (info.shape != shape and not same_vector):
         raise TallmasksError(
             f"{checkpoint.title}: tensor {name!r} is {list(info.shape)} of {info.dtype}, expected {list(shape)} of "
             "floats"
@@ -102,16 +103,16 @@ def _check_config(architecture: Architecture, path: Path) -> None:
         expected = getattr(architecture, key)
         if config.get(key, expected) != expected:
             raise TallmasksError(
-                f"{path}: {key}: found {config[key]!r}, and `architecture` in params.yaml has {expected!r}; they must "
-                "belong together"
+                f"{path}: {key}: found {config[key]!r}, but `architecture` in params.yaml has {expected!r}; correct "
+                "`architecture`, or use weights that match it"
             )
 
 
 def ia3_state(architecture: Architecture, path: Path) -> State:
-    """Imported (IA)^3 vectors, under PEFT's names.
+    """Imported (IA)^3 vectors under PEFT's names.
 
-    In files older than PEFT the feed-forward's vector rescales the output of `wi_1` instead of the input of `wo`.  The
-    two are the same vector, because the gate is an elementwise product.
+    In files older than PEFT, the feed-forward's vector rescales the output of `wi_1` instead of the input of `wo`.  It
+    is the same vector, because the gate is an elementwise product.
 
     Raises TallmasksError if a file is damaged or missing, or its vectors do not fit the architecture.
     """
@@ -119,7 +120,7 @@ def ia3_state(architecture: Architecture, path: Path) -> State:
     checkpoint = _adapter(path)
     renamed = {_peft_name(name): name for name in checkpoint.names}
     if len(renamed) < len(checkpoint.names):
-        raise TallmasksError(f"{checkpoint.title}: a vector is there twice, in two layouts; expected each once")
+        raise TallmasksError(f"{checkpoint.title}: found a vector in two layouts; expected each vector once")
     hint = "the (IA)^3 vectors of k, v and the feed-forward, in PEFT's layout"
     check_names(checkpoint, renamed, wanted, wanted, hint)
     return {name: _array(checkpoint, renamed[name], wanted[name]) for name in sorted(renamed)}
@@ -128,16 +129,17 @@ def ia3_state(architecture: Architecture, path: Path) -> State:
 def _adapter(path: Path) -> Checkpoint:
     if not path.is_dir():
         return open_checkpoint(path)
-    config = _json(path / ADAPTER_CONFIG) if (path / ADAPTER_CONFIG).exists() else {"peft_type": None}
+    config = _json(path / ADAPTER_CONFIG) if (path / ADAPTER_CONFIG).exists() else {}
     if config.get("peft_type") != "IA3" or config.get("modules_to_save"):
         raise TallmasksError(
-            f"{path}: expected a folder as PEFT saves (IA)^3, with {ADAPTER_CONFIG}, peft_type IA3 and nothing in "
-            f"modules_to_save; found peft_type {config.get('peft_type')!r}"
+            f"{path}: expected an adapter that PEFT saved, with {ADAPTER_CONFIG}, peft_type 'IA3' and no "
+            f"modules_to_save; found peft_type {config.get('peft_type')!r} and modules_to_save "
+            f"{config.get('modules_to_save')!r}"
         )
     for name in ADAPTER_FILES:
         if (path / name).exists():
             return open_weight_files({name: path / name}, title=str(path / name), origin={"path": str(path)})
-    raise TallmasksError(f"{path}: no {ADAPTER_FILES[0]} beside {ADAPTER_CONFIG}; copy it there")
+    raise TallmasksError(f"{path}: found no {ADAPTER_FILES[0]} beside {ADAPTER_CONFIG}; copy it there")
 
 
 def _peft_name(name: str) -> str:
@@ -157,5 +159,5 @@ def _json(path: Path) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise TallmasksError(f"{path}: not a JSON object; expected a configuration as it was saved. Copy it again")
+        raise TallmasksError(f"{path}: not a JSON object; copy the configuration file again")
     return content

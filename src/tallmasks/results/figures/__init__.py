@@ -1,6 +1,6 @@
-"""Figures: each module here draws one from result files.
+"""Figures: each module in this folder draws one figure from result files.
 
-``FIGURE`` declares it.  ``data(results)`` returns the table that becomes the CSV beside the figure, and ``draw(data)``
+``FIGURE`` declares it.  ``data(results)`` returns the table that becomes the CSV next to the figure, and ``draw(data)``
 draws a matplotlib figure from that table alone.
 """
 
@@ -24,7 +24,7 @@ class FigureSpec:
     """The declaration of a figure.
 
     Attributes:
-        place: sort key; the paper's figures come first, in its order.
+        place: sort key; the paper's figures come first, in the paper's order.
         views: the results folders of a benchmark that it reads.
         paper: the corresponding figure of Wang et al. 2024; empty if there is none.
         scope: the benchmarks shown: "every", the "smallest" or the "largest".
@@ -38,7 +38,7 @@ class FigureSpec:
 
 
 def _declared() -> dict[str, FigureSpec]:
-    # parsed, not imported: the plan must not load matplotlib; so the values of FIGURE have to be literals
+    # parsed, not imported, so that the plan does not load matplotlib; so the values of FIGURE must be literals
     declared = {}
     for path in Path(__file__).parent.glob("*.py"):
         for node in ast.parse(path.read_text()).body:
@@ -70,11 +70,11 @@ class ResultFiles:
         return {name: json.loads(self.path(name, "selection.json").read_text()) for name in self.benchmarks}
 
     def with_tasks(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Add the number of tasks of each row's benchmark as the last column."""
+        """Add the last column `tasks`, the number of tasks of the benchmark."""
         return table.assign(tasks=table["benchmark"].map({name: len(tasks) for name, tasks in self.benchmarks.items()}))
 
     def each(self, file: str) -> pd.DataFrame:
-        """One CSV of every benchmark, with the benchmark's name in the first column."""
+        """The same CSV of all benchmarks in one table, with the benchmark's name in the first column."""
         import pandas as pd  # not needed by the plan, which imports this module
 
         parts = {name: pd.read_csv(self.path(name, file)) for name in self.benchmarks}
@@ -82,7 +82,7 @@ class ResultFiles:
 
 
 def in_scope(scope: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The benchmarks (tasks by name) of a `FigureSpec.scope`, the smallest first."""
+    """The benchmarks (tasks by name) in a `FigureSpec.scope`, the smallest first."""
     ordered = sorted(benchmarks.items(), key=lambda item: len(item[1]))
     return dict({"every": ordered, "smallest": ordered[:1], "largest": ordered[-1:]}[scope])
 

@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy against stored bits of every method, including later ones."""
+"""Beyond the paper: accuracy against size for all methods, including later ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pandas as pd
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, pareto
 
-FIGURE = FigureSpec(title="Accuracy against stored bits, every method", place=130, views=("field",))
+FIGURE = FigureSpec(title="Accuracy against size, all methods", place=130, views=("field",))
 
 draw = pareto.draw
 

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Accuracy against the number of tasks, the best of all methods", place=140, views=("field",))
+FIGURE = FigureSpec(title="Accuracy of the best methods against the number of tasks", place=140, views=("field",))
 
-BEST = 6  # methods drawn per section
-TITLES = {"merging": "One model for all tasks", "compression": "A model for each task"}
+BEST = 6  # methods per section
+TITLES = {"merging": "One model for all tasks", "compression": "One model per task"}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

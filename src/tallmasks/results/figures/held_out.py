@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy of a merge on a task that was left out of it."""
+"""Beyond the paper: accuracy of merges on tasks that were left out of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(
-    title="Accuracy on the task left out, against zero-shot", place=150, views=("held_out",), scope="smallest"
+    title="Accuracy on held-out tasks, relative to zero-shot", place=150, views=("held_out",), scope="smallest"
 )
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, merge and task left out: test accuracy and gain over zero-shot, percent."""
+    """One row per benchmark, merge and held-out task: test accuracy in percent, and gain over zero-shot in points."""
     table = results.each("held_out.csv").query("split == 'test'")
     zeroshot = table[table["method"] == "zeroshot"].set_index(["benchmark", "task"])["accuracy"]
     merges = table[table["method"] != "zeroshot"]
@@ -23,8 +23,8 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    ylabel = "accuracy above zero-shot (points)"
-    figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.4, ylabel=ylabel)
+    label = "gain over zero-shot (points)"
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.4, ylabel=label)
     for panel, part in panels:
         for index, (_, rows) in enumerate(style.groups(part, "method")):
             panel.bar(index, rows["gain"].mean(), width=0.7, color=style.LIGHT, edgecolor=style.GREY)

@@ -1,4 +1,4 @@
-"""Figure 1, from real weights: four task vectors, their merge, their masks and the consensus."""
+"""Figure 1 from real weights: four task vectors, their sum, their masks and the consensus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import title
 
 FIGURE = FigureSpec(
-    title="Masks and consensus of one weight matrix",
+    title="Task vectors, masks and consensus of one weight matrix",
     place=10,
     paper="Figure 1",
     views=("illustration",),
@@ -24,11 +24,11 @@ NAMES = {
     "mask": ("masks m", "consensus mask"),
     "masked": ("masked vector", "consensus vector"),
 }
-"""Labels of each row: for the tasks' blocks, and for the merged one."""
+"""By row: its label, and the title of its last block."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per block (``row`` of the figure and task, or "merged") and weight (``y``, ``x``): its value."""
+    """The columns of `illustrated_block`, after the benchmark."""
     return results.each("illustration/weights.csv")
 
 
@@ -47,12 +47,12 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set(xticks=[], yticks=[])
         panel.grid(visible=False)
         panel.spines[:].set(visible=True, color=style.GREY)
-        of_tasks, of_merged = NAMES[row]
+        row_label, merged_title = NAMES[row]
         if block == MERGED:
-            panel.set_title(of_merged, fontsize=9)
+            panel.set_title(merged_title, fontsize=9)
         elif row == "vector":
             panel.set_title(title(block), fontsize=9)
         if block == blocks[0]:
-            panel.set_ylabel(of_tasks)
-    figure.colorbar(image, ax=figure.axes, shrink=0.5, label="size of the weight's change")
+            panel.set_ylabel(row_label)
+    figure.colorbar(image, ax=figure.axes, shrink=0.5, label="absolute change of the weight")
     return figure

@@ -1,4 +1,4 @@
-"""Figures 3 and 8: how many tasks' masks select a weight, for task arithmetic and TIES."""
+"""Figures 3 and 8: in how many tasks' masks the weights are, for task arithmetic and TIES."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KINDS = {
     "universal": (style.BLUE, "....", "universal (n = all)"),
 }
 """Colour, hatching and label."""
-ZERO = ("#ffffff", "----", "merged value is 0,\nwhich no mask changes")
+ZERO = ("#ffffff", "----", "merged value 0:\nmasks have no effect")
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and n: kind and share of the weights, and the part with merged value 0, percent."""
+    """One row per benchmark, method and n: kind and share of the weights, and of those with merged value 0; percent."""
     table = results.with_tasks(results.each("agreement.csv"))
     kinds = [
         {0: "catastrophic", tasks: "universal", 1: "selfish"}.get(n, "general")
@@ -38,7 +38,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame) -> Figure:
     columns = data["method"].nunique()
-    labels = {"xlabel": "n tasks whose mask\nholds the weight", "ylabel": "weights (%)"}
+    labels = {"xlabel": "number n of masks that\nselect the weight", "ylabel": "weights (%)"}
     figure, panels = style.panels(
         data, ["benchmark", "method"], columns, height=1.55, width=style.COLUMN, sharey="row", **labels
     )

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
-FIGURE = FigureSpec(title="Mask density per layer and kind of tensor", place=90, views=("masks",))
+FIGURE = FigureSpec(title="Mask density by layer and by kind of tensor", place=90, views=("masks",))
 
 NAMES = {"layer": "layer", "kind": "kind of tensor"}
 ENDS = {"before": "input", "after": "output"}

@@ -11,7 +11,7 @@ from scipy.spatial.distance import squareform
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import title
 
-FIGURE = FigureSpec(title="Overlap of the masks, task by task", place=100, views=("masks",))
+FIGURE = FigureSpec(title="Overlap of the masks of each pair of tasks", place=100, views=("masks",))
 
 METHOD = "tall_mask_task_arithmetic"
 
@@ -19,7 +19,7 @@ METHOD = "tall_mask_task_arithmetic"
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and pair of tasks: the Jaccard index of their masks.
 
-    All benchmarks use one order of tasks, from the clusters of the largest benchmark with the task.
+    All benchmarks have the same order of tasks; the clustering of the largest benchmark with a task places it.
     """
     table = results.each("masks/overlap.csv").query("method == @METHOD").drop(columns="method")
     rows: dict[str, int] = {}
@@ -34,9 +34,9 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def clustered(similarity: pd.DataFrame) -> list[str]:
-    """Tasks in the optimal leaf order of an average-linkage clustering.
+    """Tasks in the optimal leaf order of average-linkage clustering.
 
-    ``similarity``: symmetric, in [0, 1], 1 on the diagonal; rows and columns are named after the tasks.
+    ``similarity``: symmetric matrix with values in [0, 1] and 1 on the diagonal; rows and columns are tasks.
     """
     names = [str(name) for name in similarity.index]
     if len(names) < 3:
@@ -59,6 +59,6 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set_yticks(range(len(tasks)), labels)
         panel.grid(visible=False)
     figure.colorbar(
-        image, ax=figure.axes, location="bottom", shrink=0.5, aspect=40, label="Jaccard index of two tasks' masks"
+        image, ax=figure.axes, location="bottom", shrink=0.5, aspect=40, label="Jaccard index of the two masks"
     )
     return figure

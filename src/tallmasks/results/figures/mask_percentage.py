@@ -1,4 +1,4 @@
-"""Figure 2: the share of weights in each task's mask, and the accuracy with and without it."""
+"""Figure 2: the share of weights that each task's mask selects, and the accuracy with and without the mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tallmasks.results.figures import FigureSpec, ResultFiles, style
 from tallmasks.tasks.titles import benchmark_title
 
 FIGURE = FigureSpec(
-    title="Selected weights and masked accuracy per task", place=20, paper="Figure 2", views=("tables", "masks")
+    title="Share of selected weights and masked accuracy by task", place=20, paper="Figure 2", views=("tables", "masks")
 )
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"

@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy and storage of four methods against the number of tasks."""
+"""Beyond the paper: accuracy and size of four methods against the number of tasks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
+from tallmasks.results.typesetting import byte_unit
 
-FIGURE = FigureSpec(title="What TALL-masks save", place=105, views=("tables",))
+FIGURE = FigureSpec(title="Accuracy and size of four methods", place=105, views=("tables",))
 
 NAMES = {
     "fine_tuned": "fine-tuned",
@@ -25,7 +26,9 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame) -> Figure:
     figure, panels = style.empty_panels(2, columns=2, height=2.3, width=4.4)
-    titles = {"normalized_accuracy": "accuracy (% of fine-tuned)", "storage_gb": "storage (gigabits)"}
+    unit, factor = byte_unit(data["storage_gb"])
+    data = data.assign(size=factor * data["storage_gb"])
+    titles = {"normalized_accuracy": "accuracy (% of fine-tuned)", "size": f"size ({unit})"}
     last = data[data["tasks"] == data["tasks"].max()].drop_duplicates("method")
     last = last.assign(name=last["method"].map(NAMES)).set_index("method")
     for panel, (column, title), low in zip(panels, titles.items(), (None, 0), strict=True):
@@ -34,11 +37,11 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set_title(title, loc="left")
         panel.margins(y=0.12)
         panel.set(xlabel="number of tasks", xticks=sorted(data["tasks"].unique()), ylim=(low, None))
-        panel.yaxis.set_major_formatter("{x:.3g}")  # as the tables print bits
+        panel.yaxis.set_major_formatter("{x:g}")
         style.label_points(panel, last, "tasks", column, "name")
     if {"fine_tuned", "tall_mask_ties"} <= {*last.index}:
         masks, models = last.loc["tall_mask_ties"], last.loc["fine_tuned"]
-        saved, kept = models["storage_gb"] / masks["storage_gb"], masks["normalized_accuracy"]
+        saved, kept = models["size"] / masks["size"], masks["normalized_accuracy"]
         space = f"{saved:.1f} times less space" if saved >= 1.05 else "no less space"
         figure.suptitle(f"{masks['tasks']} tasks: {space}, {kept:.1f} % of the accuracy", weight="bold")
     accuracy = data.pivot(index=["tasks", "benchmark"], columns="method", values="normalized_accuracy")

@@ -1,4 +1,4 @@
-"""Figures 4 and 9 to 11: the accuracy of every task with the main methods."""
+"""Figures 4 and 9 to 11: the accuracy of the main methods on every task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Accuracy per task", place=40, paper="Figures 4 and 9 to 11", views=("tables",))
+FIGURE = FigureSpec(title="Accuracy by task", place=40, paper="Figures 4 and 9 to 11", views=("tables",))
 
 MERGES = {"consensus_task_arithmetic": -0.22, "ties": 0, "task_arithmetic": 0.22}
 """Vertical offsets of the markers, whose values are often equal."""

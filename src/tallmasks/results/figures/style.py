@@ -127,7 +127,8 @@ SERIES = (
 
 
 def look_of(method: str) -> Look:
-    """The look of a method, the same in every figure.  With options, it has the method's colour and another marker."""
+    """The look of a method, the same in every figure.  Methods with options have the colour of the method and another
+    marker."""
     name, _, chosen = method.partition(":")
     if chosen:
         return Look(look_of(name).color, _MARKERS[zlib.crc32(chosen.encode()) % len(_MARKERS)], (0, (2, 1)))

@@ -1,4 +1,4 @@
-"""Figure 5: normalised accuracy and storage against the number of tasks, over subsets of the tasks."""
+"""Figure 5: normalised accuracy and size against the number of tasks, for subsets of the tasks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
+from tallmasks.results.typesetting import byte_unit
 
 FIGURE = FigureSpec(
-    title="Accuracy and storage against the number of tasks",
+    title="Accuracy and size against the number of tasks",
     place=50,
     paper="Figure 5",
     views=("tables", "subsets"),
     scope="largest",
 )
 
-WITH_BAND = ("task_arithmetic", "tall_mask_task_arithmetic")
-"""More bands would hide each other."""
+WITH_BAND = ("task_arithmetic", "tall_mask_task_arithmetic")  # more bands would hide each other
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -33,18 +33,19 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    figure, (accuracy, bits) = style.empty_panels(2, columns=2, height=2.6)
+    unit, factor = byte_unit(data["storage_gb"])
+    figure, (accuracy, size) = style.empty_panels(2, columns=2, height=2.6)
     for method, rows in style.groups(data, "method"):
         line = style.look_of(method).line | {"markevery": max(1, len(rows) // 10), "label": style.title_of(method)}
         mean, spread = rows["normalized_accuracy_mean"], rows["normalized_accuracy_std"].fillna(0)
         accuracy.plot(rows["n"], mean, **line)
         if method in WITH_BAND:
             accuracy.fill_between(rows["n"], mean - spread, mean + spread, color=line["color"], alpha=0.2, linewidth=0)
-        bits.plot(rows["n"], rows["storage_gb"], **line)
+        size.plot(rows["n"], factor * rows["storage_gb"], **line)
     accuracy.plot([], [], color=style.LIGHT, linewidth=8, label="± one standard deviation\nover orders of tasks")
     accuracy.set(title="Accuracy", ylabel="normalised accuracy (%)")
-    bits.set(title="Storage", ylabel="stored bits (Gb)", ylim=(0, None))
-    for panel in (accuracy, bits):
+    size.set(title="Size", ylabel=f"size ({unit})", ylim=(0, None))
+    for panel in (accuracy, size):
         panel.set_xlabel("number of tasks")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     style.legend(figure)

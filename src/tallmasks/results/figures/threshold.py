@@ -13,13 +13,13 @@ FIGURE = FigureSpec(
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and k; percent."""
+    """One row per benchmark, method and k; accuracies in percent."""
     return results.with_tasks(results.each("thresholds/thresholds.csv"))
 
 
 def draw(data: pd.DataFrame) -> Figure:
     labels = {
-        "xlabel": "threshold k: a weight is kept if\nthe masks of at least k tasks hold it",
+        "xlabel": "threshold k: a weight is kept if\nthe masks of at least k tasks select it",
         "ylabel": "normalised accuracy (%)",
     }
     figure, panels = style.panels(data, ["benchmark"], columns=1, height=1.6, width=style.COLUMN, **labels)
@@ -28,7 +28,7 @@ def draw(data: pd.DataFrame) -> Figure:
         tasks = int(part["tasks"].iloc[0])
         panel.axvline(tasks + 0.5, color=style.GREY, linestyle=":", linewidth=1)
         panel.annotate(
-            "no weight is left: zero-shot → ", (tasks + 0.5, 1), xycoords=("data", "axes fraction"),
+            "no weight is kept: zero-shot → ", (tasks + 0.5, 1), xycoords=("data", "axes fraction"),
             ha="right", va="top", fontsize=7, color="#505050",
         )  # fmt: skip
         panel.set_xticks(range(0, tasks + 2, 1 + tasks // 16))

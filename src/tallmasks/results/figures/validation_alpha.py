@@ -1,4 +1,4 @@
-"""Beyond the paper: the validation curves behind each scaling coefficient."""
+"""Beyond the paper: the validation curves from which each scaling coefficient is chosen."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from tallmasks import methods
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Choosing the scaling coefficient", place=70, views=("tables",))
+FIGURE = FigureSpec(title="Choice of the scaling coefficient", place=70, views=("tables",))
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
-    """One row per benchmark, method and alpha; methods that tune another value, such as LiNeS, are left out."""
+    """One row per benchmark, method and alpha, without methods that tune another value, such as LiNeS."""
     return pd.DataFrame(
         {
             "benchmark": benchmark,

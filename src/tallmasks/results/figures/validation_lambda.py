@@ -1,4 +1,4 @@
-"""Beyond the paper: the validation curves behind each mask lambda."""
+"""Beyond the paper: the validation curves from which each mask lambda is chosen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
-FIGURE = FigureSpec(title="Choosing the mask lambdas", place=80, views=("tables",))
+FIGURE = FigureSpec(title="Choice of the mask lambdas", place=80, views=("tables",))
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def draw(data: pd.DataFrame) -> Figure:
         best = part[part["chosen"]]
         panel.plot(
             best["mask_lambda"], best["normalized_accuracy"],
-            "o", markersize=3.5, color="#606060", label="its mask lambda",
+            "o", markersize=3.5, color="#606060", label="chosen mask lambda",
         )  # fmt: skip
         mean = part.groupby("mask_lambda")["normalized_accuracy"].mean()
         line = style.look_of(part["method"].iloc[0]).line

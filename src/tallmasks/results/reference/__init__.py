@@ -76,9 +76,9 @@ def paper_rows(model: str, tasks: Iterable[str], numbers: Iterable[int] = _PREFE
 
 
 def dtd_excess(model: str, tasks: Collection[str]) -> float:
-    """How many points the paper's mean over ``tasks`` is too high because its DTD model had seen its test images.
+    """By how many points the paper's mean over ``tasks`` is too high because its DTD model had seen its test images.
 
-    DTD accuracy of the first generation minus the second, divided by the number of tasks; 0 without DTD.
+    The DTD accuracy of the first generation minus the second, divided by the number of tasks; 0 without DTD.
     """
     rows = shipped("single_task").query(
         "model == @model and task == 'dtd' and method == 'fine_tuned' and split == 'test'"
@@ -94,11 +94,11 @@ def _note(model: str, tasks: Collection[str], section: str, method: str) -> str:
     if model.startswith("t5_large"):
         return _language_note(model, tasks, method)
     notes = ["matrix products are in bfloat16 by default here, in float32 there"]
-    notes += ["FER2013: three classes have one another's prompts there"] * ("fer2013" in tasks)
+    notes += ["FER2013: the prompts of three classes are swapped there"] * ("fer2013" in tasks)
     excess = 0.0 if method == "zeroshot" else dtd_excess(model, tasks)
     if excess and section == "compression":
         notes.append(
-            f"about {excess:.1f} points above what can be reached: the paper's DTD model had seen its test images, and "
+            f"about {excess:.1f} points better than can be reached: the paper's DTD model had seen its test images and "
             "was replaced"
         )
     elif excess:
@@ -107,18 +107,18 @@ def _note(model: str, tasks: Collection[str], section: str, method: str) -> str:
 
 
 def _language_note(model: str, tasks: Collection[str], method: str) -> str:
-    """Differences to r-three/mats at commit cb52c38, the paper's set-up for language models."""
-    differences = ["QASC: its 926 published test rows here, 500 rows of validation data there"] * ("qasc" in tasks)
+    """Differences from r-three/mats at commit cb52c38, the paper's set-up for language models."""
+    differences = ["QASC: tested on the 926 test rows here, on 500 validation rows there"] * ("qasc" in tasks)
     if method != "zeroshot":
         differences += ["one embedding table is frozen here, none there"] * (model == "t5_large")
-        differences.append("here every token of a batch weighs the same in the loss, there every example")
+        differences.append("every token of a batch has the same weight in the loss here, every example there")
     return f"{'; '.join(differences)} (docs/language.md)" if differences else ""
 
 
 def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame, model: str, tasks: Collection[str]) -> pd.DataFrame:
     """Our numbers, the paper's, the difference (ours minus the paper's) and a note, for the methods that both report.
 
-    ``summary``: a `summary_table`; ``paper``: the `paper_rows` of this model and these tasks.
+    ``summary``: a `summary_table`; ``paper``: the `paper_rows` of the model and the tasks.
     """
     numbers = ["accuracy", "normalized_accuracy", "storage_gb"]
     joined = summary[["section", "method", *numbers]].merge(
@@ -138,7 +138,7 @@ PUBLISHED = ["accuracy_published", "accuracy_difference", "source", "generation"
 
 
 def beside_published(ours: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Our test accuracies of single models beside the published ones: a row per publication, or one without.
+    """Our test accuracies of single models next to the published ones: one row per publication, or one without.
 
     ``ours``: `task`, `method`, `accuracy` in percent, and any other columns.
     """
@@ -155,17 +155,17 @@ _NUMBERS = ("accuracy", "normalized_accuracy")
 
 
 def family_of(sources: Iterable[str | None]) -> str:
-    """The family of a benchmark's checkpoints, from the source of each task's (None: fine-tuned here).
+    """The family of a benchmark's checkpoints, from the source of each; "own" if they are of several or other sources.
 
-    "own" if they are mixed or from anywhere else.
+    ``sources``: None for a checkpoint that was fine-tuned here.
     """
     families = {_OF_PUBLISHERS.get(str(source), OWN) for source in sources}
     return families.pop() if len(families) == 1 else OWN
 
 
 def published_numbers(model: str, tasks: Sequence[str]) -> pd.DataFrame:
-    """Published results of a model on exactly these tasks: ``method``, ``family``, ``accuracy``, ``source``, and
-    ``normalized_accuracy``, which is empty if not printed; percent."""
+    """Published results of a model on exactly these tasks: ``method``, ``family``, ``accuracy``, ``source`` and
+    ``normalized_accuracy``, which is empty if it was not printed.  Accuracies are in percent."""
     later, paper = shipped("later"), paper_rows(model, tasks)
     later = later[(later["model"] == model) & (later["benchmark"] == BENCHMARKS.get(frozenset(tasks)))]
     parts = [later, *([] if paper is None else [paper.assign(family="C1")]), _second_generation(model, set(tasks))]
@@ -174,7 +174,7 @@ def published_numbers(model: str, tasks: Sequence[str]) -> pd.DataFrame:
 
 
 def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
-    """Means of the accuracies that were published for every one of the tasks."""
+    """Means over the tasks, of methods whose accuracy was published for every task."""
     rows = shipped("single_task").query(
         "model == @model and split == 'test' and generation == 'second' and task in @tasks"
     )
@@ -185,10 +185,10 @@ def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
 
 
 def beside_families(ours: pd.DataFrame, model: str, tasks: Sequence[str], family: str) -> pd.DataFrame:
-    """Our numbers, the published ones and the difference (ours minus theirs): a row per publication of a method.
+    """Our numbers, the published ones and the difference (ours minus theirs): one row per method and publication.
 
-    ``ours``: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent; ``family``: of our checkpoints.  For
-    "own" only normalised accuracies are compared.
+    ``ours``: ``method``, ``accuracy`` and ``normalized_accuracy`` in percent; ``family``: that of our checkpoints.
+    For "own" only normalised accuracies are compared.
     """
     published = published_numbers(model, tasks).rename(columns={name: f"{name}_published" for name in _NUMBERS})
     if family == OWN:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 RENDERING = 1
-"""Part of the recipes; raise it when the same rows and prompts give different examples."""
+"""Part of the recipes; increase it when the same rows and prompts give different examples."""
 LONGEST = 2048
 SEPARATOR = "|||"
 _PROTECTED = "\ue000" * len(SEPARATOR)  # replaces a separator inside a row; from Unicode's private use area
@@ -44,7 +44,7 @@ def render(prompt: Prompt, row: Row) -> Rendered:
         cut = prompt.jinja.replace("}}", f" | string | truncate({LONGEST}) }}}}")
         parts = _split(_compiled(cut).render(values, answer_choices=choices))
     except (TemplateError, TypeError, ValueError, LookupError) as error:
-        raise TallmasksError(f"the prompt {prompt.name!r} cannot be filled: {error}") from None
+        raise TallmasksError(f"cannot render the prompt {prompt.name!r}: {error}") from None
     if len(parts) != 2:
         text = f" {SEPARATOR} ".join(parts)[:80]
         raise TallmasksError(f"the prompt {prompt.name!r} gives {text!r}, expected an input, {SEPARATOR} and an answer")

@@ -31,7 +31,7 @@ class TextDatasets:
         for task, entry in params.get("data", {}).items():
             if task in TASKS and TASKS[task].ask and "path" not in entry:
                 raise TallmasksError(
-                    f"params.yaml: data.{task}: found {', '.join(entry)}, expected path: a local folder"
+                    f"params.yaml: data.{task}: found {', '.join(entry)}, expected path, a local folder"
                 )
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
@@ -85,7 +85,7 @@ def _templates(task: str, model: Params) -> list[int]:
         return list(range(count))
     if wrong := [index for index in chosen if index >= count]:
         raise TallmasksError(
-            f"params.yaml: a model's templates: found {wrong[0]}, but {task} has {count} prompts, 0 to {count - 1}; "
+            f"params.yaml: templates: found {wrong[0]}, but {task} has the prompts 0 to {count - 1}; "
             f"`tallmasks prompts {task}` lists them"
         )
     return list(chosen)
@@ -116,11 +116,11 @@ def example(task: TextTask, prompt: Prompt, row: Row) -> Text:
     except ValueError:
         right = FREE
     if not 0 <= right < len(choices):
-        raise TallmasksError(
-            f"its label is none of {len(choices)} choices; these are not labelled data of {task.title}"
-        )
+        raise TallmasksError(f"the label is not one of the {len(choices)} choices; use labelled data of {task.title}")
     if choices[right] != target and len(choices[right]) <= LONGEST:  # longer answers are cut
-        raise TallmasksError(f"the prompt {prompt.name!r} answers {target[:60]!r}, the label {choices[right][:60]!r}")
+        raise TallmasksError(
+            f"the prompt {prompt.name!r} gives the answer {target[:60]!r}, but the label is {choices[right][:60]!r}"
+        )
     return Text(question, choices, right)
 
 

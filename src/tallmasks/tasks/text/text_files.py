@@ -65,8 +65,8 @@ def missing_texts(task: TextTask) -> str | None:
 def on_request(task: TextTask) -> str:
     """The error message for data that may not be redistributed."""
     return (
-        f"{task.name}: the data of {task.title} are given out by their authors: ask for them at {task.ask}, put "
-        f"{' and '.join(task.source.files.values())} into a folder, and name it as data.{task.name}.path in params.yaml"
+        f"{task.name}: the authors of {task.title} send the data on request: ask at {task.ask}, put "
+        f"{' and '.join(task.source.files.values())} into a folder, and set data.{task.name}.path in params.yaml to it"
     )
 
 
@@ -84,13 +84,13 @@ def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = No
     start = rows - task.held_out if split == "validation" else 0
     end = rows - task.held_out if split == "train" else rows
     if start < 0 or end <= start:
-        needed = "" if split == "test" else f"; more than {task.held_out} are needed, the last ones for validation"
+        needed = "" if split == "test" else f"; more than {task.held_out} are needed (the last ones for validation)"
         raise TallmasksError(f"{files.origin}: {task.name}: {counted}{needed}")
     table = table.slice(start, end - start if limit is None else min(limit, end - start))
     for column in table.column_names:
         if table[column].null_count:
             place = start + table[column].is_null().index(True).as_py()
-            raise TallmasksError(f"{files.origin}: {task.name}: row {place} has nothing in the column {column}")
+            raise TallmasksError(f"{files.origin}: {task.name}: row {place} has no value in the column {column}")
     return Rows(table, start, notes)
 
 
@@ -104,19 +104,24 @@ def _read(task: TextTask, path: Path) -> pa.Table:
     names = table.column_names
     if absent := [name for name in task.columns if name not in names]:
         raise TallmasksError(
-            f"{path}: {task.name}: no column {', '.join(absent)}; found {', '.join(names)}. These are not the "
-            f"data of {task.title}, or not in its own schema"
+            f"{path}: {task.name}: no column {', '.join(absent)}; found {', '.join(names)}. Expected the data of "
+            f"{task.title} with the published columns"
         )
     texts = pa.list_(pa.string())
-    types = {"text": pa.string(), "number": pa.int64(), "texts": texts, "answers": pa.struct({"text": texts})}
-    types["choices"] = pa.struct({"text": texts, "label": texts})
+    types = {
+        "text": pa.string(),
+        "number": pa.int64(),
+        "texts": texts,
+        "choices": pa.struct({"text": texts, "label": texts}),
+        "answers": pa.struct({"text": texts}),
+    }
     columns = {}
     for name, kind in task.columns.items():
         try:
             columns[name] = table[name].cast(types[kind])
         except pa.ArrowException:
             raise TallmasksError(
-                f"{path}: {task.name}: the column {name} holds {table[name].type}, expected {types[kind]}"
+                f"{path}: {task.name}: the column {name} has the type {table[name].type}, expected {types[kind]}"
             ) from None
     return pa.table(columns)
 

@@ -72,7 +72,7 @@ def open_dataset(task: VisionTask, files: Files) -> Dataset:
     if len(wrong):
         raise TallmasksError(
             f"{files.origin}: {task.name}: example {wrong[0]} has label {opened.labels[wrong[0]]} ({len(wrong)} such "
-            f"labels in all), expected 0 to {len(task.classes) - 1}; these are not this task's data"
+            f"labels in total), expected 0 to {len(task.classes) - 1}; these are not this task's data"
         )
     return opened
 
@@ -106,7 +106,7 @@ def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64]
     moved = bool((order != np.arange(len(names))).any())
     if len(set(order.tolist())) < len(names) or (moved and unknown):
         raise TallmasksError(
-            f"{task.name}: the files' classes cannot be told apart: "
+            f"{task.name}: cannot match the files' classes to the task's: "
             + ", ".join(f"{index} is {names[index]!r}" for index in unknown[:5] or range(5))
             + f"; expected the names {', '.join(task.classes[:5])}, ..."
         )
@@ -133,8 +133,8 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     if image is None or label is None:
         absent = [name for name, column in ((task.source.image, image), (task.source.label, label)) if column is None]
         raise TallmasksError(
-            f"{paths[0]}: {task.name}: no column {' or '.join(absent)}; found {', '.join(columns)}. Local files may "
-            "call them image and label."
+            f"{paths[0]}: {task.name}: no column {' or '.join(absent)}; found {', '.join(columns)}. In local files the "
+            "columns can also be called image and label."
         )
 
     columns[image] = Image(decode=False)
@@ -148,8 +148,7 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     stored_labels = list(values(label))
     if None in stored_labels:
         raise TallmasksError(
-            f"{task.name}: example {stored_labels.index(None)} has no label ({stored_labels.count(None)} in all have "
-            "none)"
+            f"{task.name}: example {stored_labels.index(None)} has no label ({stored_labels.count(None)} in total)"
         )
     notes: tuple[str, ...] = ()
     if any(isinstance(value, str) for value in stored_labels):
@@ -175,7 +174,7 @@ def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64
     label_of = {name: label_named(task, name) for name in dict.fromkeys(names)}
     if unknown := [name for name, label in label_of.items() if label is None]:
         raise TallmasksError(
-            f"{task.name}: unknown class {unknown[0]!r} ({len(unknown)} in all); expected {len(task.classes)} classes: "
+            f"{task.name}: unknown class {unknown[0]!r} ({len(unknown)} in total), expected {len(task.classes)}: "
             f"{', '.join(task.classes[:10])}{', ...' if len(task.classes) > 10 else ''}"
         )
     return np.array([label_of[name] for name in names], np.int64)

@@ -27,7 +27,7 @@ from tallmasks.io.tensor_files import TensorSpec, new_tensors
 from tallmasks.parallel import parallel
 from tallmasks.tasks.task import Split, published_part
 from tallmasks.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
-from tallmasks.tasks.vision.vision_tasks import LARGEST_VALIDATION, TASKS, VALIDATION_SHARE, VisionTask
+from tallmasks.tasks.vision.vision_tasks import VisionTask, held_out_of, vision_task_of
 
 LARGEST_UNDECODABLE = 0.001  # fraction of a split that may be skipped (with a warning) before it is an error
 KEPT_SIDE = 112  # largest side of small squares that are stored unchanged
@@ -47,33 +47,22 @@ Say = Callable[[str], None]
 def split_indices(count: int, split: Split) -> NDArray[np.int64]:
     """Indices of the "train" or "validation" examples among `count` published training examples, in the paper's order.
 
-    Validation is a tenth, at most 5,000, drawn with seed 0.
+    The validation examples are drawn with seed 0.
     """
     import torch
     from torch.utils.data import random_split
 
-    validation = _held_out(count)
+    validation = held_out_of(count)
     everything: Any = range(count)  # random_split only needs its length
     train, held_out = random_split(everything, [count - validation, validation], torch.Generator().manual_seed(0))
     return np.array((train if split == "train" else held_out).indices, np.int64)
 
 
-def _held_out(count: int) -> int:
-    return min(int(count * VALIDATION_SHARE), LARGEST_VALIDATION)
-
-
-def image_count(recipe: Mapping[str, Any]) -> int:
-    """The published number of images of a recipe; 0 (unknown) for tasks declared in params.yaml."""
-    if recipe["task"] not in TASKS:
-        return 0
-    train, test = (TASKS[recipe["task"]].counts[part] for part in ("train", "test"))
-    return {"train": train - _held_out(train), "validation": _held_out(train), "test": test}[recipe["split"]]
-
-
 def example_bytes(recipe: Mapping[str, Any]) -> int:
     """The size of a recipe's decoded images in bytes."""
-    task, split, side = recipe["task"], recipe["split"], recipe["side"]
-    return 3 * image_count(recipe) * KEPT.get(task, round(side * TRAINING_MARGIN) if split == "train" else side) ** 2
+    split, side = recipe["split"], recipe["side"]
+    stored_side = KEPT.get(recipe["task"], round(side * TRAINING_MARGIN) if split == "train" else side)
+    return 3 * vision_task_of(recipe).images(split) * stored_side**2
 
 
 def write_examples(
@@ -104,8 +93,8 @@ def write_examples(
     if odd and folder is None and task.source.revision is None:
         raise TallmasksError(
             f"{files.origin} at {files.revision}: {task.name}: {'; '.join(odd)}. No commit of this repository is "
-            f"pinned, and it no longer holds what it did: name one that does as data.{task.name}.revision in "
-            f"params.yaml, or a local folder as data.{task.name}.path"
+            f"pinned, and its content has changed: set data.{task.name}.revision in params.yaml to a commit with the "
+            f"expected images, or data.{task.name}.path to a local folder"
         )
     if absent := len(task.classes) - len(np.unique(dataset.labels)):
         notes.append(f"{absent} of {len(task.classes)} classes have no {part} image")
@@ -152,12 +141,12 @@ def write_examples(
             return
         undecodable |= failed
         for name in islice(undecodable.values(), 20):
-            say(f"warning: {task.name} {split}: left out, cannot be decoded: {name}")
+            say(f"warning: {task.name} {split}: skipped, cannot be decoded: {name}")
         if len(undecodable) > LARGEST_UNDECODABLE * count:
             raise TallmasksError(
                 f"{task.name} {split}: {len(undecodable)} of {count} images cannot be decoded, more than the "
-                f"{LARGEST_UNDECODABLE:.1%} that may be left out: {'; '.join(islice(undecodable.values(), 3))}. Get "
-                "the data again."
+                f"{LARGEST_UNDECODABLE:.1%} that may be skipped: {'; '.join(islice(undecodable.values(), 3))}. "
+                "Download the data again."
             )
         wanted[list(failed)] = False
 

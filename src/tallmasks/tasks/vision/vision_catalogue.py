@@ -30,14 +30,14 @@ class Vision:
         for task in params.get("vision_tasks", {}):
             if task in TASKS:
                 raise TallmasksError(
-                    f"params.yaml: vision_tasks: there is a task {task!r} already; give yours another name, or set "
-                    f"data.{task}.path to have that task's data in a local folder"
+                    f"params.yaml: vision_tasks: {task!r} is a built-in task; choose another name, or set "
+                    f"data.{task}.path to use a local folder for the built-in task"
                 )
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """Takes images from the hub, or from the task's `path` in `data` or `vision_tasks`."""
         if "preprocess" not in model:
-            raise TallmasksError("params.yaml: a model of vision tasks needs `preprocess`: how large its images are")
+            raise TallmasksError("params.yaml: a model with `tasks: vision` needs `preprocess`, with the image size")
         entry = params.get("vision_tasks", {}).get(task) or params.get("data", {}).get(task, {})
         described = {**TASKS, **self._own(params)}[task]
         data: dict[str, Any] = {**asdict(described.source), "classes": list(described.classes)}
@@ -55,9 +55,7 @@ class Vision:
         write_examples(vision_task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
     def count(self, recipe: Params) -> int:
-        from tallmasks.tasks.vision.decoding import image_count
-
-        return image_count(recipe)
+        return vision_task_of(recipe).images(recipe["split"])
 
     def example_bytes(self, recipe: Params) -> int:
         from tallmasks.tasks.vision.decoding import example_bytes

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.tasks.dataset_files import HubFiles
-from tallmasks.tasks.task import Task, shipped_yaml
+from tallmasks.tasks.task import Split, Task, shipped_yaml
 
-VALIDATION_SHARE, LARGEST_VALIDATION = 0.1, 5000  # of the training set, as in the paper
 _FOLDER = Path(__file__).parent
 _FILES = {"train": "data/train-*.parquet", "test": "data/test-*.parquet"}
 _SOURCE = ("hub", "files", "revision", "image", "label")
@@ -58,8 +57,20 @@ class VisionTask(Task):
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     balanced: bool = False
 
+    def images(self, split: Split) -> int:
+        """The published number of images in a split; 0 (unknown) for tasks declared in params.yaml."""
+        if not self.counts:
+            return 0
+        train, held_out = self.counts["train"], held_out_of(self.counts["train"])
+        return {"train": train - held_out, "validation": held_out, "test": self.counts["test"]}[split]
+
     def worded_for(self, checkpoints: str) -> Task:
         return replace(self, classes=self.wordings.get(checkpoints, self.classes))
+
+
+def held_out_of(count: int) -> int:
+    """The number of validation images among `count` published training images, as in the paper."""
+    return min(int(count * 0.1), 5000)
 
 
 def own_task(name: str, classes: Sequence[str], templates: Sequence[str] = ()) -> VisionTask:

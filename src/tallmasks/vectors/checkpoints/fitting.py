@@ -10,7 +10,7 @@ from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.library_models import library_model
 
 # keys of transformers and MLX in config.json, also inside parts such as `text_config`
@@ -27,8 +27,9 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
 
     Raises TallmasksError for quantised weights, or if names, shapes, vocabularies, ties or dtypes differ.
     """
-    problems = [f"{base.title}: it has no tensor of floats; expected the weights of a model"] * (not base.layout.size)
-    problems += list(_quantised(base))
+    problems = list(_quantised(base))
+    if not base.layout.size:
+        problems.insert(0, f"{base.title}: no float tensor found; expected the weights of a model")
     for task, checkpoint in task_checkpoints.items():
         problems += [f"{task}: {problem}" for problem in _problems(base, checkpoint)]
     if problems:
@@ -36,8 +37,8 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
     for task, checkpoint in task_checkpoints.items():
         if odd := sorted(_differing_constants(base, checkpoint) - set(own)):
             warn(
-                f"{task}: {checkpoint.title} differs from {base.title} in {name_some(odd)}, which are no floats: those"
-                " of the base are kept"
+                f"{task}: {checkpoint.title} differs from {base.title} in tensors that are not floats:"
+                f" {name_some(odd)}. The result keeps the base's"
             )
 
 
@@ -47,23 +48,6 @@ def _differing_constants(base: Checkpoint, task: Checkpoint) -> set[str]:
     rest = constants - base.buffers.keys() - task.buffers.keys()
     shared = base.tensors.keys() & task.tensors.keys()
     return {name for name in rest if name not in shared or not task.same(base, name)}
-
-
-def _is_integers(info: TensorInfo) -> bool:
-    return not info.is_float and info.dtype != "BOOL"
-
-
-def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
-    """Integer arrays that differ and are not buffers in transformers; they may be packed weights."""
-    odd = [
-        name
-        for name in _differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()
-        if all(_is_integers(one.tensors[name]) and one.tensors[name].size > 1 for one in (base, task))
-    ]
-    if odd and (model := library_model(base)):
-        own = model.names(odd)
-        odd = [name for name in odd if own.get(name) not in model.buffers]
-    return sorted(odd)
 
 
 def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, ...]:
@@ -83,41 +67,59 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         if layers := _whole_layers(other.names, names):
             of_layers = {name for name in names if name.startswith(tuple(f"{layer}." for layer in layers))}
             yield (
-                f"{one.title} has {len(layers)} layer{'s' * (len(layers) > 1)} that {other.title} lacks:"
+                f"{one.title} has {len(layers)} layer{'s' * (len(layers) > 1)} that {other.title} does not have:"
                 f" {name_some(layers)} ({len(of_layers)} tensors); expected the same number of layers. Give a"
                 f" checkpoint that was fine-tuned from {base.title}"
             )
             names -= of_layers
     if untied := _tied_in(base, extra):
         yield (
-            f"{task.title} has {name_some(sorted(untied))} of its own, which {base.title} ties to another tensor. Untie"
-            " the base: copy that tensor to this name, and set tie_word_embeddings to false in config.json. Or keep"
-            f" the base's: `--keep-base {min(untied)}`"
+            f"{task.title} has separate values for {name_some(sorted(untied))}, which {base.title} ties to another"
+            " tensor. Untie the base: copy that tensor to this name, and set tie_word_embeddings to false in"
+            f" config.json. Or keep the base's values: `--keep-base {min(untied)}`"
         )
         extra -= untied
     if packed := _packed(base, task):
         yield (
-            f"{task.title} has integers that differ from those of {base.title}: {name_some(packed)}; expected floats of"
-            " 16 bits or more, and these may be a quantised model's. Dequantise it; or, where they are no weights, keep"
-            f" the base's: `--keep-base {packed[0]}`"
+            f"{task.title} and {base.title} have different integers in {name_some(packed)}, which may be packed weights"
+            " of a quantised model; expected floats of at least 16 bits. Dequantise it. If these are not weights,"
+            f" keep the base's: `--keep-base {packed[0]}`"
         )
-    for kind, names in (("lacks", missing), ("has besides", extra)):
+    for kind, names, heads in (("lacks", missing, ""), ("also has", extra, ", or `merge --heads` if it is a head")):
         if names:
             yield (
                 f"{task.title} {kind} {name_some(sorted(names))} ({len(names)} in all); expected the tensors of"
-                f" {base.title}. Give a checkpoint that was fine-tuned from it, saved by the same library. Or leave"
-                f" them out: `--keep-base PATTERN`{'; or a head: `merge --heads`' if kind == 'has besides' else ''}"
+                f" {base.title}. Give a checkpoint that was fine-tuned from it and saved by the same library. To leave"
+                f" these tensors out, use `--keep-base PATTERN`{heads}"
             )
     free = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
     both = set(base.names) & set(task.names) - free
     if apart := sorted(name for name in both if base.aliases.get(name) != task.aliases.get(name)):
         yield (
-            f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same names for"
-            " the same tensors. Load and save both with one release of transformers or open_clip"
+            f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same ties."
+            " Load both and save them with the same release of transformers or open_clip"
         )
+    yield from _differing_forms(base, task, free)
+
+
+def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
+    """Integer arrays that differ and are not buffers in transformers; they may be packed weights."""
+    odd = []
+    for name in sorted(_differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()):
+        infos = (base.tensors[name], task.tensors[name])
+        if all(not info.is_float and info.dtype != "BOOL" and info.size > 1 for info in infos):
+            odd.append(name)
+    if odd and (model := library_model(base)):
+        own = model.names(odd)
+        odd = [name for name in odd if own.get(name) not in model.buffers]
+    return odd
+
+
+def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) -> Iterator[str]:
+    """Tensors with other shapes or dtypes, except those in ``free``."""
     dtypes: list[str] = []
     resized: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    for name in sorted((base.tensors.keys() & task.tensors.keys()) - free):
+    for name in sorted((base.tensors.keys() & task.tensors.keys()).difference(free)):
         mine, theirs = base.tensors[name], task.tensors[name]
         if mine.is_float != theirs.is_float:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
@@ -132,20 +134,20 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
         texts.append(f"{name} (found {list(found)}, expected {list(expected)})")
     if shapes:
         yield (
-            f"{task.title} has other shapes: {name_some(shapes)}; expected those of {base.title}. Give a"
-            " checkpoint of the same architecture"
+            f"{task.title} has tensors with other shapes than in {base.title}: {name_some(shapes)}. Give a checkpoint"
+            " of the same architecture"
         )
     elif vocabulary:
         yield (
-            f"{task.title} has a vocabulary (or outputs) of another size: {name_some(vocabulary)}. `merge"
-            " --tokens base` takes the rows of the base's tokens, if both have a tokenizer.json. Or resize it with"
-            " transformers' resize_token_embeddings and save it. Heads with labels of their own: `merge --heads`."
-            " Neither is in bundles"
+            f"{task.title} has a vocabulary, or outputs, of another size: {name_some(vocabulary)}. For a vocabulary,"
+            " `merge --tokens base` takes the rows of the base's tokens, if both models have a tokenizer.json; or"
+            " resize it with transformers' resize_token_embeddings and save the model. For heads with different"
+            " labels, use `merge --heads`. `compress` has neither option"
         )
     if dtypes:
         yield (
-            f"{task.title} has other dtypes: {name_some(dtypes)}; expected floats where {base.title} has floats, and"
-            " only there. Give a checkpoint that was saved by the same library"
+            f"{task.title} has tensors with other dtypes: {name_some(dtypes)}; expected floats exactly where"
+            f" {base.title} has floats. Give a checkpoint that was saved by the same library"
         )
 
 
@@ -172,15 +174,14 @@ def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
 
 
 def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
-    tensors = checkpoint.tensors.items()
-    signs = (quantised_tensor(name, info.dtype, info.shape) for name, info in tensors)
     every = checkpoint.configs.values()
     parts = [*every, *(part for config in every for part in config.values() if isinstance(part, dict))]
-    key = next((key for key in _KEYS for part in parts if part.get(key)), "")
-    if sign := f"config.json has {key}" if key else next(filter(None, signs), None):
+    signs = [f"config.json has {key}" for key in _KEYS for part in parts if part.get(key)]
+    signs += [sign for name, info in checkpoint.tensors.items() if (sign := quantised_tensor(name, *info))]
+    if signs:
         yield (
-            f"{checkpoint.title} is quantised: {sign}; expected weights of 16 bits or more. Dequantise it and save it"
-            " again, or give the model that it was made of"
+            f"{checkpoint.title} is quantised: {signs[0]}; expected weights of at least 16 bits. Dequantise it and save"
+            " it again, or give the model that it was quantised from"
         )
 
 

@@ -44,8 +44,8 @@ def narrowed(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.u
     largest = largest_magnitude(flat)
     if not largest < np.inf:
         raise TallmasksError(
-            f"{what} became NaN or infinite; expected finite numbers. A checkpoint is damaged or its training diverged;"
-            " or take a smaller scaling coefficient"
+            f"{what} became NaN or infinite; expected finite numbers. Use a smaller scaling coefficient, or check"
+            " whether a checkpoint is damaged or its training diverged"
         )
     _refuse_too_large(float(largest), dtype, what)
     return rounded(flat, dtype)
@@ -61,8 +61,8 @@ def cast(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8
 def _refuse_too_large(largest: float, dtype: str, what: str) -> None:
     if largest >= _TOO_LARGE.get(dtype, np.inf):
         raise TallmasksError(
-            f"{what} became too large for {dtype}; expected numbers that it can hold. Write the model as F32 or BF16,"
-            " or take a smaller scaling coefficient"
+            f"{what} became too large for {dtype}; expected magnitudes below {_TOO_LARGE[dtype]:g}. Write the model as"
+            " F32 or BF16, or use a smaller scaling coefficient"
         )
 
 

@@ -32,11 +32,14 @@ def parts_of(folder: Path, names: Collection[str]) -> list[str]:
             parts = [name for name, value in content.items() if isinstance(value, list) and value[0] is not None]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise TallmasksError(
-            f"{path}: not an index of a model's folders; expected JSON as sentence-transformers or diffusers write it."
+            f"{path}: not an index of a model's folders; expected JSON that sentence-transformers or diffusers wrote."
             " Download it again"
         ) from None
     if odd := [part for part in parts if "/" in part or "\\" in part or part.startswith(".")]:
-        raise TallmasksError(f"{path}: it names the folder {short(odd[0])}; expected folders beside it")
+        raise TallmasksError(
+            f"{path}: found the folder {short(odd[0])}; expected folders next to the index. Remove that entry, or move"
+            " the folder there"
+        )
     return list(dict.fromkeys(parts))
 
 

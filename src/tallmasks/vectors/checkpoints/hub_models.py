@@ -64,7 +64,7 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
         folder = _downloaded(repository, revision)
     if folder is None:
         where, why = hub.address(repository, "", revision), hub.not_cached(f"{repository} --revision {revision}")
-        raise TallmasksError(f"{where}: there is no such path, and the model is {why}. Or name a local folder")
+        raise TallmasksError(f"{where}: no such local path, and the model is {why}. Or give a local folder")
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     for index in {*PART_INDEXES} & {*names}:
         hub.refuse_damaged(folder / index)
@@ -102,7 +102,7 @@ def _downloaded(repository: str, revision: str) -> Path:
         raise
     except Exception as error:  # see `trouble`
         where = hub.address(repository, "", revision)
-        raise TallmasksError(f"{where} (no such path is here): {hub.trouble(error)}") from None
+        raise TallmasksError(f"{where} (not a local path): {hub.trouble(error)}") from None
 
 
 def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:

@@ -97,7 +97,7 @@ def library_advice(*checkpoints: Checkpoint) -> str:
     """The end of an error message: advice to install transformers if that could help, else an empty string."""
     if has_library() or not any(one.config.get("model_type") for one in checkpoints):
         return ""
-    return f'. transformers knows other names of its tensors: pip install "tallmasks[{EXTRAS["transformers"]}]"'
+    return f'. transformers, which is not installed, knows them: pip install "tallmasks[{EXTRAS["transformers"]}]"'
 
 
 def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Collection[int]]) -> Any:
@@ -114,7 +114,7 @@ def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Colle
             process.kill()
             process.wait()
     kind = json.loads(config)["model_type"]
-    warn(f"a config.json of the kind {kind} describes a model that is too large to look at; transformers was not asked")
+    warn(f"a config.json with model_type {kind} describes a model that is too large to build; transformers is not used")
     return None
 
 

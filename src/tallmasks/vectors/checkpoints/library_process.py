@@ -1,6 +1,6 @@
 """The process in which transformers builds a config.json's model on the meta device, to answer `library_models`. A
-malicious configuration can describe a huge model, or name weights to download, so the process has no network, and
-limits of memory and time."""
+malicious configuration can describe a huge model, or name weights to download, so the process has no network, and its
+memory and time are limited."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tallmasks.vectors.checkpoints.loaded_names import Conversions, own_names
+from tallmasks.vectors.checkpoints.loaded_names import Conversions
 
 MEMORY, SECONDS = 2 << 30, 30  # bytes beyond the libraries' own, CPU seconds per question
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
@@ -63,10 +63,9 @@ def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[
             "settings": json.loads(model.config.to_json_string(use_diff=False)),
             **_vocabulary(model, most_modules),
         }
-    conversions = Conversions(model)
-    names = {
-        name: target for name, target, changed in conversions.loaded(tensors, own_names(conversions)) if not changed
-    }
+    conversions, state = Conversions(model), model.state_dict()
+    own = {*state, *(part for name, tensor in state.items() for part in conversions.parts(name, tensor))}
+    names = {name: target for name, target, changed in conversions.loaded(tensors, own) if not changed}
     return names if about == "names" else {name: _parts(conversions, names[name], tensors[name]) for name in names}
 
 

@@ -91,9 +91,3 @@ def _nothing_copied() -> Iterator[None]:
 
     with Views():
         yield
-
-
-def own_names(conversions: Conversions) -> set[str]:
-    """Names of a model's tensors, and of the parts of joined ones."""
-    state = conversions.model.state_dict()
-    return {*state, *(part for name, tensor in state.items() for part in conversions.parts(name, tensor))}

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,11 @@ from tallmasks.io.plain_files import read_plain_json
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.inputs_first import inputs_first
 from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
 from tallmasks.vectors.checkpoints.loaded_names import modern
 from tallmasks.vectors.checkpoints.lora_ties import (
     MERGE_IT,
+    UNTIE,
     refuse_unknown_ties,
     tied_tensors,
     without_second_names,
@@ -109,31 +108,30 @@ class LoraCheckpoint(Checkpoint):
         return self.adapter if name in self.whole else self.base
 
 
-def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
-    """Open a PEFT folder on its ``base``; A and B are read into memory. ``adapters``: its weight files, best first.
+def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
+    """Open a PEFT folder with the weights ``file`` on its ``base``; A and B are read into memory.
 
     Raises TallmasksError if the base is missing or does not fit, the adapter is not a LoRA on matrices, a file is
     missing or damaged, or one of two tied tensors is replaced.
     """
     title = str(facts["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)
-    if not adapters:
-        raise TallmasksError(f"{title}: {ADAPTER_FILES[0]} is missing beside {ADAPTER_CONFIG}. Download it again")
+    if file is None:
+        raise TallmasksError(f"{title}: {ADAPTER_FILES[0]} is missing. Download the folder again")
     if base is None:
         named = config.get("base_model_name_or_path")
         raise TallmasksError(
-            f"{title}: found a LoRA{f' of {named}' if named else ''}; expected the base model with it. Give the base,"
-            f" or {MERGE_IT[0].lower()}{MERGE_IT[1:]}"
+            f"{title}: found a LoRA without its base model{f' {named}' if named else ''}. Give the base too. Or:"
+            f" {MERGE_IT}"
         )
-    weights = {adapters[0]: folder / adapters[0]}
-    adapter = open_weight_files(weights, title=title, origin=facts["origin"])
-    factors, others = _sorted_out(adapter, title)
+    adapter = open_weight_files({file: folder / file}, title=title, origin=facts["origin"])
+    factors, others = _sorted_out(adapter)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
     # all other adapted modules are linear layers, which are never tied
     may_be_tied = [*others, *(f"{module}.weight" for module, pair in factors.items() if "embedding" in pair)]
     model = library_model(base) if may_be_tied else None
-    both_trained = without_second_names(factors, others, model, adapter, title, base) if model else set()
+    both_trained = without_second_names(factors, others, model, adapter, base) if model else set()
     copies &= others.keys()
     targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
     renamed = _fitted(targets, copies, base, title)
@@ -145,27 +143,27 @@ def open_lora(folder: Path, adapters: Sequence[str], base: Checkpoint | None, fa
     tied = tied_tensors(base, model) - {renamed[name] for name in both_trained}
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
-            f"{title}: modules_to_save trained a copy of {name_some(apart)}; {base.title} ties that to another tensor,"
-            " which peft leaves as it was. Save the base with a head of its own (tie_word_embeddings: false), and give"
-            " that as the base"
+            f"{title}: modules_to_save trained a copy of {name_some(apart)}, but {base.title} ties that to another"
+            f" tensor, which peft does not change. {UNTIE}"
         )
     products = {}
     for module, pair in factors.items():
         name = renamed[f"{module}.weight"]
         if name in tied:
             warn(
-                f"{title}: {name} is tied to another tensor of {base.title}, and both change, as by peft's"
-                " merge_and_unload; the adapter on the live model changes one"
+                f"{title}: {base.title} ties {name} to another tensor. Both change here, as with peft's"
+                " merge_and_unload; peft's unmerged adapter changes only one"
             )
-        products[name] = _product(pair, _scale(config, module, pair, adapter, title), name, base, adapter, config)
+        products[name] = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
-        **{**facts, "files": {**weights, ADAPTER_CONFIG: folder / ADAPTER_CONFIG}},
+        **facts,
+        files={name: folder / name for name in (file, ADAPTER_CONFIG)},
         tensors=dict(sorted(tensors.items())),
         aliases=base.aliases,
         file_of=base.file_of,
         base=base,
-        adapter=replace(adapter, title=f"{title}'s {adapters[0]}"),
+        adapter=replace(adapter, title=f"{title}'s {file}"),
         products=products,
         whole=whole,
     )
@@ -175,19 +173,19 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
     try:
         config = read_plain_json(path)
     except FileNotFoundError:
-        raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing beside the adapter; copy it there") from None
+        raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing. Copy it to the adapter's folder") from None
     except (OSError, ValueError):
         config = None
     if not isinstance(config, dict):
-        raise TallmasksError(f"{path}: not a JSON object; expected a configuration as peft writes it. Copy it again")
+        raise TallmasksError(f"{path}: not a JSON object; expected a configuration that peft wrote. Copy it again")
     kind = config.get("peft_type")
     if kind != "LORA":
-        raise TallmasksError(f"{title}: an adapter of the kind {short(kind)}; only LORA can be read. {MERGE_IT}")
+        raise TallmasksError(f"{title}: found an adapter with peft_type {short(kind)}; expected 'LORA'. {MERGE_IT}")
     if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
-        raise TallmasksError(f"{title}: a LoRA with {odd}, whose weights are more than theta_0 + B A. {MERGE_IT}")
+        raise TallmasksError(f"{title}: the option {odd} is not supported; expected a plain LoRA. {MERGE_IT}")
     if (start := config.get("init_lora_weights")) not in _HARMLESS_STARTS:
         raise TallmasksError(
-            f"{title}: a LoRA begun with {short(start)}, which changes the base's weights too. {MERGE_IT}"
+            f"{title}: init_lora_weights is {short(start)}, which also changes the base's weights. {MERGE_IT}"
         )
     for option in ("use_rslora", "fan_in_fan_out"):
         if not isinstance(config.get(option), bool | None):
@@ -198,14 +196,15 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
             config[option] = ModulePatterns(patterns)
         except (ValueError, AttributeError) as error:
             raise TallmasksError(
-                f"{path}: {option} has {error}; expected numbers by names of modules, with . .* \\d+ [0-9]+ and | at"
-                f" most. {MERGE_IT}"
+                f"{path}: {option} is not supported: {error}; expected a number for each module name, which may contain"
+                f" . .* \\d+ [0-9]+ and |. {MERGE_IT}"
             ) from None
     return config
 
 
-def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The stored names of A and B by module, plus "embedding" for embeddings; and the other tensors by name."""
+    title = adapter.title
     factors: dict[str, dict[str, str]] = {}
     others: dict[str, str] = {}
     for stored in adapter.names:
@@ -214,8 +213,8 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
         name = stored.removeprefix(_PREFIX)
         if not stored.startswith(_PREFIX):
             raise TallmasksError(
-                f"{title}: tensor {stored} is not of a LoRA as peft writes it; expected names beginning with"
-                f" {_PREFIX}. {MERGE_IT}"
+                f"{title}: found the tensor {stored}; expected names that begin with {_PREFIX}, as peft writes them."
+                f" {MERGE_IT}"
             )
         names, key = others, name.replace(".modules_to_save.", ".").replace(".base_layer.", ".")
         if match := _FACTOR.fullmatch(name):
@@ -223,13 +222,13 @@ def _sorted_out(adapter: Checkpoint, title: str) -> tuple[dict[str, dict[str, st
             if match["embedding"]:
                 names["embedding"] = stored
         elif ".lora_" in name:
-            raise TallmasksError(f"{title}: tensor {stored} is of another kind of LoRA. {MERGE_IT}")
+            raise TallmasksError(f"{title}: the tensor {stored} belongs to an unsupported kind of LoRA. {MERGE_IT}")
         if (other := names.setdefault(key, stored)) != stored and not adapter.same(adapter, other, stored):
-            raise TallmasksError(f"{title}: {other} and {stored} are one tensor twice. {MERGE_IT}")
+            raise TallmasksError(f"{title}: {other} and {stored} are different values of one tensor. {MERGE_IT}")
     half = [module for module, pair in factors.items() if not {"A", "B"} <= pair.keys()]
     if half or not adapter.tensors:
         of = f" of {name_some(half)}" if half else ""
-        raise TallmasksError(f"{title}: lora_A or lora_B{of} is missing; expected both. Download it again")
+        raise TallmasksError(f"{title}: lora_A or lora_B{of} is missing; expected both. Download the folder again")
     return factors, others
 
 
@@ -239,31 +238,32 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
     absent = dict(zip(targets, targets, strict=True))
     with_heads: list[dict[str, str]] = []
     for ours, theirs in _readings(targets, base):
-        guesses = [dict(zip(targets, keys, strict=True)) for keys in _guesses(list(theirs.values()), ours)]
-        for guess in guesses:
-            guess.update({name: name for name in copies if guess[name] not in ours})
-        lacking = [
-            {name: key for name, key in one.items() if key not in ours and name not in copies} for one in guesses
-        ]
-        absent = min([absent, *lacking], key=len)
-        fits = [not lacks and len(set(one.values())) == len(one) for one, lacks in zip(guesses, lacking, strict=True)]
-        fitting = [{name: ours.get(key, key) for name, key in one.items()} for one in compress(guesses, fits)]
-        if len(fitting) > 1 and not fits[0]:
+        plain = list(theirs.values())
+        fitting: list[dict[str, str]] = []
+        for keys in _guesses(plain, ours):
+            guess = dict(zip(targets, keys, strict=True))
+            guess |= {name: name for name in copies if guess[name] not in ours}
+            lacking = {name: key for name, key in guess.items() if key not in ours and name not in copies}
+            absent = min(absent, lacking, key=len)
+            if not lacking and len(set(guess.values())) == len(guess):
+                fitting.append({name: ours.get(key, key) for name, key in guess.items()})
+                if keys == plain:
+                    break
+        if len(fitting) > 1:
             raise TallmasksError(
-                f"{title}: {targets[0]} may be {name_some([one[targets[0]] for one in fitting])} of {base.title};"
-                f" expected one that fits. {MERGE_IT}"
+                f"{title}: {targets[0]} matches more than one tensor of {base.title}:"
+                f" {name_some([one[targets[0]] for one in fitting])}; expected one match. {MERGE_IT}"
             )
-        with_heads += fitting[:1]
+        with_heads += fitting
         if fitting and not any(_INSIDE.search(name) for name in copies if fitting[0][name] not in base.tensors):
-            break  # otherwise a seeming head can be a tensor of a block under another name
+            break  # otherwise what looks like a head can be a tensor of a block under another name
     if with_heads:
         return max(with_heads, key=lambda one: len(base.tensors.keys() & one.values()))
     tied = [name for name, key in absent.items() if key in base.aliases]
+    why = f"which {base.title} {'ties to another tensor' if tied else 'does not have'}"
     raise TallmasksError(
-        f"{title}: it changes {name_some(tied or sorted(absent))}, "
-        + (f"tied to another tensor in {base.title}" if tied else f"which {base.title} has not")
-        + f"; expected tensors of its own base. Give the base that it was trained on{library_advice(base)}."
-        f" Where this is it: {MERGE_IT}"
+        f"{title}: it changes {name_some(tied or sorted(absent))}, {why}. Give the base that it was trained on"
+        f"{library_advice(base)}. If this is that base: {MERGE_IT}"
     )
 
 
@@ -285,30 +285,33 @@ def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[st
             yield [name.removesuffix(targets[0]) + target for target in targets]
 
 
-def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adapter: Checkpoint, title: str) -> float:
+def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adapter: Checkpoint) -> float:
     """alpha / r, or alpha / sqrt(r) with rank-stabilised scaling; patterns as in peft."""
     rank = config["rank_pattern"].value(module, config.get("r"))
     alpha = config["alpha_pattern"].value(module, config.get("lora_alpha"))
     stored = adapter.tensors[pair["A"]].shape[:1]
     if stored != (rank,) or not rank:
         raise TallmasksError(
-            f"{title}: {pair['A']} has rank {list(stored)}, and {ADAPTER_CONFIG} says {rank!r}; expected the same. Copy"
-            " the folder again"
+            f"{adapter.title}: {pair['A']} has rank {list(stored)}; expected {rank!r} from {ADAPTER_CONFIG}. Copy the"
+            " folder again"
         )
     if not isinstance(alpha, int | float):
-        raise TallmasksError(f"{title}: lora_alpha of {module} is {alpha!r}; expected a number in {ADAPTER_CONFIG}")
+        raise TallmasksError(
+            f"{adapter.title}: {ADAPTER_CONFIG} has lora_alpha {alpha!r} for {module}; expected a number. Copy the"
+            " folder again"
+        )
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 
 def _product(
     pair: Mapping[str, str], scale: float, name: str, base: Checkpoint, adapter: Checkpoint, config: Mapping[str, Any]
 ) -> _Product:
-    """The delta of one tensor, transposed if the base has the inputs first. `fan_in_fan_out` is only that of the last
-    module, so the shape decides, or for a square matrix `inputs_first`."""
+    """The delta of one tensor, transposed if the base has the inputs first. `fan_in_fan_out` only describes the last
+    module, so the shape decides, or `inputs_first` if the matrix is square."""
     a, b = (adapter.float32(pair[factor]) for factor in "AB")
     info = base.tensors[name]
     if a.ndim != 2 or b.ndim != 2 or len(info.shape) != 2:
-        raise TallmasksError(f"{adapter.title}: {pair['A']} is of a convolution; only matrices can be read. {MERGE_IT}")
+        raise TallmasksError(f"{adapter.title}: {pair['A']} belongs to a convolution; expected a matrix. {MERGE_IT}")
     if "embedding" in pair:
         transposed: bool | None = True
     elif len(set(info.shape)) > 1:
@@ -317,15 +320,36 @@ def _product(
         transposed = inputs_first(name, base, bool(config.get("fan_in_fan_out")))
     if transposed is None:
         raise TallmasksError(
-            f"{adapter.title}: {name} is square, and nothing says whether {base.title} has its inputs or outputs first"
-            f" (transformers' Conv1D, or nn.Linear){library_advice(base)}. {MERGE_IT}"
+            f"{adapter.title}: {name} is square, so its orientation in {base.title} is unknown (inputs first as in"
+            f" transformers' Conv1D, or outputs first as in nn.Linear){library_advice(base)}. {MERGE_IT}"
         )
     left, right = (a.T, b.T) if transposed else (b, a)
     if left.shape[1] != right.shape[0] or (left.shape[0], right.shape[1]) != info.shape or not info.is_float:
         shape = f"{left.shape[0]} x {right.shape[1]} (of ranks {left.shape[1]} and {right.shape[0]})"
         raise TallmasksError(
-            f"{adapter.title}: the delta of {name} is {shape}, and {base.title} has {list(info.shape)} of {info.dtype};"
-            " expected the same shape, of floats. Give the base that it was trained on"
+            f"{adapter.title}: the delta of {name} is {shape}; expected the shape of a float tensor. {base.title} has"
+            f" {list(info.shape)} of {info.dtype}. Give the base that it was trained on"
         )
     run = np.ascontiguousarray(right).reshape(-1)
     return _Product(read_only(np.ascontiguousarray(left)), read_only(run), np.float32(scale), right.shape[1])
+
+
+def inputs_first(name: str, base: Checkpoint, flag: bool) -> bool | None:
+    """Whether the square weight ``name`` of the base has its inputs first; None if that cannot be determined. ``flag``:
+    the adapter's `fan_in_fan_out`; if it is true, some layer has its inputs first.
+
+    Conv1D always has a bias, as long as the outputs, so the non-square layers show whether a model has any Conv1D.
+    """
+    tensors, module = base.tensors, name.removesuffix(".weight")
+    if f"{module}.bias" not in tensors:
+        return False
+    has_conv1d = False
+    for bias, info in tensors.items():
+        weight = tensors.get(f"{bias.removesuffix('.bias')}.weight") if bias.endswith(".bias") else None
+        if weight is not None and len(weight.shape) == 2 and info.shape == weight.shape[1:] != weight.shape[:1]:
+            has_conv1d = True
+    if not has_conv1d:
+        return None if flag else False
+    if (model := library_model(base)) and (own := model.names([name]).get(name)) in model.tensors:
+        return own in model.inputs_first
+    return None

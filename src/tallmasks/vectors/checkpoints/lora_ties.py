@@ -12,6 +12,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice
 
 MERGE_IT = "Merge it with peft's merge_and_unload, save the model, and give that folder"
+UNTIE = "Save the base with a separate head (tie_word_embeddings: false), and give that as the base"
 
 
 def refuse_unknown_ties(
@@ -32,8 +33,8 @@ def refuse_unknown_ties(
             unknown.append(name)
     if unknown:
         raise TallmasksError(
-            f"{adapter.title}: it changes {name_some(unknown)}, and transformers does not say whether {base.title} ties"
-            " that to another tensor; expected a base with the config.json of a model that transformers has"
+            f"{adapter.title}: it changes {name_some(unknown)}, which {base.title} may tie to another tensor; expected"
+            " a base with the config.json of a transformers model, which defines the ties"
             f"{library_advice(base)}. {MERGE_IT}"
         )
 
@@ -52,11 +53,10 @@ def without_second_names(
     others: dict[str, str],
     model: LibraryModel,
     adapter: Checkpoint,
-    title: str,
     base: Checkpoint,
 ) -> set[str]:
     """Remove the second of two tied tensors from ``factors`` and ``others``, as with peft's `ensure_weight_tying`.
-    Returns the names that stay. Raises TallmasksError if the two were changed differently."""
+    Return the names that stay. Raises TallmasksError if the two were changed differently."""
     targets = [*(f"{module}.weight" for module in factors), *others]
     groups: dict[str, list[str]] = {}
     for name, own in model.names(targets).items():
@@ -66,8 +66,7 @@ def without_second_names(
         for name in rest:
             if not _is_changed_alike(kept, name, factors, others, adapter):
                 raise TallmasksError(
-                    f"{title}: {kept} and {name} were trained apart, and {base.title} ties them. Save the base with a"
-                    " head of its own (tie_word_embeddings: false), and give that as the base"
+                    f"{adapter.title}: {kept} and {name} were trained separately, but {base.title} ties them. {UNTIE}"
                 )
             factors.pop(name.removesuffix(".weight"), None)
             others.pop(name, None)

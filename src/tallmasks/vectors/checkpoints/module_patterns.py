@@ -22,29 +22,29 @@ Steps = list[tuple[re.Pattern[str], str]]  # Matched in sequence, each repeated 
 
 
 class ModulePatterns:
-    """Values by pattern; the first match counts. Raises ValueError with the pattern if it is not supported, or if there
-    are too many."""
+    """Values by pattern; the first match counts. Raises ValueError, with the reason, for an unsupported pattern or too
+    many patterns."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._choices = [(text, _steps(text), value) for key, value in values.items() for text in key.split("|")]
         if (repeated := sum(len(steps) > 1 for _, steps, _ in self._choices)) > _MOST_REPEATED:
-            raise ValueError(f"{repeated} patterns with + or *")
+            raise ValueError(f"{repeated} patterns contain + or *, more than {_MOST_REPEATED}")
 
     def value(self, module: str, default: Any) -> Any:
         starts = {0, *(dot.end() for dot in re.finditer(r"\.", module))}
-        choices = (
-            (value, _fits(steps, {0} if text[:1] == "^" else starts, module)) for text, steps, value in self._choices
-        )
-        return next((value for value, fits in choices if fits), default)
+        for text, steps, value in self._choices:
+            if _fits(steps, {0} if text.startswith("^") else starts, module):
+                return value
+        return default
 
 
 def _steps(text: str) -> Steps:
     inner = text.removeprefix("^").removesuffix("$")
     if len(inner) > _LONGEST or not _PATTERN.fullmatch(inner):
-        raise ValueError(f"the pattern {text[:100]!r}")
+        raise ValueError(f"found the pattern {text[:100]!r}")
     steps = [(re.compile(one or many), often) for one, often, many in _STEP.findall(inner)]
     if (repeats := sum(bool(often) for _, often in steps)) > _MOST_REPEATS:
-        raise ValueError(f"a pattern with + and * {repeats} times, more than {_MOST_REPEATS}: {text[:40]!r}")
+        raise ValueError(f"the pattern {text[:40]!r} has + or * {repeats} times, more than {_MOST_REPEATS}")
     return steps
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError, needed_for, short
 from tallmasks.io.atomic_files import no_room
 from tallmasks.io.dtypes import DTYPES, FLOATS, torch_dtypes
-from tallmasks.io.plain_files import read_plain_json
+from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
@@ -216,14 +216,16 @@ def _renamed(file: str) -> str:
     return file if file.endswith(SAFETENSORS) else f"{part_prefix(file)}{stem}{SAFETENSORS}"
 
 
-def edited(path: Path | None, edit: Callable[[Any], Any]) -> bytes:
-    """A JSON file (default: {}) with a change, as bytes. Raises TallmasksError if it cannot be read or serialised."""
+def edited(path: Path | None, edit: Callable[[Any], Any], largest: int = LARGEST_JSON) -> bytes:
+    """A JSON file of up to ``largest`` bytes (default: {}) with a change, as bytes. Raises TallmasksError if it cannot
+    be read or serialised."""
     try:
-        return (json.dumps(edit(read_plain_json(path) if path else {}), indent=2, ensure_ascii=False) + "\n").encode()
+        content = edit(read_plain_json(path, largest) if path else {})
+        return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else short(str(error))
         raise TallmasksError(
-            f"{path}: not a JSON file that can be written again ({why}); expected one as transformers writes it."
+            f"{path}: cannot be read and written again as JSON ({why}); expected a file that transformers wrote."
             " Download it again"
         ) from None
 

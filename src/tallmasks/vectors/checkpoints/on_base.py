@@ -16,9 +16,7 @@ def own_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
     """The task's tensors that the base lacks, ties, or has in another shape or kind (float or not); sorted. Masks and
     tables are not included, because the model class recomputes them."""
     constants = {name for name, kind in task.buffers.items() if kind is Buffer.CONSTANT}
-    return tuple(
-        name for name in sorted(task.tensors.keys() - constants) if name in base.aliases or not _fits(base, task, name)
-    )
+    return tuple(name for name in sorted(task.tensors.keys() - constants) if not _fits(base, task, name))
 
 
 def missing_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
@@ -28,13 +26,12 @@ def missing_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
 
 
 def _fits(base: Checkpoint, task: Checkpoint, name: str) -> bool:
-    """Whether both have the tensor in the same shape and kind (float or not). Masks and tables always fit."""
-    if name not in base.names or name not in task.names:
+    """Whether the base has the tensor in the task's shape and kind (float or not). Masks and tables always fit."""
+    if name not in base.tensors:
         return False
-    mine, theirs = base.info(name), task.info(name)
-    return base.buffers.get(name) is Buffer.CONSTANT or (
-        mine.shape == theirs.shape and mine.is_float == theirs.is_float
-    )
+    mine, theirs = base.tensors[name], task.tensors[name]
+    is_alike = mine.shape == theirs.shape and mine.is_float == theirs.is_float
+    return is_alike or base.buffers.get(name) is Buffer.CONSTANT
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

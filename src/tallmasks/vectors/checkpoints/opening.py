@@ -1,9 +1,9 @@
-"""Open whatever a user names: a file, a folder of a model or an adapter, a hub repository."""
+"""Open a checkpoint from a file, a folder of a model or an adapter, or a hub repository."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ _WHOLE = (
     "pytorch_model.bin", "pytorch_model.bin.index.json",
     "diffusion_pytorch_model.bin", "diffusion_pytorch_model.bin.index.json",
 )  # fmt: skip
-DIFFUSERS_LORA = "pytorch_lora_weights.safetensors"
-GGUF = ".gguf"
+_DIFFUSERS_LORA = "pytorch_lora_weights.safetensors"
+_GGUF = ".gguf"
 _LARGEST_COMPANION = 1 << 26
 
 
@@ -46,31 +46,30 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
     if not os.path.lexists(path):
         if not isinstance(spec, str) or (named := repository_of(spec)) is None:
             raise TallmasksError(
-                f"{title}: no such file or folder; expected one, or a repository of the hub as org/name or"
+                f"{title}: no such file or folder; expected a path, or a hub repository as org/name or"
                 " org/name@revision. Check the spelling"
             )
-        folder, origin = fetched(*named)
-        return _open_folder(folder, title, origin, base)
+        return _open_folder(*fetched(*named), title, base)
     origin = {"path": title}
     if path.is_dir():
-        return _open_folder(path, title, origin, base)
-    if path.suffix == GGUF:
-        raise quantised_format(title)
+        return _open_folder(path, origin, title, base)
+    if path.suffix == _GGUF:
+        raise _quantised_format(title)
     if path.suffix not in (SAFETENSORS, *TORCH):
         raise TallmasksError(
-            f"{title}: found a file ending in {path.suffix or 'nothing'}; expected {SAFETENSORS}, {', '.join(TORCH)},"
-            " or a folder. Rename it if it is one of these"
+            f"{title}: found a file {f'ending in {path.suffix}' if path.suffix else 'without a suffix'}; expected"
+            f" {SAFETENSORS}, {', '.join(TORCH)}, or a folder. If it is in one of these formats, rename it"
         )
     return open_weight_files({path.name: path}, title=title, origin=origin)
 
 
-def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Checkpoint | None) -> Checkpoint:
+def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Checkpoint | None) -> Checkpoint:
     names = _files_in(folder, title)
     parts = parts_of(folder, names)
     facts: dict[str, Any] = {"title": title, "origin": origin, "is_folder": True}
     if parts == [""]:
         return _open_model(folder, names, base, facts)
-    opened, weights = {}, 0
+    opened = {}
     for part in dict.fromkeys(["", *parts]):
         inner = folder / part
         if not inner.is_dir():
@@ -79,17 +78,17 @@ def _open_folder(folder: Path, title: str, origin: Mapping[str, str], base: Chec
         inside = _files_in(inner, title) if part else names
         if part in parts and any(map(_is_weights, inside)):
             opened[part] = _open_model(inner, inside, None, {**facts, "title": f"{title}/{part}" if part else title})
-            weights += 1
         else:
-            companions, left_out = _companions(inner, inside, *["*.json"] * bool(part))
+            companions, left_out = _companions(inner, inside, (*COMPANIONS, "*.json") if part else COMPANIONS)
             opened[part] = Checkpoint(title=title, tensors={}, companions=companions, left_out=tuple(left_out))
         if part and (deeper := [path for path in inner.glob("*/*") if _is_weights(path.name)]):
             raise TallmasksError(
-                f"{title}: weights in {deeper[0].parent.relative_to(folder)}, a folder that no index of {title} names;"
-                " expected them in the folders that it names. Give a model that is saved so"
+                f"{title}: found weights in {deeper[0].parent.relative_to(folder)}, which the model's index does not"
+                " list; expected weights in the listed folders only. Remove that folder, or save the model again"
             )
-    if not weights:
-        raise TallmasksError(f"{title}: no file of weights in it, nor in {name_some(part for part in parts if part)}")
+    if not any(one.files for one in opened.values()):
+        searched = name_some([".", *filter(None, parts)])
+        raise TallmasksError(f"{title}: no weight file found in its folders {searched}. Download the model again")
     return joined_parts(opened, **facts)
 
 
@@ -97,37 +96,37 @@ def _files_in(folder: Path, title: str) -> set[str]:
     try:
         return {entry.name for entry in os.scandir(folder) if not entry.is_dir()}
     except OSError as error:
-        raise TallmasksError(f"{title}: {error.strerror}; expected a folder that can be read") from None
+        raise TallmasksError(f"{title}: {error.strerror}; expected a readable folder. Check its permissions") from None
 
 
 def _open_model(folder: Path, names: set[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
     title = str(facts["title"])
     companions, left_out = _companions(folder, names)
     whole = [name for name in _WHOLE if name in names]
-    adapters = [name for name in ADAPTER_FILES if name in names]
-    if ADAPTER_CONFIG in names or adapters:
+    adapter = next((name for name in ADAPTER_FILES if name in names), None)
+    if ADAPTER_CONFIG in names or adapter:
         if whole:
             raise TallmasksError(
-                f"{title}: found both a model ({whole[0]}) and a LoRA ({ADAPTER_CONFIG}); expected one of them. Give"
-                f" {folder / whole[0]} itself, or move the LoRA to a folder of its own"
+                f"{title}: found both a model ({whole[0]}) and a LoRA ({ADAPTER_CONFIG}); expected only one. Give"
+                f" {folder / whole[0]}, or move the LoRA to its own folder"
             )
-        for name in (ADAPTER_CONFIG, *adapters[:1]):
+        for name in filter(None, (ADAPTER_CONFIG, adapter)):
             within(folder, name)
-        return open_lora(folder, adapters, base, {**facts, "companions": companions})
+        return open_lora(folder, adapter, base, {**facts, "companions": companions})
     first = whole[0] if whole else _only_weights(names, title)
     within(folder, first)
-    index = {first: folder / first} if first.endswith(_INDEX) else {}
-    shards = _read_index(folder / first) if index else None
+    shards = _read_index(folder / first) if first.endswith(_INDEX) else None
     files = {name: folder / name for name in sorted({*shards.values()} if shards else {first})}
+    indexes = {first: folder / first} if shards else {}
     if absent := [name for name in files if name not in names]:
         raise TallmasksError(
-            f"{title}: {name_some(absent)} missing, {len(absent)} of the {len(files)} shards that {first} names;"
-            " expected all of them. Download the folder again"
+            f"{title}: {len(absent)} of the {len(files)} shards that {first} lists are missing: {name_some(absent)}."
+            " Download the folder again"
         )
     for name in files:
         within(folder, name)
     left = tuple(name for name in left_out if name not in {first, *files})
-    return open_weight_files(files, shards, **facts, companions=companions, left_out=left, indexes=index)
+    return open_weight_files(files, shards, **facts, companions=companions, left_out=left, indexes=indexes)
 
 
 def _is_weights(name: str) -> bool:
@@ -139,31 +138,32 @@ def _only_weights(names: set[str], title: str) -> str:
     for name in OPEN_CLIP_FILES:
         if name in names:
             return name
-    if DIFFUSERS_LORA in names:
+    if _DIFFUSERS_LORA in names:
         raise TallmasksError(
-            f"{title}: a LoRA of diffusers ({DIFFUSERS_LORA}); of LoRAs only those of PEFT can be read, with an"
-            f" {ADAPTER_CONFIG}. Fuse it into its model with diffusers' fuse_lora, and save that"
+            f"{title}: found a diffusers LoRA ({_DIFFUSERS_LORA}); expected a PEFT LoRA with {ADAPTER_CONFIG}. Merge it"
+            " into its model with diffusers' fuse_lora, and save the model"
         )
     if "bundle.json" in names:
         raise TallmasksError(
-            f"{title}: a bundle; expected one model. `tallmasks export` writes a task's; or {title}#TASK"
+            f"{title}: found a bundle; expected one model. Give {title}#TASK, or write a task's model with"
+            " `tallmasks export`"
         )
     some = sorted(filter(_is_weights, names))
-    if not some and (packed := [name for name in names if name.endswith(GGUF)]):
-        raise quantised_format(f"{title}: {packed[0]}")
+    if not some and (packed := [name for name in names if name.endswith(_GGUF)]):
+        raise _quantised_format(f"{title}: {packed[0]}")
     if len(best := [name for name in some if name.endswith(SAFETENSORS)] or some) != 1:
-        weights = f"{len(best)} files of weights ({name_some(best)})" if best else "no file of weights"
+        weights = f"{len(best)} weight files ({name_some(best)})" if best else "no weight file"
         raise TallmasksError(
-            f"{title}: {weights}; expected a model as transformers, diffusers or open_clip save it"
-            f" ({', '.join(_WHOLE[:3])}, {OPEN_CLIP_FILES[0]}), a LoRA, or one file of weights. Name the file itself"
+            f"{title}: found {weights}; expected one, a PEFT LoRA, or a model that transformers, diffusers or open_clip"
+            f" saved ({', '.join(_WHOLE[:3])}, {OPEN_CLIP_FILES[0]}). Give the path of the weight file"
         )
     return best[0]
 
 
-def quantised_format(what: str) -> TallmasksError:
+def _quantised_format(what: str) -> TallmasksError:
     return TallmasksError(
-        f"{what} is of GGUF, a format for quantised models; expected weights of 16 bits or more as safetensors. Give"
-        " the model that it was made of"
+        f"{what} is a GGUF file, a format for quantised models; expected weights of at least 16 bits. Give the"
+        " safetensors model that it was converted from"
     )
 
 
@@ -171,29 +171,30 @@ def _read_index(path: Path) -> dict[str, str]:
     """The file of each tensor. Only files in the index's own folder are accepted."""
     try:
         shards = read_plain_json(path)["weight_map"]
-        well = bool(shards) and all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values())
-        if well and (outside := [file for file in shards.values() if Path(file).name != file]):
-            raise TallmasksError(
-                f"{path}: it names the file {short(outside[0])}; expected files beside it, by name. Put them there, and"
-                " write their names alone"
-            )
+        if not shards or not all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values()):
+            raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):
-        well = False
-    if not well:
         raise TallmasksError(
-            f"{path}: not an index of shards; expected a JSON object with a `weight_map` from tensors to files beside"
-            " it. Download it again"
+            f"{path}: not an index of shards; expected a JSON object whose `weight_map` maps tensors to weight files."
+            " Download it again"
+        ) from None
+    if outside := [file for file in shards.values() if Path(file).name != file]:
+        raise TallmasksError(
+            f"{path}: found the file {short(outside[0])}; expected names of files in the same folder. Move the files"
+            " there, and write only their names"
         )
     return shards
 
 
-def _companions(folder: Path, names: set[str], *more: str) -> tuple[dict[str, Path], list[str]]:
-    """The files to copy with a model, and the names of the rest, with a reason if a companion is rejected."""
+def _companions(
+    folder: Path, names: set[str], patterns: Sequence[str] = COMPANIONS
+) -> tuple[dict[str, Path], list[str]]:
+    """The files to copy with a model, and the names of the rest, with a reason if a companion is refused."""
     chosen, left_out = {}, []
     for name in sorted(names):
         if name.startswith((".", "README")):
             continue
-        if not any(fnmatchcase(name, pattern) for pattern in (*COMPANIONS, *more)):
+        if not any(fnmatchcase(name, pattern) for pattern in patterns):
             left_out.append(name)
         elif why := _unfit(folder, name):
             left_out.append(f"{name} ({why})")

@@ -1,5 +1,6 @@
-"""Rename a model's tensors to the names in its base. Pickles have both names of tied embeddings, safetensors files one.
-Models with a head prefix the names of their base, as in `vit.`. transformers renames tensors when it loads them."""
+"""Rename a model's tensors to the names in its base. Names differ because pickles store both names of tied embeddings
+and safetensors files only one, because models with a head add a prefix such as `vit.` to the names of their base, and
+because transformers renames tensors when it loads them."""
 
 from __future__ import annotations
 
@@ -45,9 +46,7 @@ def _under_names(task: Checkpoint, own: Mapping[str, str], aliases: Mapping[str,
         task,
         tensors={name: task.tensors[target] for name, target in sorted(own.items())},
         aliases=aliases,
-        file_names={
-            name: own_name for name, target in own.items() if (own_name := task.file_names.get(target, target)) != name
-        },
+        file_names={name: file_name for name, target in own.items() if (file_name := task.file_name(target)) != name},
         arrays={name: task.arrays[target] for name, target in own.items()},
         file_of={name: task.file_of[target] for name, target in own.items() if target in task.file_of},
     )
@@ -61,7 +60,7 @@ def _renamed(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         return plain
     if (model := library_model(task, base)) is None:
         if advice := library_advice(base, task):
-            warn(f"{task.title} and {base.title} differ in names{advice}")
+            warn(f"{task.title} and {base.title} have different tensor names{advice}")
         return plain
     parts = model.in_parts(task)
     ours = {target: name for name, target in model.names(base.names).items()}

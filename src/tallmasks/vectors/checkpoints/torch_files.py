@@ -23,18 +23,18 @@ _AROUND = ("state_dict", "model", "model_state_dict", "module")
 def tensors_in(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a file, or of the only state dict in it. Files from before torch 1.6 are read into memory. Raises
     ValueError with the reason if the file is not usable, and TallmasksError without torch."""
-    with needed_for(f"reading {path.name}, a file of torch.save,"):
+    with needed_for(f"reading {path.name}, a torch.save file,"):
         import torch
     tensors = {}
     for name, tensor in _state_dict(_loaded(path), torch.Tensor).items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"{name!a:.100} is no name, or not of a tensor")
+            raise ValueError(f"{name!a:.100} is not a name, or its value is not a tensor")
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.device.type != "cpu":
             kind = f"{tensor.dtype}, {tensor.layout}, on the device {tensor.device}"
-            raise ValueError(f"tensor {name!a:.100} is {kind}; save a plain copy of it")
+            raise ValueError(f"tensor {name!a:.100} is {kind}; expected a dense, unquantised CPU tensor")
         nbytes = tensor.numel() * tensor.element_size()
         if nbytes > max(tensor.untyped_storage().nbytes(), _LARGEST_EXPANDED):
-            raise ValueError(f"tensor {name!a:.100} has shape {list(tensor.shape)}, more than is stored of it")
+            raise ValueError(f"tensor {name!a:.100} has shape {list(tensor.shape)}, larger than its stored data")
         tensors[name] = tensor.detach()
     return tensors
 
@@ -74,7 +74,7 @@ def _limited_memory(more: int) -> Iterator[None]:
 def _state_dict(saved: Any, kind: type) -> dict[Any, Any]:
     """The saved dict, or the only state dict in it, under a known key."""
     if not isinstance(saved, dict):
-        raise ValueError("it is no dict")
+        raise ValueError("it is not a dict")
     inner = [
         name
         for name, value in saved.items()
@@ -83,5 +83,6 @@ def _state_dict(saved: Any, kind: type) -> dict[Any, Any]:
     if any(isinstance(value, kind) for value in saved.values()) or not inner:
         return saved
     if len(inner) > 1 or inner[0] not in _AROUND:
-        raise ValueError(f"it has {', '.join(map(ascii, inner))[:100]}; expected one of {', '.join(_AROUND)} alone")
+        found = ", ".join(map(ascii, inner))[:100]
+        raise ValueError(f"it has state dicts under {found}; expected only one, under {', '.join(_AROUND)}")
     return saved[inner[0]]

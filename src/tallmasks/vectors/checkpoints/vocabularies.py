@@ -1,5 +1,5 @@
-"""Models with different vocabularies: rows are matched by the token's text in tokenizer.json. transformers tells which
-tensors have one row per token: embeddings, the output layer and its bias."""
+"""Models with different vocabularies: rows are matched by the token's text in tokenizer.json. transformers determines
+which tensors have one row per token: embeddings, the output layer and its bias."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
-from tallmasks.io.plain_files import read_plain_json
+from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model
 from tallmasks.vectors.checkpoints.new_files import edited, replaced
 
-TOKENIZER, CONFIG = "tokenizer.json", "config.json"
-LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
+TOKENIZER = "tokenizer.json"
+_LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
 
 Rows = NDArray[np.int64]
 Values = NDArray[np.float32]
@@ -57,15 +57,17 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     for one in (base, *tasks.values()):
         if type(one) is not Checkpoint:
             raise TallmasksError(
-                f"{one.title}: a LoRA, or a model of a bundle; expected a whole model for --tokens union"
+                f"{one.title}: found a LoRA or a model of a bundle; --tokens union expects complete models. Merge or"
+                " export it first"
             )
     tokenizer, theirs = read_tokenizer(base), {name: read_tokenizer(one) for name, one in tasks.items()}
-    ids, added = dict(tokenizer.ids), []
+    ids = dict(tokenizer.ids)
+    added: list[dict[str, Any]] = []
     for name, other in theirs.items():
         if odd := [text for text in other.ids if text not in tokenizer.ids and text not in other.added]:
             raise TallmasksError(
-                f"{name}: {tasks[name].title} has another vocabulary, not only added tokens: {name_some(odd)}; expected"
-                " the base's and added ones. `--tokens base` leaves them out"
+                f"{name}: the vocabulary of {tasks[name].title} has other tokens than the base's: {name_some(odd)};"
+                " expected the base's vocabulary plus added tokens. `--tokens base` drops the others"
             )
         for text, entry in other.added.items():
             if text not in ids:
@@ -74,7 +76,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     names, model = _token_tensors(base)
     names = [name for name in names if all(name in one.tensors for one in tasks.values())]
     if not names:
-        raise TallmasksError("no tensor with a row for each token is in every model; leave out `--tokens`")
+        raise TallmasksError("--tokens union: no tensor with one row per token is in every model; leave out the option")
     sizes = {name: max(_shape_of_rows(base, name)[0], max(ids.values()) + 1) for name in names}
 
     def mean(name: str, numbers: Rows) -> Values:
@@ -86,16 +88,16 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
         return total / np.maximum(count, 1).astype(np.float32)[:, None]
 
     folder = TemporaryDirectory(prefix="tallmasks-tokens-")
-    tokens = {**tokenizer.content, "added_tokens": [*(tokenizer.content.get("added_tokens") or []), *added]}
-    written = {TOKENIZER: edited(None, lambda _: tokens)}
-    if CONFIG in base.companions:
-        before, after = max(_shape_of_rows(base, name)[0] for name in names), max(sizes.values())
-        written[CONFIG] = edited(
-            base.companions[CONFIG], lambda config: replaced(config, [model.vocabulary_key], [before], after)
-        )
-    for name, content in written.items():
-        Path(folder.name, name).write_bytes(content)
-    companions = {**base.companions, **{name: Path(folder.name, name) for name in written}}
+    before, after = max(_shape_of_rows(base, name)[0] for name in names), max(sizes.values())
+    changes: dict[str, Callable[[Any], Any]] = {
+        TOKENIZER: lambda content: {**content, "added_tokens": [*(content.get("added_tokens") or []), *added]},
+        "config.json": lambda config: replaced(config, [model.vocabulary_key], [before], after),
+    }
+    companions = dict(base.companions)
+    for name in companions.keys() & changes:
+        companions[name] = Path(folder.name, name)
+        largest = _LARGEST if name == TOKENIZER else LARGEST_JSON
+        companions[name].write_bytes(edited(base.companions[name], changes[name], largest))
     grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, indexes={}, folder=folder)
     for name, rows in grown.rows.items():  # keep the base's padding rows
         numbers = np.arange(_shape_of_rows(base, name)[0])
@@ -135,18 +137,17 @@ class _WithTokens(Checkpoint):
         return taken.reshape(-1)[(start - first) * nbytes : (stop - first) * nbytes]
 
 
-class TokenizerFile(NamedTuple):
-    """A tokenizer.json: its content, token ids by text, and the entries of added tokens."""
+class Tokens(NamedTuple):
+    """Token ids by text, and the entries of added tokens in tokenizer.json."""
 
-    content: dict[str, Any]
     ids: dict[str, int]
     added: dict[str, dict[str, Any]]
 
 
-def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFile:
+def read_tokenizer(checkpoint: Checkpoint) -> Tokens:
     """Read the tokenizer.json. Raises TallmasksError if it is missing or unreadable."""
     try:
-        content = read_plain_json(checkpoint.companions[TOKENIZER], LARGEST)
+        content = read_plain_json(checkpoint.companions[TOKENIZER], _LARGEST)
         vocabulary = content["model"]["vocab"]
         if isinstance(vocabulary, list):  # unigram models have [text, score] pairs in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
@@ -157,18 +158,18 @@ def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFile:
             raise ValueError
     except (KeyError, TypeError, ValueError, OSError, AttributeError) as error:
         raise TallmasksError(
-            f"{checkpoint.title} has no {TOKENIZER} that says which row is which token ({type(error).__name__}); save"
-            " its tokenizer there with transformers' save_pretrained"
+            f"{checkpoint.title}: {TOKENIZER} is missing or has no readable vocabulary ({type(error).__name__}). Save"
+            " the tokenizer there with transformers' save_pretrained"
         ) from None
-    return TokenizerFile(content, ids, added)
+    return Tokens(ids, added)
 
 
 def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:
     """The base's tensors with one row per token. Raises TallmasksError if transformers does not know."""
     if (model := library_model(base)) is None or not model.token_tensors:
         raise TallmasksError(
-            f"{base.title}: transformers does not say which of its tensors have a row for each token, so --tokens"
-            " cannot be used; expected a config.json of a model that transformers has, with one vocabulary"
+            f"{base.title}: --tokens cannot be used, because transformers does not know which tensors have one row per"
+            " token; expected the config.json of a transformers model with one vocabulary"
             f"{library_advice(base)}. Or resize the models with resize_token_embeddings and leave out --tokens"
         )
     return [name for name, own in model.names(base.tensors).items() if own in model.token_tensors], model

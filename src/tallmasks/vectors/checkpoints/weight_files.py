@@ -42,7 +42,7 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
     for name, path in files.items():
         names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
         if odd := next((one for one in names if "\n" in one), None):
-            raise TallmasksError(f"{path}: a tensor is called {odd[:100]!a}; expected a name of one line. Rename it")
+            raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected one line. Rename it")
         if shards is not None:
             _check_shard(path, names, {one for one, file in shards.items() if file == name})
     read.tensors = dict(sorted(read.tensors.items()))
@@ -51,23 +51,22 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
 
 
 def _check_shard(path: Path, names: set[str], promised: set[str]) -> None:
-    for how, wrong in (("lacks", promised - names), ("holds", names - promised)):
+    for how, wrong in (("missing", promised - names), ("not in the index", names - promised)):
         if wrong:
             raise TallmasksError(
-                f"{path}: it {how} {name_some(sorted(wrong))}, against the index; expected the shard that the index was"
-                " written with. Download the folder again"
+                f"{path}: tensors {how}: {name_some(sorted(wrong))}; expected the tensors that the index lists for this"
+                " file. Download the folder again"
             )
 
 
 def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
-    """Returns the names of the file's tensors."""
+    """Add a file's tensors and return their names."""
     opened = open_tensors(path)
     kind = opened.metadata.get("format", "")
     if kind.startswith("tallmasks/") and not kind.startswith(_OF_PRETRAINED):
-        what = "a part of a bundle" if kind.startswith("tallmasks/bundle/") else "no model"
         raise TallmasksError(
-            f"{path}: it says that it is {what} (format {kind}); expected the weights of a model. `tallmasks export`"
-            " writes a task's model from a bundle; give that"
+            f"{path}: found a file of the format {kind}; expected the weights of a model. For a bundle, give"
+            " BUNDLE#TASK, or write the model with `tallmasks export`"
         )
     read.metadata[file] = opened.metadata
     for name, dtype, shape in opened.described:
@@ -83,13 +82,13 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
 def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
     if not path.is_file():
         problem = "not a plain file" if path.exists() else "no such file"
-        raise TallmasksError(f"{path}: {problem}; expected a file of tensors, .safetensors or as torch.save writes it")
+        raise TallmasksError(f"{path}: {problem}; expected a safetensors or torch.save file. Check the path")
     try:
         tensors = tensors_in(path)
     except (ValueError, OSError) as error:
         raise TallmasksError(
-            f"{path}: found no state dict in it, tensors by name and nothing else ({error}); code in files is not run."
-            " Copy or download it again; or, where you trust it, load it yourself and save its `state_dict()`"
+            f"{path}: found no state dict in it ({error}); expected a dict of tensors by name. Code in files is never"
+            " run. Copy or download it again, or, if you trust it, load it with torch and save its `state_dict()`"
         ) from None
     first_names: dict[tuple, str] = {}
     for name, tensor in sorted(tensors.items()):
@@ -103,8 +102,8 @@ def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
             array = _array(tensor, code)
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise TallmasksError(
-                f"{path}: tensor {short(name)} of {short(code)} and shape {short(list(tensor.shape))} is no array of"
-                f" values ({error}); expected plain values: save a plain copy of it"
+                f"{path}: tensor {short(name)} of dtype {short(code)} and shape {short(list(tensor.shape))} cannot be"
+                f" read ({error}); expected a plain array. Save a copy of it"
             ) from None
         read.tensors[name] = TensorInfo(code, array.shape)
         read.arrays[name] = array

@@ -129,7 +129,7 @@ def _code(dtype: str | None) -> str | None:
     if (code := code_of(dtype)) in FLOATS:
         return code
     names = ", ".join(DTYPES[code].torch for code in FLOATS)
-    raise TallmasksError(f"dtype {dtype}: expected one of {names}")
+    raise TallmasksError(f"found the dtype {dtype}; expected one of {names}")
 
 
 def _plan(
@@ -138,10 +138,13 @@ def _plan(
     refuse_existing(out, base.is_folder)
     if base.is_folder and out.suffix in (SAFETENSORS, *TORCH):
         raise TallmasksError(
-            f"{out}: {base.title} is a folder, and so is what is written like it; expected the name of a folder. Leave"
-            f" out {out.suffix}"
+            f"{out}: {base.title} is a folder, so the output is a folder too; expected a name without {out.suffix}."
+            " Choose another name"
         )
     if shard_size is not None and not base.is_folder:
-        raise TallmasksError(f"{out}: one file has no shards; leave the shard size out, or give the base as a folder")
+        raise TallmasksError(
+            f"{out}: found a shard size for a single file; expected it for folders only. Leave it out, or give the base"
+            " as a folder"
+        )
     dtypes = {name: code if code and info.is_float else info.dtype for name, info in base.tensors.items()}
     return dtypes, planned(base, dtypes, None if base.is_folder else out.name, shard_size)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 NUMBER = re.compile(r"(?:^|\.)(\d+)\.")
-"""The first number between dots: the block number in every transformer that numbers its blocks."""
+"""The first number between dots, which is the block number in transformers that number their blocks."""
 
 
 def block_of(name: str) -> tuple[str, int] | None:
@@ -16,9 +16,9 @@ def block_of(name: str) -> tuple[str, int] | None:
 
 
 def depths(names: Iterable[str]) -> dict[str, float]:
-    """l / (L - 1) for every tensor in block l of L; 0 if there is one block, and outside blocks.
+    """l / (L - 1) for every tensor in block l of L; 0 outside blocks, and if L is 1.
 
-    L is counted per stack, so that the last blocks of an encoder and of a decoder are both at 1.
+    L is counted per stack, so the last blocks of an encoder and a decoder both have depth 1.
     """
     blocks = {name: block_of(name) for name in names}
     last: dict[str, int] = {}

@@ -45,10 +45,10 @@ def from_0_to_1(values: Vector, low: Vector, high: Vector) -> Vector:
 
 
 def balance_of(task_vectors: Sequence[TaskVector], ratio: float) -> Balance:
-    """Clamps from each task's values, then floor and top of its scores; quantiles are over all parameters, frozen ones
-    included.
+    """Computes the clamping bounds from each task's values, then the floor and top of its scores.
 
-    Raises TallmasksError if a task moved so few weights that all would be clamped to 0.
+    Quantiles are over all parameters, including frozen ones. Raises TallmasksError if a task moved so few weights that
+    all would be clamped to 0.
     """
     flats, frozen = [vector.flat for vector in task_vectors], task_vectors[0].frozen
     size = flats[0].size

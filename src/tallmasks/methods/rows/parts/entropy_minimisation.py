@@ -23,7 +23,7 @@ class Adam:
         self._second: Any = 0.0
 
     def step(self, gradient: Any) -> Any:
-        """The change to add to the values."""
+        """What to add to the values."""
         self._steps += 1
         self._first = FIRST * self._first + (1 - FIRST) * gradient
         self._second = SECOND * self._second + (1 - SECOND) * gradient**2
@@ -46,7 +46,7 @@ def most_certain(
 ) -> Statistics:
     """The lambda_t in 0 to 1, float32 [T] by tensor, that minimise the entropy of theta_0 + sum_t lambda_t tau_t.
 
-    The entropy is summed over the tasks; ``flats`` are the tau_t, float32 [P'] each.
+    The entropy is summed over the tasks. ``flats``: the tau_t, float32 [P'] each.
     """
     names, vectors = network.layout.names, [network.to_device(flat) for flat in flats]
     index_of = {name: index if by == "tensor" else 0 for index, name in enumerate(names)}

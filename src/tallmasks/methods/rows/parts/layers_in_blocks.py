@@ -13,7 +13,7 @@ OUTSIDE = re.compile(
     r"(^|\.)(wte|wpe|shared|lm_head|head|heads|classifier|score|fc_norm)(\.|$)"
     r"|(^|\.|text_|visual_)(proj|projection)$|_projection\."
 )
-"""Tables before the blocks and layers after them; inside a block such names are linear layers."""
+"""Tables before the blocks and layers after them. Inside a block, tensors with these names are linear layers."""
 
 
 def is_linear_layer(name: str, shape: tuple[int, ...]) -> bool:
@@ -23,5 +23,5 @@ def is_linear_layer(name: str, shape: tuple[int, ...]) -> bool:
 
 
 def is_layer_in_block(name: str, shape: tuple[int, ...]) -> bool:
-    """True for such a matrix inside a numbered block."""
+    """True for a matrix of `is_linear_layer` inside a numbered block."""
     return block_of(name) is not None and is_linear_layer(name, shape)

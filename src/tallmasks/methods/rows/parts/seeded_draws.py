@@ -1,4 +1,4 @@
-"""Random dropping of weights: the draw of a weight does not depend on how tensors are split, or on the run."""
+"""Random dropping of weights. The draw of a weight is the same in every run and for every split of its tensor."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ HEAD, PIECE, EACH_STEP = 64, 1 << 20, 8
 
 
 def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
-    """Keys of each task's draws, independent of task names and order: a digest of the seed and of the first 64 values
-    of every tensor that moved there, or else of all pieces of the tensor that moved."""
+    """A key for each task's draws, which does not depend on the names or the order of the tasks.
+
+    A digest of the seed and, for every tensor, of its first 64 values; if those are 0, of all its pieces that are not.
+    """
     keys = []
     for vector in task_vectors:
         digest = blake2b(str(seed).encode(), digest_size=16)
@@ -33,9 +35,11 @@ def task_keys(task_vectors: Sequence[TaskVector], seed: int) -> list[bytes]:
 
 
 def draws(key: bytes, name: str, start: int, stop: int) -> NDArray[np.uint32]:
-    """A random number for each of the values start..stop of a flattened tensor, uint32 [n], from a counter-based
-    generator keyed by task and tensor and advanced to the position: Philox, whose stream NumPy guarantees not to change
-    (NEP 19)."""
+    """A random number for each of the values start..stop of a flattened tensor, uint32 [n].
+
+    The counter-based generator Philox is keyed by task and tensor and advanced to ``start``. NumPy guarantees that its
+    stream never changes (NEP 19).
+    """
     named = blake2b(name.encode(), digest_size=16, key=key).digest()
     generator = np.random.Philox(key=int.from_bytes(named, "little"))
     step, skip = divmod(start, EACH_STEP)

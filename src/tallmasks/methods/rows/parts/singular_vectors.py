@@ -1,4 +1,4 @@
-"""Singular vectors of float32 matrices, one matrix at a time, without those that are only rounding errors."""
+"""Singular vectors of float32 matrices, without those that consist only of rounding errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ EPSILON = float(np.finfo(np.float32).eps)
 
 
 class Triplets(NamedTuple):
-    """Singular triplets: ``left`` [m, k], ``singular`` [k], ``right`` [k, n]. ``turned`` [k] (radians): how far noise
-    may have rotated each pair of vectors."""
+    """Singular triplets: ``left`` [m, k], ``singular`` [k], ``right`` [k, n]. ``turned`` [k], in radians: how far noise
+    can have rotated each pair of vectors."""
 
     left: Matrix
     singular: Matrix
@@ -25,7 +25,7 @@ class Triplets(NamedTuple):
 
 
 NoiseOf = Callable[[str], float]
-"""Spectral norm of the rounding errors in a task's matrix, by tensor name; 0 if unknown."""
+"""The spectral norm of the rounding errors in a task's matrix, by tensor name; 0 if unknown."""
 
 
 def noise_of_tasks(task_vectors: Sequence[TaskVector]) -> NoiseOf:
@@ -34,22 +34,23 @@ def noise_of_tasks(task_vectors: Sequence[TaskVector]) -> NoiseOf:
 
 
 def is_matrix(shape: tuple[int, ...]) -> bool:
-    """True for shapes that are merged by singular vectors: two axes, neither of length 1."""
+    """True for shapes with two axes, neither of length 1; only these are merged by singular vectors."""
     return len(shape) == 2 and min(shape) > 1
 
 
 def precision(shape: tuple[int, ...]) -> float:
-    """Smallest ratio to the largest singular value that float32 can tell from 0: eps max(m, n)."""
+    """The smallest ratio to the largest singular value that float32 can distinguish from 0: eps max(m, n)."""
     return EPSILON * max(shape)
 
 
 def top_triplets(matrix: Matrix, count: int, noise: float, of: float | None = None) -> Triplets:
-    """The `count` largest singular triplets of float32 [m, n], fewer if not as many exceed the noise; as copies, so
-    that the full decomposition is freed.
+    """The `count` largest singular triplets of float32 [m, n], or fewer if fewer exceed the noise.
+
+    Returns copies, so that the full decomposition is freed.
 
     Args:
-        noise: spectral norm of the rounding errors already in the matrix.
-        of: norm of the terms that the matrix was computed from in float32 (default: its own).
+        noise: spectral norm of the rounding errors that are already in the matrix.
+        of: norm of the terms that the matrix was computed from in float32 (default: the matrix's own norm).
     """
     left, singular, right = np.linalg.svd(matrix, full_matrices=False)
     size = max(of or 0.0, float(singular[0]))
@@ -61,9 +62,7 @@ def top_triplets(matrix: Matrix, count: int, noise: float, of: float | None = No
 
 def orthogonalised(parts: Sequence[Triplets]) -> Triplets:
     """Concatenates triplets and replaces U and V each by its polar factor: the nearest matrix, in the Frobenius norm,
-    with orthonormal columns or rows (Procrustes).
-
-    Restricted to the numerical range: directions in which the vectors differ only by noise are left out.
+    with orthonormal columns or rows (Procrustes). Leaves out directions in which the vectors differ only by noise.
     """
     left, singular, right, turned = (list(values) for values in zip(*parts, strict=True))
     turns = np.concatenate(turned)
@@ -72,7 +71,7 @@ def orthogonalised(parts: Sequence[Triplets]) -> Triplets:
 
 
 def _polar(columns: Matrix, turned: Matrix) -> Matrix:
-    """The polar factor of unit vectors [n, k], each known up to the angle ``turned``."""
+    """The polar factor of unit vectors [n, k], whose directions are known up to the angles ``turned`` [k]."""
     if not turned.size:
         return columns
     left, singular, right = np.linalg.svd(columns, full_matrices=False)

@@ -38,20 +38,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_all() -> None:
-    entries = [methods.get(name) for name in methods.names()]
-    rows = [(str(one.row), one.name, looks_at(one), needs(one), " ".join(all_options(one))) for one in entries]
-    _print_columns([("row", "method", "looks at", "needs besides the models", "options"), *rows])
-    merges, inputs = [methods.get_merge(name) for name in methods.merge_names()], INPUTS.values()
+    rows = [methods.get(name) for name in methods.names()]
+    lines = [(str(one.row), one.name, looks_at(one), needs(one), " ".join(all_options(one))) for one in rows]
+    _print_columns([("row", "method", "looks at", "needs besides the models", "options"), *lines])
     print()
-    lines = [(one.name, seen_by(one), stage_of(one), " ".join(one.options)) for one in merges]
-    _print_columns([("merge", "looks at", "needs", "options"), *lines])
+    merges = [methods.get_merge(name) for name in methods.merge_names()]
+    of_merges = [(one.name, seen_by(one), stage_of(one), " ".join(one.options)) for one in merges]
+    _print_columns([("merge", "looks at", "needs", "options"), *of_merges])
     print()
-    described = []
-    for one in inputs:
-        names = " ".join(options_of(one.find))
-        is_what = f"{one.meaning}; {varies_by(one)}{f'; options {names}' if names else ''}"
-        described.append((one.name, computed_from(one), is_what))
-    _print_columns([("input", "computed from", "is"), *described])
+    of_inputs = [("input", "computed from", "is")]
+    for entry in INPUTS.values():
+        meaning, options = f"{entry.meaning}; {varies_by(entry)}", " ".join(options_of(entry.find))
+        of_inputs.append((entry.name, computed_from(entry), f"{meaning}; options {options}" if options else meaning))
+    _print_columns(of_inputs)
 
 
 def print_one(name: str) -> None:
@@ -67,7 +66,7 @@ def print_one(name: str) -> None:
             "looks at": looks_at(method),
             "takes": ", ".join(inputs_of(method)),
             "needs": needs(method),
-            "in tables of": f"methods: {'all' if method.group == 'paper' else method.group}",
+            "selected by": f"methods: {'all' if method.group == 'paper' else method.group}",
         }
     elif kind in methods.merge_names():
         merge = methods.get_merge(name)
@@ -88,7 +87,7 @@ def print_one(name: str) -> None:
         }
     else:
         near = nearest(name, [*methods.names(), *methods.merge_names(), *INPUTS])
-        raise TallmasksError(f"there is no method, merge or input {name!r}{near}; `tallmasks methods` lists all")
+        raise TallmasksError(f"unknown method, merge or input {name!r}{near}; `tallmasks methods` lists all")
     print(title)
     for label, text in lines.items():
         print(textwrap.fill(text, 118, initial_indent=f"  {label:14}", subsequent_indent=" " * 16))

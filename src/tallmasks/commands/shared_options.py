@@ -1,4 +1,4 @@
-"""Options that `tallmasks merge` and `tallmasks compress` share, and the settings from options, a file or Python."""
+"""Options shared by `tallmasks merge` and `tallmasks compress`, and settings from options, a file or Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.plain_files import expanded
 
 if TYPE_CHECKING:
-    from tallmasks.commands.models_file import Given  # its libraries are slow to import
+    from tallmasks.commands.merge_settings import Settings  # its libraries are slow to import
 
 BY_TASK = ("mask_lambda", "weight", "density")
 """Settings for all tasks or for one."""
@@ -41,7 +41,7 @@ def add_arguments(
         action="append",
         default=[],
         metavar="NAME=CHECKPOINT",
-        help="fine-tuned model of the base, and a name for it; repeat for each model",
+        help="fine-tuned model, and a name for it; repeat for each model",
     )
     inputs.add_argument(
         "--keep-base",
@@ -60,7 +60,9 @@ def add_arguments(
         help="option of the method, for example keep=0.1; `tallmasks methods NAME` lists them",
     )
     method.add_argument(
-        "--mask-lambda", **NUMBER_BY_TASK, help="mask threshold for all tasks, or NAME=VALUE for one (default: 0.4)"
+        "--mask-lambda",
+        **NUMBER_BY_TASK,
+        help="mask threshold for all tasks, or NAME=VALUE for one (default: 0.4)",
     )
     output.add_argument("-o", "--output", metavar="OUT", help="new file or folder")
     output.add_argument(
@@ -73,7 +75,7 @@ def add_arguments(
 
 
 def new_path(text: str) -> Path:
-    """The path of a new file or folder, with `~` expanded. Raises TallmasksError if the name is not valid."""
+    """Expand `~` in the path of a new file or folder. Raises TallmasksError if the name is not valid."""
     path = Path(expanded(text))
     try:
         with suppress(FileNotFoundError):
@@ -84,20 +86,20 @@ def new_path(text: str) -> Path:
     return path
 
 
-def read_settings(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Given:
+def read_settings(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Settings:
     """Combine the command line with the YAML file.
 
     Raises TallmasksError for settings that are missing, repeated, unknown or of the wrong type.
     """
-    from tallmasks.commands.models_file import KEYS, read_models_file
+    from tallmasks.commands.merge_settings import KEYS, read_settings_file
 
-    values = read_models_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
+    values = read_settings_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
     if arguments.base is not None:
         values.pop("base_sha256", None)
     tasks, named = values.setdefault("tasks", {}), set()
     for name, checkpoint in arguments.task:
         if name in named:
-            raise OptionError(f"--task {name}=...: the task {name} is given twice; each task has one checkpoint")
+            raise OptionError(f"--task {name}=...: the name {name} is used twice; give each model its own name")
         named.add(name)
         from_file = {key: value for key, value in tasks.get(name, {}).items() if key != "sha256"}
         tasks[name] = {**from_file, "checkpoint": checkpoint}
@@ -111,8 +113,8 @@ def read_settings(arguments: argparse.Namespace, default_method: str | None, dty
     return _complete({"method": default_method, **values}, dtypes)
 
 
-def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collection[str], **settings: Any) -> Given:
-    """The settings from a function's arguments: paths may be `Path`, dtypes torch's, settings by task mappings."""
+def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collection[str], **settings: Any) -> Settings:
+    """The settings from a function's arguments, which can be `Path`s, torch dtypes and mappings by task."""
     if not isinstance(tasks, Mapping) or not tasks:
         raise TallmasksError(f"tasks: found {type(tasks).__name__}, expected a mapping such as {{'cars': './cars'}}")
     values = {name: value for name, value in settings.items() if value is not None}
@@ -135,8 +137,8 @@ def _task_settings(tasks: dict[str, dict[str, Any]], name: str, setting: str) ->
     return tasks[name]
 
 
-def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Given:
-    from tallmasks.commands.models_file import checked_settings
+def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Settings:
+    from tallmasks.commands.merge_settings import checked_settings
 
     tasks = values["tasks"]
     if values.get("method") == "weight_averaging" and tasks and not values.get("base"):

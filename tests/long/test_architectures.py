@@ -1,6 +1,16 @@
-"""Small models of the architectures that the README names: for each name a class of transformers and its settings."""
+"""The architectures that the README names, each as a small model of a class of transformers."""
 
-from small_models import CLASSES, IMAGES, SEQUENCES, SIZE, WORDS
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+import tallmasks
+from conftest import ROOT
+from small_models import CLASSES, IMAGES, SEQUENCES, SIZE, WORDS, moved
+from tallmasks.commands.main import main
 
 TEXT = {**SIZE, **WORDS}
 GROUPED = {**TEXT, "num_key_value_heads": 1}
@@ -73,3 +83,36 @@ FAMILIES = {
     "CLIP": ("CLIPVisionModelWithProjection", {**VISION, "projection_dim": 8}),
     "SigLIP": ("SiglipVisionModel", VISION),
 }
+
+
+@pytest.mark.short
+def test_the_readme_names_the_architectures_that_are_tested() -> None:
+    """Somebody would rely on an architecture that nobody has tried."""
+    section = (ROOT / "README.md").read_text().partition("## Tested architectures")[2].partition("\n## ")[0]
+    rows = re.findall(r"^- \w+: (.*?)(?=^- |^$)", section, re.M | re.S)
+    named = [name.strip() for row in rows for name in row.replace("\n", " ").split(",")]
+    assert named == list(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_architecture_of_the_readme(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merged or restored model of an architecture that the README names would not load, or have other weights."""
+    monkeypatch.chdir(tmp_path)
+    name, settings = FAMILIES[family]
+    kind = getattr(transformers, name)
+    torch.manual_seed(0)
+    base = moved(kind(kind.config_class(**settings)), 0)
+    models = {"base": base, "cars": moved(base, 1), "dtd": moved(base, 2)}
+    for folder, model in models.items():
+        model.save_pretrained(folder)
+    call = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
+    assert main(["merge", *call, "--method", "ties", "-o", "merged"]) == 0
+    assert main(["compress", *call, "-o", "bundle"]) == 0
+    assert main(["export", "bundle", "--task", "cars", "-o", "again"]) == 0
+    for folder in ("merged", "again"):
+        loaded, loading = kind.from_pretrained(folder, output_loading_info=True)
+        assert not any(loading.values())
+        assert any(not torch.equal(tensor, loaded.state_dict()[key]) for key, tensor in base.state_dict().items())
+    live = kind.from_pretrained("base")
+    tallmasks.load_bundle("bundle").apply_(live, "cars")
+    assert all(torch.equal(tensor, live.state_dict()[key]) for key, tensor in loaded.state_dict().items())

@@ -1,4 +1,4 @@
-"""Settings of `tallmasks merge` and `tallmasks compress`: one class for options, YAML files and Python's arguments.
+"""Settings of `tallmasks merge` and `tallmasks compress`, from options, YAML files or Python arguments.
 
     base: meta-llama/Llama-3.2-1B          # as --base
     tasks:
@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks import __version__
-from tallmasks.commands.mergekit_files import MERGEKIT, in_own_words
+from tallmasks.commands.mergekit_files import MERGEKIT, translated
 from tallmasks.commands.options import DTYPE_ALIASES
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.plain_files import expanded
@@ -38,7 +38,7 @@ from tallmasks.methods import registry
 from tallmasks.methods.weighting import Weighting
 
 MASK_LAMBDA = 0.4
-"""The default: the middle of the paper's grid."""
+"""Default: the middle of the paper's grid."""
 
 CheckpointName = Annotated[
     str,
@@ -50,8 +50,8 @@ Density = Annotated[float, Field(gt=0, le=1)]
 MaskLambda = Annotated[float, Field(ge=0)]
 
 
-class GivenTask(Section):
-    """A fine-tuned model; ``sha256`` has the checksums that a recipe recorded."""
+class TaskSettings(Section):
+    """A fine-tuned model; ``sha256`` is the checksums in a recipe."""
 
     checkpoint: CheckpointName
     weight: float = optional()
@@ -71,7 +71,7 @@ def _shard_size(value: Any) -> int:
 
 
 Task = Annotated[
-    GivenTask, BeforeValidator(lambda value: value if isinstance(value, Mapping) else {"checkpoint": value})
+    TaskSettings, BeforeValidator(lambda value: value if isinstance(value, Mapping) else {"checkpoint": value})
 ]
 Patterns = Annotated[
     list[str],
@@ -80,7 +80,7 @@ Patterns = Annotated[
 ]
 
 
-class Given(Section):
+class Settings(Section):
     """The settings, in the order of the recipe; see `opened_models.apart` for only, keep_base and heads."""
 
     tallmasks: str = optional("the version that wrote it")
@@ -117,11 +117,11 @@ class Given(Section):
         by_model = [(None, self.base_sha256), *((name, task.sha256) for name, task in self.tasks.items())]
         return {name: by_file for name, by_file in by_model if by_file is not None}
 
-    def lacks(self, names: Collection[str], command: str) -> None:
-        """Raise TallmasksError for settings that only another command has."""
-        settings = self.model_fields_set.union(*(task.model_fields_set for task in self.tasks.values()))
+    def refuse(self, names: Collection[str], command: str) -> None:
+        """Raise TallmasksError for settings that only the other ``command`` has."""
+        found = self.model_fields_set.union(*(task.model_fields_set for task in self.tasks.values()))
         for name in names:
-            if name in settings:
+            if name in found:
                 raise TallmasksError(f"{name} is a setting of `tallmasks {command}`, not of this command; leave it out")
 
     @property
@@ -134,25 +134,25 @@ class Given(Section):
         return Weighting(self.by_task("weight"), self.by_task("density"), self.trim or "model", self.normalize)
 
     def by_task(self, setting: str) -> dict[str, Any]:
-        """The values of a setting by task: the task's own, or else the general one."""
+        """The values of a setting by task: the task's own, otherwise the one for all tasks."""
         general = getattr(self, setting)
         own = {name: getattr(task, setting) for name, task in self.tasks.items()}
         by_task = {name: general if value is None else value for name, value in own.items()}
         return {name: value for name, value in by_task.items() if value is not None}
 
 
-KEYS = tuple(Given.model_fields)
+KEYS = tuple(Settings.model_fields)
 
 
-def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Given:
+def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Settings:
     """Validate settings. Raises TallmasksError with the place and the key of a wrong value."""
-    given = validated(values, Given, where)
-    if given.dtype not in (None, *dtypes):
-        raise TallmasksError(f"{where}: dtype: found {given.dtype}, expected one of {', '.join(dtypes)}")
-    return given
+    settings = validated(values, Settings, where)
+    if settings.dtype not in (None, *dtypes):
+        raise TallmasksError(f"{where}: dtype: found {settings.dtype}, expected one of {', '.join(dtypes)}")
+    return settings
 
 
-def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
+def read_settings_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
     """Read settings from a file; ``base`` overrides the file's base.
 
     Raises TallmasksError if the file cannot be read, or a key or value is wrong.
@@ -165,8 +165,8 @@ def read_models_file(path: Path, base: str | None, dtypes: Collection[str]) -> d
         raise TallmasksError(f"{path}: found {short(content)}, expected keys and values: {', '.join(KEYS)}")
     values = {str(key): value for key, value in content.items() if value is not None}
     if not values.keys().isdisjoint(MERGEKIT):
-        values = in_own_words(values, path, base)
-    given = checked_settings(values, path, dtypes)
-    if given.tallmasks not in (None, __version__):
-        warn(f"{path}: written by version {given.tallmasks}, this is {__version__}; the last bits can differ")
-    return given.model_dump(exclude_unset=True)
+        values = translated(values, path, base)
+    settings = checked_settings(values, path, dtypes)
+    if settings.tallmasks not in (None, __version__):
+        warn(f"{path}: written by version {settings.tallmasks}, this is {__version__}; the last bits can differ")
+    return settings.model_dump(exclude_unset=True)
