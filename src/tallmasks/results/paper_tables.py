@@ -12,7 +12,7 @@ from tallmasks.results import reference
 from tallmasks.results.paper import TABLES
 from tallmasks.results.reference import dtd_excess, paper_rows, paper_table
 from tallmasks.results.tables import mark_explained, marked, rows_by_section, score_text
-from tallmasks.results.typesetting import Cell, TableLayout
+from tallmasks.results.typesetting import Cell, TableLayout, byte_unit
 from tallmasks.tasks.titles import benchmark_title
 
 
@@ -41,15 +41,17 @@ def side_by_side(
     return pd.concat(parts, ignore_index=True)
 
 
-_HEADS = {"accuracy": "Acc. (%)", "storage_gb": "Bits (Gb)"}
-
-
 def laid_out(
     name: str, model: str, data: pd.DataFrame, tasks: Mapping[str, Sequence[str]], published: str
 ) -> TableLayout:
-    """Lay out the table of `side_by_side` as in the paper: sizes in Gb, normalised accuracy in parentheses."""
+    """Lay out the table of `side_by_side` as in the paper, with normalised accuracy in parentheses.
+
+    Sizes next to the paper's are in its unit, Gb; others as in `byte_unit`.
+    """
     table, compared = TABLES[name], bool(data["accuracy_paper"].notna().any())
-    numbers = [(key, suffix) for key in _HEADS if key in data for suffix in ("", "_paper")[: 1 + compared]]
+    unit, factor = ("Gb", 1.0) if compared or not table.storage else byte_unit(data["storage_gb"])
+    heads = {"accuracy": "Acc. (%)", "storage_gb": "Bits (Gb)" if compared else f"Size ({unit})"}
+    numbers = [(key, suffix) for key in heads if key in data for suffix in ("", "_paper")[: 1 + compared]]
     of_finetuning = "finetuning" in data
     if of_finetuning:  # table 1: a section per method, a row per way of fine-tuning
         data = data.assign(
@@ -57,7 +59,7 @@ def laid_out(
         )
 
     def cells(row: Mapping[str, Any]) -> list[str]:
-        texts = [_score(row, suffix) if key == "accuracy" else _size(row, suffix) for key, suffix in numbers]
+        texts = [_score(row, suffix) if key == "accuracy" else _size(row, suffix, factor) for key, suffix in numbers]
         return [marked(texts[0], row), *texts[1:]]
 
     sections: dict[str, dict[str, list[Cell]]] = {}
@@ -69,7 +71,7 @@ def laid_out(
     return TableLayout(
         f"{table.title}: {model}",
         [(benchmark_title(benchmark, len(tasks[benchmark])), len(numbers)) for benchmark in benchmarks],
-        ["", *[(suffix and "paper") or _HEADS[key] for key, suffix in numbers] * len(benchmarks)],
+        ["", *[(suffix and "paper") or heads[key] for key, suffix in numbers] * len(benchmarks)],
         [(section, list(rows.values())) for section, rows in sections.items()],
         "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models. "
         + _note(table.numbers, model, tasks, published, compared)
@@ -101,9 +103,6 @@ def _score(row: Mapping[str, Any], suffix: str) -> str:
     return f"{accuracy:.1f}" if pd.isna(relative) else score_text(accuracy, relative, row["method"])
 
 
-def _size(row: Mapping[str, Any], suffix: str) -> str:
-    stored = row[f"storage_gb{suffix}"]
-    if pd.isna(stored):
-        return "–"
-    more = ">" if methods.get(row["method"]).stores_more else ""
-    return f"{more}{stored:.1f}" if stored >= 1 else f"{more}{stored:.4f}"  # the paper's digits, or the CSV's
+def _size(row: Mapping[str, Any], suffix: str, factor: float) -> str:
+    size = factor * row[f"storage_gb{suffix}"]
+    return "–" if pd.isna(size) else f"{'>' if methods.get(row['method']).stores_more else ''}{size:.1f}"
