@@ -60,6 +60,7 @@ FAMILIES = {
     "BART": ("BartForConditionalGeneration", SEQUENCES),
     "mBART": ("MBartForConditionalGeneration", SEQUENCES),
     "Pegasus": ("PegasusForConditionalGeneration", SEQUENCES),
+    "Marian": ("MarianMTModel", SEQUENCES),
     "Whisper": (
         "WhisperForConditionalGeneration",
         {**SEQUENCES, "decoder_start_token_id": 1, "max_source_positions": 8, "max_target_positions": 8},

@@ -146,7 +146,8 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], l
             )
         tensors += [ModuleTensor(name, tensor, names) for name in candidates]
     buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
-    unknown = [name for name in unknown if name not in buffers]
+    unsaved = getattr(module, "_keys_to_ignore_on_save", None) or ()  # parameters that transformers does not save
+    unknown = [name for name in unknown if name not in buffers and name not in unsaved]
     missing = sorted(form.tensors.keys() - {one.name for one in tensors} - free)
     if missing or unknown:
         raise TallmasksError(

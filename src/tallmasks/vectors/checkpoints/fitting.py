@@ -139,10 +139,10 @@ def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) 
         )
     elif vocabulary:
         yield (
-            f"{task.title} has a vocabulary, or outputs, of another size: {name_some(vocabulary)}. For a vocabulary,"
-            " `merge --tokens base` takes the rows of the base's tokens, if both models have a tokenizer.json; or"
-            " resize it with transformers' resize_token_embeddings and save the model. For heads with different"
-            " labels, use `merge --heads`. `compress` has neither option"
+            f"{task.title} has outputs, or a vocabulary, of another size: {name_some(vocabulary)}. If these are heads"
+            " with different labels, use `merge --heads`. If the vocabulary differs, use `merge --tokens base`, which"
+            " takes the rows of the base's tokens and needs tokenizer.json in both models; or resize it with"
+            " transformers' resize_token_embeddings and save the model"
         )
     if dtypes:
         yield (

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.folder_parts import PART_INDEXES, parts_of
@@ -64,7 +64,10 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
         folder = _downloaded(repository, revision)
     if folder is None:
         where, why = hub.address(repository, "", revision), hub.not_cached(f"{repository} --revision {revision}")
-        raise TallmasksError(f"{where}: no such local path, and the model is {why}. Or give a local folder")
+        beside = [str(path) for path in Path(repository).parent.glob("*")]
+        raise TallmasksError(
+            f"{where}: no such local path{nearest(repository, beside)}, and the model is {why}. Or give a local folder"
+        )
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     for index in {*PART_INDEXES} & {*names}:
         hub.refuse_damaged(folder / index)
