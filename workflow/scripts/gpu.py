@@ -76,7 +76,7 @@ def _lock(file: Path) -> int | None:
     lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     locked = try_lock(lock)
     if locked is None:
-        raise TallmasksError(f"{file.parent}: the file system has no locks, which GPU jobs need; set TMPDIR to another folder")
+        raise TallmasksError(f"{file.parent}: no file locks here, but GPU jobs need them; set TMPDIR to another folder")
     if locked:
         return lock
     os.close(lock)
