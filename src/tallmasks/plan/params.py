@@ -148,7 +148,7 @@ def check_params(params: Params) -> None:
 def _check_names(key: str, names: Iterable[str], valid: Iterable[str]) -> None:
     for name in names:
         if name not in valid:
-            raise refusal(key, f"no {name!r}{nearest(name, valid)}; there is: {', '.join(valid)}")
+            raise refusal(key, f"no {name!r}{nearest(name, valid)}; expected one of: {', '.join(valid)}")
 
 
 def _check_paper(paper: Params, benchmarks: Mapping[str, Benchmark]) -> None:

@@ -49,7 +49,7 @@ class Plan:
         entries = self.params[f"{kind}s"]
         if name not in entries:
             names = ", ".join(entries)
-            raise TallmasksError(f"no {kind} {name!r} in params.yaml{nearest(name, entries)}; there is: {names}")
+            raise TallmasksError(f"no {kind} {name!r} in params.yaml{nearest(name, entries)}; expected one of: {names}")
         return entries[name]
 
     def resources(self, model: str, step: str) -> Mapping[str, int]:
