@@ -27,12 +27,13 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
     total = sum(part.size for part in manifest.files.values())
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.codings:
-        what = "theta_0 and what is stored of the task's own tensors"
+        what = "The weights of task *t* are theta_0 plus the task's compressed task vector."
         rows = ["| task | size |", "|---|---:|"]
         rows += [f"| {plain_markdown(task)} | {sizes[task]} |" for task in manifest.tasks]
     else:
         what = (
-            f"theta_0 + scale_t · (m_t ⊙ tau_MTL): one merged vector ({manifest.dtype}) and one bit mask for each task"
+            "The weights of task *t* are theta_0 + scale_t · (m_t ⊙ tau_MTL).\n"
+            f"All tasks share the merged vector tau_MTL ({manifest.dtype}); m_t is the task's mask, one bit per value."
         )
         rows = ["| task | mask lambda | scale | mask density | size |", "|---|---:|---:|---:|---:|"]
         rows += [
@@ -43,7 +44,7 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
     if errors:
         cells = [" relative error |", "---:|", *(f" {errors[task]:.3f} |" for task in manifest.tasks)]
         rows = [row + cell for row, cell in zip(rows, cells, strict=True)]
-        what += ".\nRelative error: |tau_t - tau'_t| / |tau_t|, where tau'_t is what the bundle gives back of tau_t"
+        what += "\nThe relative error is |tau_t - tau'_t| / |tau_t|, where tau'_t is the restored task vector."
     front_matter = "\n".join(front)
     table = "\n".join(rows)
     return f"""---
@@ -52,17 +53,18 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
 
 # {len(manifest.tasks)} fine-tuned models in one bundle
 
-Made by {plain_markdown(manifest.method)} of one base, {origin} ({where}). The weights of task *t* are
-{what}.
-{kept} of the model's {values} values were changed by fine-tuning and are stored; all files take {decimal(total)}.
+Compressed by {plain_markdown(manifest.method)}. The base theta_0 is {origin} ({where}).
+{what}
+Fine-tuning changed {kept:,} of the model's {values:,} values; only these are stored.
+The tensor files take {decimal(total)}.
 
 {table}
 
 ```python
 import tallmasks
 bundle = tallmasks.load_bundle("<this folder or repository>")
-bundle.apply_(model, {manifest.tasks[0]!r})  # in place, from one task to the next
-bundle.restore_(model)  # the base again
+bundle.apply_(model, {manifest.tasks[0]!r})  # in place; call it again to switch to another task
+bundle.restore_(model)  # back to the base
 ```
 """
 

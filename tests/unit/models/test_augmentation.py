@@ -28,7 +28,7 @@ def test_crops_are_resized_as_torchvision_resizes_them() -> None:
 
 
 def test_crops_are_drawn_as_torchvision_draws_them() -> None:
-    """Augmentation would be weaker or stronger than the paper's, or a fine-tuning could not be repeated."""
+    """Augmentation would be weaker or stronger than the paper's, or fine-tuning could not be repeated."""
     sizes = torch.tensor([[300, 400]]).repeat(1000, 1)
     ours = random_crops(sizes, generator())
     torch.manual_seed(0)
@@ -43,7 +43,7 @@ def test_crops_are_drawn_as_torchvision_draws_them() -> None:
 
 
 def test_an_image_too_long_for_a_crop_gives_its_middle() -> None:
-    """Panoramas would be squeezed whole into a square."""
+    """Panoramas would be squeezed into a square instead of cropped."""
     boxes = random_crops(torch.tensor([[200, 500], [500, 200]]), generator())
     expected = torch.tensor([[0, 116 / 500, 1, 267 / 500], [116 / 500, 0, 267 / 500, 1]])
     torch.testing.assert_close(boxes, expected)

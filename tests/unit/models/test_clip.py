@@ -1,4 +1,4 @@
-"""The model-family boundary: what merging and evaluation rely on."""
+"""The CLIP family: what merging and evaluation rely on."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ def weights(tmp_path: Path) -> Path:
 
 
 def test_head_is_the_plain_statement(weights: Path) -> None:
-    """Zero-shot accuracy, and all that is trained against the head, would be of another head."""
+    """Zero-shot accuracy would be wrong, and so would every model trained against the head."""
     model, task = load(SPEC, weights), TASKS["cars"]
     tensors = load_file(weights)
     vocabulary = tensors.pop(clip.VOCABULARY).tolist()
@@ -47,7 +47,7 @@ def test_head_is_the_plain_statement(weights: Path) -> None:
 
 
 def test_another_family_and_a_word_of_no_prompt_are_named(weights: Path) -> None:
-    """A wrong word in params.yaml, or of a task, would be found out by its results only."""
+    """A mistyped family in params.yaml, or a class name with an unknown word, would show only as poor results."""
     with pytest.raises(TallmasksError, match="'t6'"):
         load({"family": "t6"}, weights)
     with pytest.raises(TallmasksError, match="flower"):  # a word that pretraining never saw
@@ -58,7 +58,7 @@ PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0
 
 
 def test_a_file_of_open_clips_becomes_the_same_model(tmp_path: Path) -> None:
-    """Weights that open_clip loads would be another model here."""
+    """Weights in open_clip's format would give different features here than in open_clip."""
     torch.manual_seed(1)
     network = clip.build(SPEC["architecture"]).eval()
     torch.save(network.state_dict(), tmp_path / "weights.pt")
@@ -76,7 +76,7 @@ def test_a_file_of_open_clips_becomes_the_same_model(tmp_path: Path) -> None:
 
 
 def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
-    """Small images would reach the network otherwise than in the paper."""
+    """Small images would be resized differently from the paper's before they reach the network."""
     preprocess = clip.Preprocess(224, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     transform = image_transform(224, is_train=False, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     for side in (28, 64, 96, 224):
@@ -86,7 +86,7 @@ def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
 
 
 def test_mixed_precision_stays_near(weights: Path) -> None:
-    """Bfloat16 would change the weights, or not be used at all."""
+    """Using bfloat16 would change the weights, or would have no effect."""
     strict, mixed = load(SPEC, weights), load(SPEC, weights, "bfloat16")
     images, head = strict.pixels(examples("cars", "test", 8, seed=0)[0]), strict.head(TASKS["cars"])
     with torch.no_grad():
@@ -96,20 +96,20 @@ def test_mixed_precision_stays_near(weights: Path) -> None:
 
 
 def test_each_weight_set_has_its_own_scores_in_bfloat16(weights: Path) -> None:
-    """Autocast keeps a weight's cast as long as its outermost context lasts: all sets would get the scores of one."""
+    """All weight sets would get one set's scores, because autocast caches casts until its outermost context ends."""
     models = [load(SPEC, weights, "bfloat16") for _ in range(2)]
     head, images = models[0].head(TASKS["cars"]), models[0].pixels(examples("cars", "test", 4, seed=0)[0])
     start = models[0].initial()
     other = start + 0.05 * torch.randn(start.shape, generator=torch.Generator().manual_seed(1))
     models[1].use(other)
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):  # as if somebody had moved the context outward
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):  # a caller's outer autocast context
         first, second = (model.logits(images, head) for model in models)
         models[0].use(other)
         assert torch.equal(models[0].logits(images, head), second) and not torch.equal(first, second)
 
 
 def test_shipped_model_knows_every_task() -> None:
-    """The first command would fail on a prompt, or the file would not say how it was made."""
+    """The first command would fail on a prompt, or the model file would not record how it was made."""
     path = Path(__file__).parents[3] / "models" / "tiny.safetensors"
     with safe_open(path, "pt") as file:
         recipe = json.loads(file.metadata()["recipe"])
@@ -122,7 +122,7 @@ def test_shipped_model_knows_every_task() -> None:
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_convolutions_compute_what_linear_layers_do(count: int) -> None:
-    """A model would answer, or learn, something else on a CPU than on a GPU."""
+    """A model would give different answers, or learn something different, on a CPU than on a GPU."""
     torch.manual_seed(0)
     own = clip.build(SPEC["architecture"]).visual
     ours = copy.deepcopy(own)

@@ -1,4 +1,4 @@
-"""Which GPUs there are, and whether a job can compute on one; NVIDIA's library and torch's answers are replaced."""
+"""Listing GPUs and choosing a device; the answers of NVIDIA's library and torch are mocked."""
 
 from unittest.mock import Mock
 
@@ -23,7 +23,7 @@ GPUS = list(LISTED.values())
     ],
 )
 def test_a_device_has_one_name(monkeypatch: pytest.MonkeyPatch, visible: str | None, uuids: list[str]) -> None:
-    """Two Snakemakes, one told `1` and one told a UUID, would lease and use one GPU at the same time."""
+    """Two Snakemake runs, one given `1` and the other that GPU's UUID, would use the same GPU at the same time."""
     monkeypatch.setattr(cuda, "_listed", lambda: GPUS)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
@@ -32,7 +32,7 @@ def test_a_device_has_one_name(monkeypatch: pytest.MonkeyPatch, visible: str | N
 
 
 def test_the_gpu_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job with a lease would compute on the CPU for weeks, and one without would take somebody's GPU."""
+    """A job that leased a GPU would run on the CPU for weeks, or one without a lease would take someone's GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     monkeypatch.setattr(torch, "zeros", Mock())
     assert [str(cuda.choose(wanted)) for wanted in ("cuda", None, "cpu")] == ["cuda", "cuda", "cpu"]  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def test_the_gpu_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_jobs_on_one_gpu_take_no_memory_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evaluation would fill a GPU with weight sets, and the training beside it would end."""
+    """An evaluation would fill a GPU with weight sets, and training on the same GPU would run out of memory."""
     limit = Mock()
     monkeypatch.setattr(torch, "zeros", Mock())
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limit)

@@ -1,4 +1,4 @@
-"""Checkpoints that others fine-tuned: found under the hub's file names, checked, and the same network afterwards."""
+"""Checkpoints that others fine-tuned: locating, checking and converting them."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def pretrained() -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def finetuned(pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The image encoder moved, the rest is the pretrained one."""
+    """The pretrained weights with a changed image encoder."""
     return {
         name: tensor + 0.01 * torch.ones_like(tensor) if name.startswith("visual.") else tensor
         for name, tensor in pretrained.items()
@@ -49,19 +49,19 @@ def finetuned(pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def as_published(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The authors' layout: open_clip's CLIP without its text transformer, names behind "model."."""
+    """The authors' layout: open_clip's CLIP without its text transformer, with "model." before each name."""
     return {f"model.{name}": tensor for name, tensor in state.items() if not name.startswith("transformer.")}
 
 
 def import_file(path: Path, pretrained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The imported tensors of a checkpoint; the pretrained file is written beside it."""
+    """Converts a checkpoint, after saving the pretrained weights next to it."""
     save_file(pretrained, path.parent / "pretrained.safetensors")
     found = convert(open_checkpoint(path), open_checkpoint(path.parent / "pretrained.safetensors"), "visual.")
     return {name: torch.from_numpy(np.array(values)) for name, values in found.items()}
 
 
 def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
-    """A tensor under the wrong name, or queries where keys belong, would be another network."""
+    """A tensor under the wrong name, or queries swapped with keys, would silently give a different model."""
     theirs = CLIPVisionModelWithProjection(THEIRS).eval()
     scramble(theirs, 1)
     ours = clip.build(ARCHITECTURE).eval()
@@ -77,14 +77,14 @@ def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
 
 
 def test_every_published_checkpoint_has_its_address() -> None:
-    """A folder that the authors spell in another way would not be found."""
+    """Checkpoints in folders that the authors spelled differently would not be found."""
     found = {task: locate("published", "ViT-B-16-quickgelu", task, PUBLISHERS) for task in PAPER_TASKS}
     files = {task: where.file for task, where in found.items() if where}
     assert len(files) == 20 and files["oxfordiiitpet"] == "single_task/VIT-B-16/OxfordIIITPetVal/nonlinear_finetuned.pt"
 
 
 def test_fusionbench_has_19_of_the_tasks() -> None:
-    """Its EMNIST holds letters: a model of another task would stand in for the paper's digits."""
+    """FusionBench's EMNIST model, trained on letters, would be used for the paper's EMNIST digits."""
     assert locate("finetune", "ViT-B-32-quickgelu", "mnist", PUBLISHERS) is None
     with pytest.raises(TallmasksError, match="did you mean 'published'"):
         locate("publishd", "ViT-B-32", "mnist", PUBLISHERS, Path("nowhere"))
@@ -99,7 +99,7 @@ def test_fusionbench_has_19_of_the_tasks() -> None:
 
 
 def test_the_published_layout(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
-    """A copy of the paper's own checkpoints could not be used."""
+    """A local copy of the paper's own checkpoints could not be used."""
     path = tmp_path / "copy" / "single_task" / "ViT-B-32" / "MNISTVal" / "nonlinear_finetuned.pt"
     path.parent.mkdir(parents=True)
     torch.save(as_published(finetuned), path)
@@ -115,12 +115,12 @@ def test_the_published_layout(tmp_path: Path, pretrained: Any, finetuned: Any) -
     "local_copy", ["tanganke/clip-vit-base-patch32_stanford-cars", "clip-vit-base-patch32_stanford-cars"]
 )
 def test_the_fusionbench_layout(local_copy: str, tmp_path: Path, pretrained: Any) -> None:
-    """FusionBench's checkpoints could not be used, or would lose the projection that they do not hold."""
+    """FusionBench's checkpoints could not be used, or would lack the projection, which their files do not contain."""
     theirs = CLIPVisionModel(THEIRS)
     scramble(theirs, 3)
     path = tmp_path / local_copy / "model.safetensors"
     path.parent.mkdir(parents=True)
-    state = theirs.state_dict() | {"embeddings.position_ids": torch.arange(17)[None]}  # of former releases
+    state = theirs.state_dict() | {"embeddings.position_ids": torch.arange(17)[None]}  # saved by older transformers
     save_file({f"vision_model.{name}": tensor for name, tensor in state.items()}, path)
     where = locate({"source": "fusionbench", "path": str(tmp_path)}, "ViT-B-32-quickgelu", "cars", PUBLISHERS)
     assert where and where.local == path
@@ -130,7 +130,7 @@ def test_the_fusionbench_layout(local_copy: str, tmp_path: Path, pretrained: Any
 
 
 def test_a_folder_of_state_dicts(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
-    """Checkpoints of a user's own would have to be renamed tensor by tensor."""
+    """Users would have to rename every tensor of their own checkpoints."""
     prefix, path = "module.image_encoder.model.", tmp_path / "mnist.safetensors"
     save_file({f"{prefix}{name}": tensor for name, tensor in finetuned.items() if name.startswith("visual.")}, path)
     where = locate(str(tmp_path), "ViT-B-32", "mnist", PUBLISHERS)
@@ -139,7 +139,7 @@ def test_a_folder_of_state_dicts(tmp_path: Path, pretrained: Any, finetuned: Any
 
 
 def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
-    """It would be told of a file in the store, after hours, and not of the user's own."""
+    """The error would come hours later, and name a file in the store instead of the user's own."""
     name = "visual.ln_post.bias"
     torch.save({**finetuned, name: torch.full_like(finetuned[name], -3e38)}, tmp_path / "svhn.pt")
     with pytest.raises(TallmasksError, match=rf"svhn\.pt.*{name}"):
@@ -151,7 +151,7 @@ def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path, pretrained
 def test_a_cut_or_changed_file_is_refused_or_whole(
     data: st.DataObject, tmp_path: Path, pretrained: Any, finetuned: Any
 ) -> None:
-    """A broken download would end in a traceback that names no file, or in weights that are no weights."""
+    """A damaged download would end in a traceback that names no file, or in weights that are not finite."""
     path = tmp_path / f"cars{data.draw(st.sampled_from(['.pt', '.safetensors', '.old.pt']))}"
     if path.suffix == ".safetensors":
         save_file(finetuned, path)
@@ -161,7 +161,7 @@ def test_a_cut_or_changed_file_is_refused_or_whole(
     if data.draw(st.booleans()):
         del content[data.draw(st.integers(0, len(content) - 1)) :]
     else:
-        window = data.draw(st.sampled_from([2000, len(content)]))  # half of the time in the header or pickle
+        window = data.draw(st.sampled_from([2000, len(content)]))  # half of the draws hit the header or pickle
         place = data.draw(st.integers(0, window - 1))
         if data.draw(st.booleans()):
             place = len(content) - 1 - place
@@ -177,7 +177,7 @@ def test_a_cut_or_changed_file_is_refused_or_whole(
 
 
 def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:
-    """An alpha that looks best on images a checkpoint was trained on would be taken for a choice on held-out data."""
+    """Users would believe that alpha was chosen on held-out data when the checkpoints were trained on it."""
     theirs = {"mnist": {"checkpoint": {"source": "published"}}, "svhn": {"checkpoint": {"source": "folder"}}}
     said = seen_validation({**theirs, "cars": {"test": {"images": 3}}}, PUBLISHERS)
     assert said is not None and "published (mnist)" in said and "folder (svhn)" in said and "cars" not in said

@@ -1,4 +1,4 @@
-"""T5: scores, batches, training, the two tables, (IA)^3, against plain statements of each by transformers' own."""
+"""T5: scoring, batching, training, the two embedding tables and (IA)^3, compared with plain transformers code."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,7 @@ IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a pretrained file."""
+    """Contains `weights.safetensors`, a small pretrained T5."""
     found = tmp_path_factory.mktemp("t5")
     save_small(found / "weights.safetensors")
     return found
@@ -44,13 +44,13 @@ def adapted(folder: Path) -> Ia3Model:
 
 
 def some_vectors(model: Ia3Model, count: int, seed: int = 0) -> list[torch.Tensor]:
-    """Weight sets around ones, far enough that answers change."""
+    """Random weight sets around 1, far enough from it to change the answers."""
     draw = np.random.default_rng(seed)
     return [torch.from_numpy(draw.normal(1, 0.7, model.initial().numel()).astype(np.float32)) for _ in range(count)]
 
 
 def plain_scores(model: T5Model, folder: Path, examples: Texts) -> list[list[float]]:
-    """One forward pass for every choice, nothing padded, transformers' own loss times the number of tokens."""
+    """Log-likelihood of each choice, from an unpadded forward pass of its own with transformers' loss."""
     network = plain_network(load_state(folder / "weights.safetensors"))
     tokens = model._tokenizer
     found = []
@@ -68,7 +68,7 @@ def evaluated(model: T5Model, examples: Texts, batch_size: int) -> int:
 
 
 def test_the_papers_storage_follows_from_the_name() -> None:
-    """The tables would cost out another model than the paper's, or planning would need 3 GB of weights."""
+    """The tables would report the storage of a different model, or planning would need 3 GB of weights."""
     spec = {"family": "t5", "architecture": "google/t5-large-lm-adapt"}
     trainable, frozen = family(spec).architecture_counts(spec)
     assert (trainable, frozen) == (750_251_008, 32_899_072)
@@ -77,7 +77,7 @@ def test_the_papers_storage_follows_from_the_name() -> None:
 
 @pytest.mark.parametrize("projection", ["gated-gelu", "relu"])
 def test_the_tensors_are_those_of_the_network(projection: str) -> None:
-    """Files would be refused that are whole, or P' be counted of another network."""
+    """Complete weight files would be refused, or the parameters of a different network would be counted."""
     architecture = Architecture.of({**ARCHITECTURE, "num_decoder_layers": 3, "feed_forward_proj": projection})
     with torch.device("meta"):
         network = T5ForConditionalGeneration(T5Config(**architecture.config))
@@ -86,7 +86,7 @@ def test_the_tensors_are_those_of_the_network(projection: str) -> None:
 
 
 def test_layers_are_told_from_names() -> None:
-    """Figures of the masks would pile up all layers at one place."""
+    """Plots of the masks would show all layers at the same position."""
     names = [*Architecture.of(ARCHITECTURE).shapes, *Architecture.of(ARCHITECTURE).trainable("ia3")]
     layers, kinds = (set(found) for found in zip(*map(FAMILY.layer_of, names), strict=True))
     assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
@@ -94,7 +94,7 @@ def test_layers_are_told_from_names() -> None:
 
 
 def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) -> None:
-    """Padding, sharing an input among choices, or the two tables would change what a choice scores."""
+    """A choice's score would depend on padding or on how many choices share an input, or would use the wrong table."""
     examples = small_examples(folder, 12, choices=4)
     plain = plain_scores(model, folder, examples)
     tokens = [[len(row) for row in model._tokenizer(e.answers)] for e in examples]
@@ -109,7 +109,7 @@ def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) ->
 
 
 def test_batches_order_and_numbers_of_choices_do_not_change_counts(model: T5Model, folder: Path) -> None:
-    """An accuracy would depend on the machine's memory, or on the order of the examples."""
+    """Accuracy would depend on the machine's memory or on the order of the examples."""
     mixed = [text for pair in zip(sentences(8, 2), sentences(8, 5, seed=1), strict=True) for text in pair]
     write_texts(folder / "forward", mixed, {})
     write_texts(folder / "backward", mixed[::-1], {})
@@ -124,7 +124,7 @@ def test_batches_order_and_numbers_of_choices_do_not_change_counts(model: T5Mode
 
 
 def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
-    """The answer of a free question would depend on what else is in its batch."""
+    """A generated answer would depend on the other examples in its batch."""
     model = load({**SPEC, "scoring": {"max_new_tokens": 12}}, folder / "weights.safetensors", device="cpu")
     examples = small_examples(folder, 10, free=True)
     network, tokens = plain_network(load_state(folder / "weights.safetensors")), model._tokenizer  # type: ignore[attr-defined]
@@ -146,13 +146,12 @@ def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
 
 
 def written(model: Any, examples: Texts, batch_size: int) -> list[str]:
-    """The answers that a model writes."""
     starts = range(0, len(examples), batch_size)
     return [text for start in starts for text in model.written(model.prepare(examples[start : start + batch_size]))]
 
 
 def test_free_answers_are_counted_or_scored(folder: Path) -> None:
-    """A score in between would be cut to a whole number."""
+    """Partial scores of generated answers would be truncated to whole numbers."""
     examples = small_examples(folder, 8, free=True)
     probe: Any = load({**SPEC, "scoring": {"max_new_tokens": 6}}, folder / "weights.safetensors", device="cpu")
     found = written(probe, examples, 8)
@@ -176,14 +175,14 @@ def test_free_answers_are_counted_or_scored(folder: Path) -> None:
 
 
 def test_squads_comparison() -> None:
-    """ "The Eiffel Tower." would be wrong where "eiffel tower" is right."""
+    """The answer "The Eiffel Tower." would be marked wrong where "eiffel tower" is accepted."""
     assert exact_match("The  Eiffel-Tower.", ["eiffeltower"]) == 1 and exact_match("Tower", ["the"]) == 0
     assert f1("a red cat", ["the cat", "dog"]) == pytest.approx(2 / 3)
     assert f1("dog", ["cat"]) == 0 and f1("", [""]) == 0
 
 
 def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder: Path) -> None:
-    """Short answers would weigh more than in the training that is reproduced; or dropout be on where none belongs."""
+    """Short answers would weigh more than in the training that is reproduced, or evaluation would use dropout."""
     batch = model.prepare(small_examples(folder, 9))
     network = plain_network(load_state(folder / "weights.safetensors"))
     plain = network(input_ids=batch.inputs, attention_mask=batch.mask.long(), labels=batch.targets).loss
@@ -195,7 +194,7 @@ def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder
 
 
 def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> None:
-    """The trained weights would depend on the size of the memory."""
+    """The trained weights would depend on how much memory the machine has."""
     batch = model.prepare(small_examples(folder, 10))
     longest = batch.inputs.shape[1]
     batch = replace(batch, longest=longest)
@@ -210,13 +209,13 @@ def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> N
 
 
 def test_texts_are_not_augmented(model: T5Model, folder: Path) -> None:
-    """An `augmentation` that stands in params.yaml would be passed over in silence."""
+    """An `augmentation` setting in params.yaml would be silently ignored for text models."""
     with pytest.raises(TallmasksError, match=r"augmentation: .*'crop'"):
         model.prepare(small_examples(folder, 2), "crop", torch.Generator())
 
 
 def test_bfloat16_products_keep_float32_scores(folder: Path) -> None:
-    """Half precision would make ties of the choices, or overflow as float16 does."""
+    """Scores in half precision would make choices tie, or overflow as float16 does."""
     model: Any = load(SPEC, folder / "weights.safetensors", "bfloat16", device="cpu")
     examples = small_examples(folder, 4)
     with torch.inference_mode():
@@ -229,7 +228,7 @@ def test_bfloat16_products_keep_float32_scores(folder: Path) -> None:
 
 @pytest.mark.parametrize("table", ["shared", "lm_head", "none"])
 def test_the_two_tables_stay_two(table: str, folder: Path) -> None:
-    """transformers ties them: an answer would be scored with the table that reads the question."""
+    """Answers would be scored with the input embedding table, because transformers would tie the two tables."""
     spec = {**SPEC, "architecture": {**ARCHITECTURE, "frozen_table": table}}
     state = load_state(folder / "weights.safetensors")
     model: Any = load(spec, folder / "weights.safetensors", device="cpu")
@@ -250,7 +249,7 @@ def test_the_two_tables_stay_two(table: str, folder: Path) -> None:
 
 
 def folded(model: Ia3Model, folder: Path, vectors: torch.Tensor) -> dict[str, np.ndarray]:
-    """The pretrained tensors with (IA)^3's vectors multiplied into the matrices."""
+    """The pretrained tensors, with the (IA)^3 vectors multiplied into the matrices."""
     state = load_state(folder / "weights.safetensors")
     sizes = [math.prod(shape) for shape in model.shapes.values()]
     for (name, shape), vector in zip(model.shapes.items(), vectors.split(sizes), strict=True):
@@ -260,7 +259,7 @@ def folded(model: Ia3Model, folder: Path, vectors: torch.Tensor) -> dict[str, np
 
 
 def test_ia3_is_its_vectors_folded_into_the_matrices(adapted: Ia3Model, folder: Path) -> None:
-    """Keys, values or the feed-forward would be rescaled in another place than Liu et al. say."""
+    """Keys, values or feed-forward activations would be rescaled at a different point than in Liu et al."""
     examples = small_examples(folder, 12)
     (vectors,) = some_vectors(adapted, 1)
     adapted.use(vectors)
@@ -277,7 +276,7 @@ def test_ia3_is_its_vectors_folded_into_the_matrices(adapted: Ia3Model, folder: 
 def test_one_pass_serves_many_weight_sets(
     free: bool, budget: int, adapted: Ia3Model, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A weight set would be given the answers of its neighbour."""
+    """A weight set would get the score of another one."""
     monkeypatch.setattr("tallmasks.models.t5.ia3.INPUT_TOKENS", budget)
     adapted.scoring = Scoring(max_new_tokens=4, free_answers="mean")
     sets, seen = [adapted.initial(), *some_vectors(adapted, 3)], set()
@@ -313,7 +312,7 @@ def as_bytes(text: bytes) -> dict[str, np.ndarray]:
     ],
 )
 def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path: Path) -> None:
-    """A traceback from within transformers would be all that a user gets."""
+    """Users would see only a traceback from inside transformers."""
     state = load_state(folder / "weights.safetensors")
     change(state)
     write_tensors(tmp_path / "spoiled.safetensors", state, {})
@@ -322,7 +321,7 @@ def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path:
 
 
 def test_another_cross_attention_than_the_one_that_is_replaced_is_refused() -> None:
-    """Another release of transformers would silently give other scores."""
+    """Another release of transformers would silently give different scores."""
     network = T5ForConditionalGeneration(T5Config(**Architecture.of(ARCHITECTURE).config))
     network.decoder.block[0].layer[1].EncDecAttention = torch.nn.Linear(2, 2)
     with pytest.raises(TallmasksError, match=r"transformers 5.*T5LayerCrossAttention"):

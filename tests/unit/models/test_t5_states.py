@@ -1,4 +1,4 @@
-"""T5 weights of others: pretrained, fine-tuned and (IA)^3 in every layout, the tokenizer, and refusals."""
+"""Reading T5 weights: pretrained, fine-tuned and (IA)^3 checkpoints in every layout, tokenizers, and refused files."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Archit
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
 WIDE: dict[str, Any] = {**SPEC, "architecture": {**ARCHITECTURE, "vocab_size": 192}}
-"""With room for the sentinels that a spiece.model gets."""
+"""Has room for the sentinels that are added to the pieces of a spiece.model."""
 State = dict[str, np.ndarray]
 
 
@@ -30,7 +30,7 @@ def torch_state(state: State) -> dict[str, torch.Tensor]:
 
 
 def finetuned(state: State, seed: int = 1) -> State:
-    """A model that training moved a little, all but `shared`."""
+    """Adds small random changes to every tensor except `shared.weight`."""
     draw = np.random.default_rng(seed)
     moved = {n: a + draw.normal(0, 0.01, a.shape).astype(np.float32) for n, a in state.items()}
     return moved | {"shared.weight": state["shared.weight"]}
@@ -38,14 +38,14 @@ def finetuned(state: State, seed: int = 1) -> State:
 
 @pytest.fixture
 def pretrained(tmp_path: Path) -> tuple[Path, State]:
-    """A pretrained file, and its tensors."""
+    """A pretrained file, and its tensors without the tokenizer."""
     state = save_small(tmp_path / "pretrained.safetensors")
     state.pop("tokenizer.json")
     return tmp_path / "pretrained.safetensors", state
 
 
 def saved_folder(folder: Path, state: State, save: Callable[[Path], None] | None = None) -> Path:
-    """A folder as transformers saves it; the weights as `save` does."""
+    """A folder in transformers' layout; `save` writes the weights if given."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({**ARCHITECTURE, "feed_forward_proj": "gated-gelu"}))
     (folder / "tokenizer.json").write_text(tokenizer_json())
@@ -66,7 +66,7 @@ def with_embed_tokens(state: State) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("layout", ["bin", "transformers"])
 def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path) -> None:
-    """A model that transformers or the hub holds could not be used, or lose a table."""
+    """Models from transformers or the hub could not be used, or would lose an embedding table."""
     state = random_state()
     saves: dict[str, Callable[[Path], None]] = {
         "bin": lambda folder: torch.save(with_embed_tokens(state), folder / "pytorch_model.bin"),
@@ -91,7 +91,7 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
     ],
 )
 def test_odd_pretrained_folders_are_refused(change: Any, said: str, tmp_path: Path) -> None:
-    """Another network than the one that was meant would be fine-tuned, or a traceback be all there is."""
+    """A different network from the intended one would be fine-tuned, or users would see only a traceback."""
     tensors = torch_state(random_state())
 
     def save(folder: Path) -> None:
@@ -105,7 +105,7 @@ def test_odd_pretrained_folders_are_refused(change: Any, said: str, tmp_path: Pa
 
 @pytest.mark.parametrize("files", [("model.safetensors", "tokenizer.json"), ("pytorch_model.bin", "spiece.model")])
 def test_weights_and_tokenizer_come_from_the_hubs_cache(files: tuple[str, str], offline: Path) -> None:
-    """A machine without a network would refuse files that it has, because the hub may have others that come first."""
+    """An offline machine would refuse the files in its cache, because the hub might have others that are preferred."""
     commit = "1" * 40
     snapshot = offline / "models--google--t5-small" / "snapshots" / commit
     snapshot.mkdir(parents=True)
@@ -123,7 +123,7 @@ PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 
 
 
 def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
-    """A T5 without tokenizer.json on the hub could not be used."""
+    """T5 models without a tokenizer.json on the hub could not be used."""
     (tmp_path / "spiece.model").write_bytes(spiece_model(PIECES))
     tokenizer = TextTokenizer(json_of_spiece(tmp_path / "spiece.model"), tmp_path, 108)
     assert tokenizer(["red cats", " red  cat ", "dog"]) == [[7, 5, 1], [7, 4, 1], [3, 2, 1]]
@@ -136,7 +136,7 @@ def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
     "content", [b"", b"not a model at all", spiece_model(PIECES, kind=2), spiece_model(PIECES)[:40]]
 )
 def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Path) -> None:
-    """A download that was cut would give a tokenizer with other words."""
+    """A truncated download would give a tokenizer with a wrong vocabulary."""
     (tmp_path / "spiece.model").write_bytes(content)
     with pytest.raises(TallmasksError, match=r"spiece\.model"):
         json_of_spiece(tmp_path / "spiece.model")
@@ -146,7 +146,7 @@ def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Pat
 def test_fine_tuned_models_are_read_in_every_layout(
     layout: str, pretrained: tuple[Path, State], tmp_path: Path
 ) -> None:
-    """Published checkpoints could not be merged."""
+    """Published T5 checkpoints could not be merged."""
     path, state = pretrained
     tuned = finetuned(state)
     file = tmp_path / "tuned.pt"
@@ -163,7 +163,7 @@ def test_fine_tuned_models_are_read_in_every_layout(
 
 
 def test_a_frozen_table_that_moved_is_refused(pretrained: tuple[Path, State], tmp_path: Path) -> None:
-    """Half of what fine-tuning did would be dropped in silence."""
+    """The part of the fine-tuning that changed the frozen table would be silently dropped."""
     path, state = pretrained
     tuned = finetuned(state) | {"shared.weight": state["shared.weight"] + np.float32(0.5)}
     save_file(torch_state(tuned), tmp_path / "tuned.safetensors")
@@ -181,7 +181,6 @@ def some_vectors() -> State:
 
 
 def save_as_peft(folder: Path, vectors: State) -> None:
-    """A folder as PEFT saves (IA)^3."""
     folder.mkdir()
     config = {
         "base_model_name_or_path": "google/t5-large-lm-adapt", "feedforward_modules": ["wo"], "init_ia3_weights": True,
@@ -192,7 +191,7 @@ def save_as_peft(folder: Path, vectors: State) -> None:
 
 
 def old_names(vectors: State) -> dict[str, torch.Tensor]:
-    """The layout of before PEFT: one row each, the feed-forward's vector at `wi_1`."""
+    """The layout used before PEFT: each vector is one row, and the feed-forward's vector is at `wi_1`."""
     found = {}
     for name, array in vectors.items():
         module = name.removeprefix(PEFT_PREFIX).removesuffix(IA3_SUFFIX)
@@ -203,7 +202,7 @@ def old_names(vectors: State) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("layout", ["own", "peft", "peft bin", "old", "old flat"])
 def test_ia3_is_read_in_every_layout(layout: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:
-    """Vectors that others trained could not be merged, or would land at another matrix."""
+    """Vectors that others trained could not be merged, or would be applied to the wrong matrix."""
     vectors, file = some_vectors(), tmp_path / "vectors.pt"
     if layout == "own":
         file = tmp_path / "vectors.safetensors"
@@ -224,7 +223,7 @@ def test_ia3_is_read_in_every_layout(layout: str, pretrained: tuple[Path, State]
 
 
 def test_pefts_names_are_pefts() -> None:
-    """PEFT would load none of a checkpoint's vectors, and say so in a warning only."""
+    """PEFT would load none of a checkpoint's vectors, and report that only as a warning."""
     shapes = Architecture.of(ARCHITECTURE).trainable("ia3")
     stem = "base_model.model.decoder.block.1.layer"
     assert shapes[f"{stem}.1.EncDecAttention.v.ia3_l"] == (32, 1)
@@ -242,7 +241,7 @@ def test_pefts_names_are_pefts() -> None:
     ],
 )
 def test_other_adapters_are_refused(change: Any, said: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:
-    """A vector that is left out stays at one, and the task vector is another."""
+    """A missing vector would silently stay at one, and the task vector would be wrong."""
     vectors = some_vectors()
     save_as_peft(tmp_path / "out", vectors)
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
@@ -255,7 +254,7 @@ def test_other_adapters_are_refused(change: Any, said: str, pretrained: tuple[Pa
 
 
 def test_a_folder_of_checkpoints_may_hold_folders(tmp_path: Path) -> None:
-    """A PEFT adapter, which is a folder, could not be named in params.yaml."""
+    """PEFT adapters, which are folders, could not be named in params.yaml."""
     (tmp_path / "qasc").mkdir()
     found = locate(str(tmp_path), ARCHITECTURE, "qasc", FAMILY.publishers)
     assert found is not None and found.local == tmp_path / "qasc"

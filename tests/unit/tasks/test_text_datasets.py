@@ -1,4 +1,4 @@
-"""The 11 text datasets: from their files, each in its own schema, to files of examples."""
+"""The 11 text datasets: reading each from its published files, and writing files of examples."""
 
 import copy
 import json
@@ -32,7 +32,7 @@ HELD_OUT = 4
 def written(
     out: Path, task: str, split: str, folder: Path | None, model: Params | None = None, held_out: int = HELD_OUT
 ) -> list[Text]:
-    """The examples of a split, with fewer rows for validation than the dataset's."""
+    """The examples of a split, with `held_out` validation rows instead of the dataset's own number."""
     made = catalogue("text").recipe({}, model or {}, task, split, Path())
     recipe = json.loads(json.dumps(made.params))
     recipe["data"]["held_out"] = held_out
@@ -42,7 +42,7 @@ def written(
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_dataset_is_read_as_it_is_published(task: str, tmp_path: Path) -> None:
-    """A task would train on its validation or test rows, or answer the questions of others."""
+    """A task would train on its validation or test rows, or pair questions with the answers of other rows."""
     write_repository(tmp_path / "data", task, COUNTS)
     prompts = prompts_of(task).prompts
     for split in SPLITS:
@@ -67,7 +67,7 @@ def test_every_dataset_is_read_as_it_is_published(task: str, tmp_path: Path) -> 
 
 
 def test_fewer_rows_and_prompts(tmp_path: Path) -> None:
-    """A trial on a small machine would have to take everything."""
+    """A trial run on a small machine would have to use all rows and all prompts."""
     write_repository(tmp_path / "data", "paws", COUNTS)
     model = {"templates": [9, 0], "examples": {"train": 3, "validation": 2}}
     train = written(tmp_path / "a", "paws", "train", tmp_path / "data", model)
@@ -79,7 +79,7 @@ def test_fewer_rows_and_prompts(tmp_path: Path) -> None:
 
 
 def test_story_cloze_as_parquet_and_as_it_is_given_out(tmp_path: Path) -> None:
-    """A story with a comma or a quotation mark would be taken apart."""
+    """A story with a comma, a quotation mark or a line break would be split in the wrong places."""
     rows = [made_up("story_cloze", index) for index in range(6)]
     rows[0]["input_sentence_2"] = 'She said, "flour,\nwater".'
     write_csv(tmp_path / "csv" / "cloze_test_val__spring2016 - cloze_test_ALL_val.csv", rows)
@@ -90,8 +90,8 @@ def test_story_cloze_as_parquet_and_as_it_is_given_out(tmp_path: Path) -> None:
 
 
 def test_story_cloze_says_where_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its data are on no hub: without a word on that, people would look for a setting."""
-    monkeypatch.setattr(hub, "reachable", lambda: True)  # a network does not help
+    """Users would look for a setting, because nothing tells them that the data must be requested from the authors."""
+    monkeypatch.setattr(hub, "reachable", lambda: True)  # even with a network
     recipe = catalogue("text").recipe({}, {}, "story_cloze", "test", Path()).params
     said = str(catalogue("text").missing(recipe))
     for word in ("cs.rochester.edu/nlp/rocstories", "cloze_test_val__spring2016*.csv", "data.story_cloze.path"):
@@ -99,13 +99,13 @@ def test_story_cloze_says_where_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_changed(folder: Path, task: str, change: Any, count: int = 8) -> None:
-    """Training data with something about their table changed."""
+    """Writes training data after `change` was applied to the table."""
     folder.mkdir()
     pq.write_table(change(table(task, [made_up(task, index) for index in range(count)])), folder / "train.parquet")
 
 
 def other(name: str, values: list[Any]) -> Any:
-    """A table's column has other values."""
+    """A change that replaces the values of one column."""
     return lambda content: content.set_column(content.schema.get_field_index(name), name, pa.array(values))
 
 
@@ -120,7 +120,7 @@ def other(name: str, values: list[Any]) -> Any:
     ],
 )
 def test_what_is_not_this_tasks_data_is_refused(task: str, change: Any, said: str, tmp_path: Path) -> None:
-    """Hours of fine-tuning on other texts or wrong labels would end in a table."""
+    """Hours of fine-tuning on the wrong texts or labels would end up as a row in a results table."""
     write_changed(tmp_path / "data", task, change)
     with pytest.raises(TallmasksError, match=said) as error:
         written(tmp_path / "out", task, "train", tmp_path / "data")
@@ -129,7 +129,7 @@ def test_what_is_not_this_tasks_data_is_refused(task: str, change: Any, said: st
 
 @pytest.fixture
 def params(params: Params) -> Params:
-    """A model with text tasks beside the project's own."""
+    """The project's parameters plus a model with text tasks."""
     model = copy.deepcopy(params["models"]["tiny"])
     params["models"]["reader"] = {**model, "tasks": "text"}
     del params["models"]["reader"]["examples"]
@@ -141,7 +141,7 @@ def examples(params: Params, task: str = "paws", split: str = "train") -> Node:
 
 
 def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Examples with other wordings, or of another commit or local copy, would be taken for the right ones."""
+    """Examples with other prompts, or from another commit or local copy, would be reused as if they were right."""
     monkeypatch.chdir(tmp_path)
     node = examples(params)
     assert node.path.startswith("store/data/text/examples/paws-train-") and not node.sources
@@ -165,7 +165,7 @@ def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, mo
 
 
 def test_a_prompt_that_a_task_lacks_is_refused(params: Params) -> None:
-    """A typo would leave every prompt in force."""
+    """A mistyped prompt number would be ignored, and all prompts would be used."""
     params["models"]["reader"]["templates"] = [0, 4]
     assert examples(params).digest
     with pytest.raises(TallmasksError, match=r"social_iqa .*0 to 3.*`tallmasks prompts social_iqa"):
@@ -173,7 +173,7 @@ def test_a_prompt_that_a_task_lacks_is_refused(params: Params) -> None:
 
 
 def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody could say which prompts a number of the table stands for."""
+    """Users could not find out which prompt a number in `templates` stands for."""
     assert cli.main(["prompts"]) == 0
     printed = capsys.readouterr().out
     assert all(f"{name} ({task.title})" in printed for name, task in TASKS.items())

@@ -1,4 +1,4 @@
-"""The prompts of the text tasks: which there are, and what they make of a row."""
+"""The prompts of the text tasks, and the examples rendered from them."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ from tallmasks.tasks.text.text_catalogue import example
 from tallmasks.tasks.texts import FREE
 
 CHOICES = {"qasc": 8, "cosmos_qa": 4, "quail": 4, "social_iqa": 3}
-# every character but jinja's own line ends, white space at the ends and what stands for a separator
+# all characters except "\r", which Jinja replaces, and the one that protects separators; no white space at the ends
 VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\ue000"), max_size=300).map(str.strip)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_prompt_of_a_row_has_its_right_answer(task: str) -> None:
-    """Training would teach a wrong answer under one of the wordings, or a task's accuracy count it."""
+    """Some prompts would train or score a model with a wrong answer."""
     known = TASKS[task]
     for prompt in prompts_of(task).prompts:
         text = example(known, prompt, known.row)
@@ -36,19 +36,19 @@ def test_every_prompt_of_a_row_has_its_right_answer(task: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_prompt_uses_no_column_that_is_not_read(task: str) -> None:
-    """Jinja puts nothing where a name is unknown: a prompt would lose its question in silence."""
+    """A prompt would silently lose its question, because Jinja renders unknown names as empty strings."""
     for prompt in prompts_of(task).prompts:
         for source in (prompt.jinja, prompt.answer_choices or ""):
             environment = Environment()
             environment.filters["choice"] = list
             used = meta.find_undeclared_variables(environment.parse(source)) - {"answer_choices", "range"}
             assert used <= set(TASKS[task].columns), prompt.name
-        assert ("| choice" in prompt.jinja) == (task == "ropes")  # drawn at random there, here the first
+        assert ("| choice" in prompt.jinja) == (task == "ropes")  # random in promptsource, here the first
 
 
 @given(first=VALUES, second=VALUES)
 def test_texts_come_through_letter_for_letter(first: str, second: str) -> None:
-    """A text with braces, bars or a separator in it would be cut in two, or run as a template."""
+    """A text that contains braces, bars or a separator would be cut in two, or run as a template."""
     row = {"sentence1": f"<{first}>", "sentence2": f"<{second}>", "label": 1}
     text = example(TASKS["paws"], prompts_of("paws").prompts[3], row)
     asked = "Question: Can we rewrite Sentence 1 to Sentence 2?"
@@ -57,21 +57,21 @@ def test_texts_come_through_letter_for_letter(first: str, second: str) -> None:
 
 
 def test_long_texts_are_cut_as_promptsource_cuts_them() -> None:
-    """The published models saw no more than that of a text."""
+    """Models would read more of a long text than the published models did."""
     row = {**TASKS["wiki_qa"].row, "answer": "word " * 1000}
     found = render(prompts_of("wiki_qa").prompts[0], row).input
     kept = found.split('"')[1]
     assert kept.endswith("word...") and LONGEST - 10 < len(kept) <= LONGEST
-    barely = "x" * (LONGEST + 5)  # Jinja's leeway
+    barely = "x" * (LONGEST + 5)  # within the tolerance of Jinja's truncate
     assert barely in render(prompts_of("wiki_qa").prompts[0], {**row, "answer": barely}).input
-    choices = {**TASKS["story_cloze"].row, "sentence_quiz2": "word " * 1000}  # which are scored, and so not cut
+    choices = {**TASKS["story_cloze"].row, "sentence_quiz2": "word " * 1000}  # choices are not cut
     assert (
         example(TASKS["story_cloze"], prompts_of("story_cloze").prompts[0], choices).target == ("word " * 1000).strip()
     )
 
 
 def test_several_accepted_answers() -> None:
-    """A model that gives the second would be wrong; one that is trained twice would learn two things."""
+    """A model that gives the second accepted answer would be marked wrong, or would be trained on two targets."""
     row = {**TASKS["ropes"].row, "answers": {"text": ["Bente's ", "Bente's", "hers"]}}
     for prompt in prompts_of("ropes").prompts:
         text = example(TASKS["ropes"], prompt, row)
@@ -90,7 +90,7 @@ def test_several_accepted_answers() -> None:
     ],
 )
 def test_a_row_without_a_right_answer_is_refused(task: str, change: dict[str, object], said: str) -> None:
-    """A published test split without labels would be scored against answers that nobody gave."""
+    """A published test split without labels would be scored against made-up answers."""
     row = {**TASKS[task].row, **change}
     with pytest.raises(TallmasksError, match=said):
         for prompt in prompts_of(task).prompts:
@@ -99,13 +99,13 @@ def test_a_row_without_a_right_answer_is_refused(task: str, change: dict[str, ob
 
 @pytest.mark.parametrize("jinja", ["{{ a.__class__.__mro__ }}", "{{ a.append(1) }}", "{{ a['x'](1) }}", "{{ a"])
 def test_a_template_can_do_nothing_but_render(jinja: str) -> None:
-    """Somebody else's prompts would run code on the user's machine."""
+    """Prompts written by others could run code on the user's machine."""
     with pytest.raises(TallmasksError, match="'odd'"):
         render(Prompt("odd", None, f"{jinja} ||| x"), {"a": [1, 2]})
 
 
 def test_changed_examples_have_another_number() -> None:
-    """Examples rendered by older code would be taken for those of the new one: raise RENDERING, and add its digest."""
+    """Examples rendered by older code would be reused; if this fails, increase RENDERING and add the new digest."""
     rows = [(task, prompt) for task in TASKS.values() for prompt in prompts_of(task.name).prompts]
     texts = [[*example(task, prompt, task.row)] for task, prompt in rows]
     found = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:12]

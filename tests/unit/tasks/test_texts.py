@@ -19,14 +19,14 @@ EXAMPLES = st.lists(
 @settings(max_examples=10, deadline=None)
 @given(examples=EXAMPLES)
 def test_a_file_gives_back_every_example(tmp_path_factory, examples: list[Text]) -> None:
-    """A letter that is lost on the way, or an answer that moves to the neighbour, is a wrong score."""
+    """Lost characters, or answers moved to a neighbouring example, would give wrong scores."""
     path = tmp_path_factory.mktemp("texts") / "examples.safetensors"
     assert write_texts(path, examples, {}) == len(examples)
     assert list(open_texts(path)) == examples
 
 
 def test_some_examples_are_taken_in_the_order_asked_for(tmp_path: Path) -> None:
-    """Training takes examples by shuffled indices, evaluation by slices."""
+    """Training (shuffled indices) and evaluation (slices) would use the wrong examples."""
     examples = [Text(f"question {n}", ("yes", "no"), n % 2) for n in range(7)]
     write_texts(path := tmp_path / "examples.safetensors", examples, {})
     texts = open_texts(path)

@@ -1,4 +1,4 @@
-"""The written world: the data of the embedded language model."""
+"""The written world: the data of the small language model."""
 
 from collections import Counter
 
@@ -23,13 +23,13 @@ CHOICES = {
 
 @pytest.mark.parametrize("task", TASKS)
 def test_an_example_does_not_depend_on_how_many_there_are(task: str) -> None:
-    """More training examples would be other training examples."""
+    """Asking for more training examples would also change the ones that were there before."""
     assert list(examples(task, "test", 2 * SMALL, 0))[:SMALL] == list(examples(task, "test", SMALL, 0))
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_answer_is_one_of_the_choices_and_each_as_often(task: str) -> None:
-    """A task could not be answered, or a model that always takes one choice would seem to have learned."""
+    """A task could not be answered, or a model that always picks the same choice would score above chance."""
     texts = list(examples(task, "train", MANY, 0))
     if task == "ropes":
         assert all(
@@ -47,13 +47,13 @@ def test_the_answer_is_one_of_the_choices_and_each_as_often(task: str) -> None:
 
 @pytest.fixture(scope="module")
 def shown() -> set[str]:
-    """Every word of some pretraining texts."""
+    """The words of a sample of pretraining texts."""
     rng = np.random.default_rng(0)
     return {word for _ in range(1000) for write in (with_gaps, begun, problem) for word in write(rng)[0].split()}
 
 
 def test_every_word_is_in_the_lexicon() -> None:
-    """The model would read a task's own words as unknown ones, and could not tell its wordings apart."""
+    """The model would read a task's own words as unknown, and could not tell its wordings apart."""
     known = set(lexicon())
     assert len(known) == len(lexicon()) < 400
     for task in TASKS:
@@ -66,7 +66,7 @@ def test_every_word_is_in_the_lexicon() -> None:
 
 
 def test_pretraining_never_shows_a_wording(shown: set[str]) -> None:
-    """Zero-shot accuracy would be trained for."""
+    """Zero-shot accuracy would be too high, because pretraining had already shown the tasks' wordings."""
     for task in TASKS.values():
         for wording in task.wordings:
             own = {word for word in wording.split() if not word.startswith("{")} - shown
@@ -74,7 +74,7 @@ def test_pretraining_never_shows_a_wording(shown: set[str]) -> None:
 
 
 def test_every_task_has_a_prefix_of_its_own(shown: set[str]) -> None:
-    """Two tasks would read alike, or a prefix would say what is asked, or nothing."""
+    """Two tasks would look alike, or a prefix would give away the question or be unknown to the model."""
     for task in TASKS.values():
         assert all(text.input.startswith(f"{task.prefix} ") for text in examples(task.name, "train", SMALL, 0))
         assert set(task.prefix.split()) <= shown - set(task.plain.split()) - set(DIALECTS)
@@ -84,6 +84,6 @@ def test_every_task_has_a_prefix_of_its_own(shown: set[str]) -> None:
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), task=st.sampled_from(sorted(TASKS)), split=st.sampled_from(SPLITS))
 def test_any_seed_gives_examples(seed: int, task: str, split: str) -> None:
-    """A seed could hang a job, or give an example without an answer."""
+    """Some seeds would hang a job, or give an example without an answer."""
     for text in examples(task, split, 3, seed):
         assert isinstance(text, Text) and text.input and text.target

@@ -1,4 +1,4 @@
-"""The same random images for each test, whatever ran before."""
+"""Gives each test the same random images, whichever tests ran before."""
 
 import numpy as np
 import pytest
@@ -8,5 +8,4 @@ from image_files import RNG
 
 @pytest.fixture(autouse=True)
 def same_images() -> None:
-    """Each test draws its images from the same seed."""
     RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state

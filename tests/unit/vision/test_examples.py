@@ -1,4 +1,4 @@
-"""Decoding once: which images a split has, what is stored of them, what becomes of those that cannot be decoded."""
+"""Decoding images: which ones a split has, what is stored of them, and what happens to undecodable ones."""
 
 import json
 from dataclasses import replace
@@ -21,16 +21,16 @@ from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examp
 
 
 def test_the_validation_split_is_the_papers() -> None:
-    """Scaling coefficients and mask lambdas would be chosen on other images than the paper's."""
+    """Scaling coefficients and mask lambdas would be chosen on different images from the paper's."""
     train, validation = split_indices(60_000, "train"), split_indices(60_000, "validation")
-    assert train[0] == 36044  # a number in the paper's code
+    assert train[0] == 36044  # the value in the paper's code
     assert (len(train), len(validation)) == (55_000, 5_000)
     assert sorted([*train, *validation]) == list(range(60_000))
     assert [len(split_indices(count, "validation")) for count in (1020, 50_000, 3680)] == [102, 5000, 368]
 
 
 def broken(tmp_path: Path, broken_rows: tuple[int, ...], count: int = 12) -> tuple[Path, list[Image.Image]]:
-    """A folder of test images; some of them cannot be decoded."""
+    """A folder of test images; those in `broken_rows` cannot be decoded."""
     images = [picture(RNG, 28, 28) for _ in range(count)]
     stored = [encoded(image, "PNG") for image in images]
     for row, damaged in zip(broken_rows, (b"<html>", stored[0][:90], b"", None), strict=False):
@@ -40,7 +40,7 @@ def broken(tmp_path: Path, broken_rows: tuple[int, ...], count: int = 12) -> tup
 
 
 def test_undecodable_images_are_named_and_refused(tmp_path: Path) -> None:
-    """A damaged download would lower an accuracy, and nobody would know why."""
+    """A damaged download would lower the accuracy without any explanation."""
     folder, _ = broken(tmp_path, (2, 5, 7, 9))
     said: list[str] = []
     with pytest.raises(TallmasksError, match=r"4 of 12 .*example 2"):
@@ -64,7 +64,7 @@ def test_a_few_undecodable_images_are_left_out_by_name(tmp_path: Path, monkeypat
 
 
 def test_one_odd_image_does_not_spoil_small_ones(tmp_path: Path) -> None:
-    """Images of several sizes would be forced into the size of the first."""
+    """Images of several sizes would all be resized to the size of the first."""
     sizes = [(28, 28)] * 5 + [(40, 28)]
     stored = [encoded(picture(RNG, *size), "PNG") for size in sizes]
     write_parquet(tmp_path / "test.parquet", stored, [0] * 6, image_type=pa.binary())
@@ -73,7 +73,7 @@ def test_one_odd_image_does_not_spoil_small_ones(tmp_path: Path) -> None:
 
 
 def test_a_stored_training_image_gives_the_reference_crops(tmp_path: Path) -> None:
-    """Fine-tuning would see other images than open_clip's training transform makes of the originals."""
+    """Fine-tuning would see different images from those that open_clip's training transform gives."""
     torch.manual_seed(0)
     for width, height in ((500, 375), (300, 400), (900, 300)):
         image = picture(RNG, width, height)
@@ -84,7 +84,7 @@ def test_a_stored_training_image_gives_the_reference_crops(tmp_path: Path) -> No
         box = torch.tensor([[top - cut_top, left - cut_left, tall, wide]], dtype=torch.float32)
         box /= torch.tensor([stored_height, stored_width, stored_height, stored_width])
         crop = crop_and_resize(torch.from_numpy(stored.copy())[None], box, 224)[0].numpy()
-        assert np.abs(crop.astype(float) - np.asarray(expected)).mean() < 1.5  # of 255: it was resized twice
+        assert np.abs(crop.astype(float) - np.asarray(expected)).mean() < 1.5  # of 255; it was resized twice
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_stored_training_image_gives_the_reference_crops(tmp_path: Path) -> No
 def test_data_without_a_pinned_commit_are_held_to_their_counts(
     labels: list[int], said: str | None, tmp_path: Path, offline: Path
 ) -> None:
-    """Whatever the owner of EMNIST's repository puts there next would be decoded as EMNIST's digits."""
+    """Whatever is next uploaded to EMNIST's repository would be decoded as EMNIST's digits."""
     task = replace(TASKS["emnist"], counts={"train": 20, "test": 10})
     cache = offline / f"datasets--{task.source.hub.replace('/', '--')}"
     (cache / "refs").mkdir(parents=True)
@@ -112,6 +112,6 @@ def test_data_without_a_pinned_commit_are_held_to_their_counts(
         return
     with pytest.raises(TallmasksError, match=rf"{'a' * 40}: emnist: {said}.*data\.emnist\.revision"):
         write_examples(task, "train", 224, tmp_path / "out", {})
-    noted: list[str] = []  # what the user has chosen is said, not refused
+    noted: list[str] = []  # only a warning for data the user chose
     write_examples(task, "train", 224, tmp_path / "out", {}, tmp_path / "local", say=noted.append)
     assert len([line for line in noted if line.startswith("warning: emnist")]) == 1

@@ -1,4 +1,4 @@
-"""The 20 loaders, each on files as that dataset has them on the hub."""
+"""The 20 dataset loaders, each on files in the layout that the dataset has on the hub."""
 
 import json
 from pathlib import Path
@@ -16,18 +16,18 @@ from tallmasks.tasks.vision import TASKS
 from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
 
 SIDE = 224
-COUNTS = {"train": 12, "test": 5}  # more than ten, which sort before two
+COUNTS = {"train": 12, "test": 5}  # more than ten, as "10" sorts before "2"
 REFERENCE = image_transform(SIDE, is_train=False, mean=(0, 0, 0), std=(1, 1, 1))
 
 
 def reference(image: Image.Image) -> np.ndarray:
-    """open_clip's own evaluation transform, uint8 [224, 224, 3]."""
+    """The output of open_clip's own evaluation transform, uint8 [224, 224, 3]."""
     return (REFERENCE(image.convert("RGB")).permute(1, 2, 0) * 255).round().byte().numpy()
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_dataset_is_read_as_it_is_on_the_hub(name: str, tmp_path: Path) -> None:
-    """A task's images or labels would be other ones, or a run would end hours in on a file of another layout."""
+    """A task would get wrong images or labels, or a run would fail after hours on an unexpected file layout."""
     content = write_repository(tmp_path / "hub", name, COUNTS)
     kept = SCHEMAS[name].side if (SCHEMAS[name].side or SIDE) <= 96 else None
     for split in SPLITS:
@@ -55,7 +55,7 @@ def test_every_dataset_is_read_as_it_is_on_the_hub(name: str, tmp_path: Path) ->
 
 
 def test_the_catalogue_is_the_papers() -> None:
-    """A benchmark would miss a task, or a head would be built for other classes."""
+    """A benchmark would lack a task, or a head would be built for the wrong classes."""
     assert list(catalogue("vision").tasks({})) == list(catalogue("tiny_worlds.drawn").tasks({}))
     classes = [len(task.classes) for task in TASKS.values()]
     assert classes == [196, 47, 10, 43, 10, 45, 397, 10, 100, 10, 102, 37, 2, 7, 10, 10, 101, 10, 2, 10]
@@ -65,7 +65,7 @@ def test_the_catalogue_is_the_papers() -> None:
 
 
 def test_a_published_head_pairs_classes_and_prompts_as_the_authors_did() -> None:
-    """The authors' FER2013 checkpoint would seem to be wrong about three of its seven classes."""
+    """The authors' FER2013 checkpoint would seem to be wrong on three of its seven classes."""
     task = TASKS["fer2013"]
     assert [name.split("'")[1] for name in task.classes][4:] == ["neutral", "sad", "surprised"]
     assert [name.split("'")[1] for name in task.worded_for("published").classes][4:] == ["sad", "surprised", "neutral"]

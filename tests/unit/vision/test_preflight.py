@@ -23,13 +23,13 @@ def behind(params: Params, tasks: tuple[str, ...] = ("mnist", "kmnist")) -> list
 
 
 def test_checkpoints_of_others_are_named(params: Params, offline: Path) -> None:
-    """An hour of decoding would come before the word that the checkpoints cannot be had."""
+    """Users would learn only after an hour of decoding that the checkpoints are not available."""
     params["models"]["vit_b32"]["checkpoints"] = "published"
     assert any("nik-dim/tall_masks/single_task/ViT-B-32/MNISTVal" in message for message in unavailable(behind(params)))
 
 
 def test_weights_without_their_tokenizer_are_not_enough(params: Params, offline: Path) -> None:
-    """The word that a tokenizer is missing would come from the first job, and the command said would not bring it."""
+    """Only the first job would report a missing tokenizer, and the suggested command would not download it."""
     pretrained = params["models"]["t5_large"]["pretrained"]
     node = chain.pretrained(Plan(params), "t5_large")
     snapshot = offline / "models--google--t5-large-lm-adapt" / "snapshots" / pretrained["revision"]
@@ -43,7 +43,7 @@ def test_weights_without_their_tokenizer_are_not_enough(params: Params, offline:
 
 
 def test_what_is_on_this_machine_is_not_missing(params: Params, offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compute node without a network would refuse work that it has all the files for."""
+    """A compute node without network access would refuse to start, although it has all the files."""
     weights, local = offline.parent / "weights.pt", offline.parent / "kmnist"
     weights.touch()
     params["models"]["vit_b32"]["pretrained"] = str(weights)
@@ -55,14 +55,14 @@ def test_what_is_on_this_machine_is_not_missing(params: Params, offline: Path, m
 
 
 def test_what_is_to_be_downloaded_is_known_before_the_first_job(params: Params, offline: Path) -> None:
-    """A disk would be full after the third of twenty data sets."""
+    """The disk could fill up after three of twenty datasets, without a warning beforehand."""
     write_repository(cached_repository(offline, "mnist"), "mnist", {"train": 4, "test": 4})
     named = [(one.kind, one.repository) for one in downloads(behind(params))]
     assert sorted(named) == [("dataset", "tanganke/kmnist"), ("model", "timm/vit_base_patch32_clip_224.openai")]
 
 
 def test_the_hub_says_how_much_it_is(tmp_path: Path) -> None:
-    """The gigabytes would be those of files that nobody reads; or a file that moved come up during the run."""
+    """The reported size would include files that nobody reads, or a missing file would stop the run midway."""
     sizes = {"train-0.parquet": 70, "test-0.parquet": 30, "README.md": 5, "model.safetensors": 40, "model.bin": 41}
     (tmp_path / "files").mkdir()
     for name, size in sizes.items():

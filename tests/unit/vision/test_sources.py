@@ -1,4 +1,4 @@
-"""Where data come from, and what is said when they are not there or not what they should be."""
+"""Where the data come from, and the errors if they are missing or not the expected data."""
 
 import tarfile
 from pathlib import Path
@@ -28,7 +28,7 @@ MNIST = TASKS["mnist"]
     ],
 )
 def test_a_local_folder_of_parquet_files(files: tuple[str, str], tmp_path: Path) -> None:
-    """Somebody with the data under slightly other names would have to rename them."""
+    """Users whose files have slightly different names would have to rename them."""
     for row, name in enumerate(files):
         write_parquet(tmp_path / name, [encoded(picture(RNG, 28, 28), "PNG")], [row], image_type=pa.binary())
     for row, split in enumerate(("train", "test")):
@@ -36,7 +36,7 @@ def test_a_local_folder_of_parquet_files(files: tuple[str, str], tmp_path: Path)
 
 
 def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> None:
-    """The validation split, drawn by position, would hold other images than the paper's."""
+    """The validation split, which is drawn by position, would contain different images from the paper's."""
     folder = tmp_path / "train"
     for kind, name in (("AnnualCrop", "b"), ("SeaLake", "a"), ("SeaLake", "10"), ("Forest", "2"), ("AnnualCrop", "a")):
         (folder / kind).mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ NAMES = list(TASKS["stl10"].classes)
 def test_labels_go_by_name(
     task: str, labels: list[Any], columns: dict[str, Any], expected: list[int], note: str | None, tmp_path: Path
 ) -> None:
-    """Every image would be scored against another class, or a class that changed its meaning go unnoticed."""
+    """Every image would be scored against the wrong class, or a renamed class would go unnoticed."""
     dataset = opened(tmp_path, labels, task, **columns)
     assert dataset.labels.tolist() == expected
     assert not dataset.notes if note is None else note in dataset.notes[0]
@@ -105,13 +105,13 @@ def test_labels_go_by_name(
 def test_what_is_not_this_tasks_data_is_refused(
     labels: list[Any], columns: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """Hours of fine-tuning on wrong labels would end in a table."""
+    """Hours of fine-tuning on wrong labels would end up as a row in a results table."""
     with pytest.raises(TallmasksError, match=message):
         opened(tmp_path, labels, **columns)
 
 
 def test_16_bit_greys_are_scaled() -> None:
-    """Every image of a telescope or a microscope would be white."""
+    """16-bit images, for example from a telescope or a microscope, would come out white."""
     greys = np.arange(256, dtype=np.uint16).reshape(16, 16)
     for dtype, format in (("<u2", "PNG"), (">u2", "TIFF")):
         stored = encoded(Image.fromarray((greys * 257).astype(dtype)), format)
@@ -119,7 +119,7 @@ def test_16_bit_greys_are_scaled() -> None:
 
 
 def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
-    """Labels would slip by one from there on."""
+    """All labels after the unlabelled image would be off by one."""
     write_repository(tmp_path, "fer2013", {"train": 3, "test": 2})
     with tarfile.open(tmp_path / "train" / "1.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("s0000001.jpg"))
@@ -128,7 +128,7 @@ def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
 
 
 def test_some_shards_do_not_pass_for_all(tmp_path: Path, offline: Path) -> None:
-    """Two of PCAM's thirteen files would be taken for the whole training set, and its accuracy be another one."""
+    """Two of PCAM's thirteen files would be used as the whole training set, and the accuracy would be wrong."""
     task = TASKS["pcam"]
     for count, missing in ((2, "2, 3, 4"), (12, "12"), (13, None)):
         for number in range(count):
@@ -145,7 +145,7 @@ def test_some_shards_do_not_pass_for_all(tmp_path: Path, offline: Path) -> None:
 
 
 def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
-    """A dataset that was downloaded twice would count its images twice."""
+    """Images of a dataset that was downloaded twice would be counted twice."""
     for name in ("train-00000-of-00002", "train-00001-of-00002"):
         (tmp_path / f"{name}.parquet").touch()
     for other in ("train-00001-of-00002-0123456789abcdef", "train-00002-of-00003", "train"):
