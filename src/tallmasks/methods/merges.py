@@ -132,7 +132,7 @@ class Merge:
         """``(vectors, piece) -> merged``, float32 [n] from T of [n]. Raises TallmasksError without its statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
-                f"merge {self.name} needs data that the workflow's stage {self.statistics} computes; take another merge"
+                f"merge {self.name} needs the tasks' data ({self.statistics}), as in the workflow; use another merge"
             )
         of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
         facts: Any = of_data[0] if self.learn else None
