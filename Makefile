@@ -170,7 +170,7 @@ bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forwa
 
 lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --no-annotate --extra workflow --group dev pyproject.toml -o requirements.lock
+	  --no-header --no-annotate --group reproduction --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --no-annotate --no-deps --group slurm -o requirements-slurm.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -6,7 +6,7 @@ examples, head -> finetune -> task_vector -> merge -> evaluate (chooses alpha) -
                                           -> mask -> evaluate (chooses the lambdas) -> consensus -> evaluate -> tables
 
 Each step has a rule in workflow/rules/, a script in workflow/scripts/ and a folder below store/.
-src/tallmasks/plan/chain.py declares its inputs and file names; `resources` in params.yaml its threads, GPUs, memory and
+src/reproduction/plan/chain.py declares its inputs and file names; `resources` in params.yaml its threads, GPUs, memory and
 time.
 """
 

@@ -20,14 +20,14 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.protocols import InMemory, updates_on
+from reproduction.models.families import family
+from reproduction.plan import chain
+from reproduction.plan.params import FILE, read_params
+from reproduction.plan.planner import Plan
 from tallmasks import methods
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.evaluation.protocols import InMemory, updates_on
 from tallmasks.io.tensor_files import Layout
-from tallmasks.models.families import family
-from tallmasks.plan import chain
-from tallmasks.plan.params import FILE, read_params
-from tallmasks.plan.planner import Plan
 from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector, open_task_vector
 
 GRID = [0.2, 0.3, 0.4, 0.5, 0.6]

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from measured import median_ratio, rate
 
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.models import cuda
-from tallmasks.models.clip import network as clip
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.clip.onednn import use_onednn
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.models import cuda
+from reproduction.models.clip import network as clip
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.clip.onednn import use_onednn
 
 CLASSES = 100
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)

@@ -20,15 +20,15 @@ import torch
 from measured import median_ratio
 from torch.nn import functional
 
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.models import cuda
-from tallmasks.models.language.text_batches import TextBatch
-from tallmasks.models.language.text_scoring import Scoring
-from tallmasks.models.language.text_tokenizer import TextTokenizer
-from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.t5_loading import t5_network
-from tallmasks.models.t5.t5_network import T5Model
-from tallmasks.tasks.texts import FREE, Text, open_texts, write_texts
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.models import cuda
+from reproduction.models.language.text_batches import TextBatch
+from reproduction.models.language.text_scoring import Scoring
+from reproduction.models.language.text_tokenizer import TextTokenizer
+from reproduction.models.t5.t5_architectures import Architecture
+from reproduction.models.t5.t5_loading import t5_network
+from reproduction.models.t5.t5_network import T5Model
+from reproduction.tasks.texts import FREE, Text, open_texts, write_texts
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -61,7 +61,7 @@ THRESHOLDS = "trim thresholds"
 APART, WALK = "all but thresholds", "the same in one walk over pieces"
 REPEATS = 3
 """Of the work in memory, ours and torch's alike: the least of more runs would be less."""
-TALLMASKS = (sys.executable, "-m", "tallmasks.commands.main")
+TALLMASKS = (sys.executable, "-m", "tallmasks.cli.main")
 
 
 @dataclass(frozen=True)

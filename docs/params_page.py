@@ -1,4 +1,4 @@
-"""Write docs/params.md, every key that params.yaml may hold, from `tallmasks.plan.params_model`."""
+"""Write docs/params.md, every key that params.yaml may hold, from `reproduction.plan.params_model`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.plan.params_model import Params
+from reproduction.plan.params_model import Params
 
 _KINDS = {
     "integer": "a whole number",

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLLOWED = (

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from reproduction.results.reference import TABLES, paper_table
 from tallmasks import methods
-from tallmasks.commands.main import COMMANDS, command_parser, module_of
+from tallmasks.cli.main import COMMANDS, command_parser, module_of
 from tallmasks.methods import Method
 from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Scaled
 from tallmasks.methods.registry import all_options
-from tallmasks.results.reference import TABLES, paper_table
 
 DOCS = Path(__file__).parent
 WRITTEN = "Written by `python docs/reference_pages.py`."

@@ -18,13 +18,13 @@ from typing import Any
 
 import pandas as pd
 
+from reproduction.results.figures import FIGURES, figure_module, style
+from reproduction.results.paper import TABLES
+from reproduction.results.reference import PAPER_TASKS, published_numbers
+from reproduction.results.tables import table_for_people
+from reproduction.results.typesetting import Cell, TableLayout, byte_unit, markdown
 from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
-from tallmasks.results.figures import FIGURES, figure_module, style
-from tallmasks.results.paper import TABLES
-from tallmasks.results.reference import PAPER_TASKS, published_numbers
-from tallmasks.results.tables import table_for_people
-from tallmasks.results.typesetting import Cell, TableLayout, byte_unit, markdown
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ("8tasks", "14tasks", "20tasks")

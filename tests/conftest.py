@@ -66,7 +66,7 @@ LONG = Path(__file__).parent / "long"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks `long` tests, gives them two hours, and puts tests that start processes first, so that none runs alone at
     the end."""
-    items.sort(key=lambda item: "unit" in item.path.parts or "contract" in item.path.parts)
+    items.sort(key=lambda item: not {"library", "reproduction"}.isdisjoint(item.path.parts))
     for item in items:
         if LONG in item.path.parents and not item.get_closest_marker("short"):
             item.add_marker("long")

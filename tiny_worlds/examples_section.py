@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reproduction.tasks.catalogues import Params
 from tallmasks.errors import TallmasksError
-from tallmasks.tasks.catalogues import Params
 
 KEYS = ("seed", "train", "validation", "test")
 

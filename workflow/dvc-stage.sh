@@ -14,5 +14,5 @@ if ! command -v snakemake >/dev/null; then # no environment is active: take .ven
   PATH=$project/.venv/bin:$PATH
 fi
 export PATH
-PYTHONPATH=src python -m tallmasks.commands.main verify --changed "$@" # this copy's code, in any folder
+PYTHONPATH=src python -m tallmasks.cli.main verify --changed "$@" # this copy's code, in any folder
 exec snakemake --cores all -- "$target"

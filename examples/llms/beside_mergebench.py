@@ -19,7 +19,7 @@ KEYS = ["task", "metric"]
 
 def beside(results: pd.DataFrame, base: str) -> pd.DataFrame:
     """Program, task, metric and value of MergeBench's rows for the base, then the value of each model of `results`."""
-    with files("tallmasks.results.reference").joinpath("mergebench.csv").open() as file:
+    with files("reproduction.results.reference").joinpath("mergebench.csv").open() as file:
         published = pd.read_csv(file)
     if base not in set(published["base"]):
         sys.exit(f"--base {base}: MergeBench's repository has results for {' and '.join(published['base'].unique())}")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.artifacts.fingerprints import fingerprint_of_module
-from tallmasks.errors import TallmasksError, at_import, nearest, needed_for
+from tallmasks.errors import TallmasksError, at_import, nearest
+from tallmasks.io.fingerprints import fingerprint_of_module
 
 
 def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
@@ -20,8 +20,7 @@ def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: st
         _look_in_project()
     try:
         if all(module.split(".")):  # importlib raises other errors for "", ".x" and "x."
-            with needed_for(f"{what} {name!r}"):
-                imported = importlib.import_module(module)
+            imported = importlib.import_module(module)
             if hasattr(imported, attribute):
                 return getattr(imported, attribute)
             problem = f": {getattr(imported, '__file__', None) or imported} has no object {attribute}"

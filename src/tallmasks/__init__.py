@@ -25,10 +25,10 @@ __version__ = "1.0.0"
 _HOME = "tallmasks.methods.state_dicts"
 _ELSEWHERE = {
     "TallmasksError": "tallmasks.errors",
-    "compress": "tallmasks.commands.compress",
+    "compress": "tallmasks.operations.compress",
     "load_bundle": "tallmasks.bundles.loaded_bundle",
-    "merge_checkpoints": "tallmasks.commands.merge",
-    "method_names": "tallmasks.commands.merge",
+    "merge_checkpoints": "tallmasks.operations.merge",
+    "method_names": "tallmasks.operations.merge",
 }
 __all__ = [
     "TallmasksError",
@@ -49,8 +49,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tallmasks.bundles.loaded_bundle import load_bundle
-    from tallmasks.commands.compress import compress
-    from tallmasks.commands.merge import merge_checkpoints, method_names
     from tallmasks.errors import TallmasksError
     from tallmasks.methods.state_dicts import (
         agreement,
@@ -62,6 +60,8 @@ if TYPE_CHECKING:
         tall_mask,
         task_vector,
     )
+    from tallmasks.operations.compress import compress
+    from tallmasks.operations.merge import merge_checkpoints, method_names
 
 
 def __getattr__(name: str) -> Any:

@@ -13,18 +13,16 @@ _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 
 # Optional libraries, and the extra in pyproject.toml that installs each.
-EXTRAS = {
-    "torch": "torch",
-    **dict.fromkeys(("datasets", "open_clip", "torchvision"), "clip"),
-    **dict.fromkeys(("jinja2", "pyarrow", "tokenizers", "transformers", "yaml"), "t5"),
-    **dict.fromkeys(("PIL", "dvc", "matplotlib", "pandas", "pynvml", "scipy"), "workflow"),
-    "typing_extensions": "workflow",
-}
+EXTRAS = {"torch": "torch", "transformers": "transformers"}
 
 
 class TallmasksError(Exception):
     """An error that the user can fix. The message names the file or key, what was found, what was expected, and what to
     do. The command line prints only the message, without a traceback, and exits with status 1."""
+
+
+class OptionError(TallmasksError):
+    """A wrong command line. The exit status is 2."""
 
 
 class TallmasksWarning(UserWarning):
@@ -73,15 +71,20 @@ def naming(path: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def needed_for(what: str) -> Iterator[None]:
-    """Raise a TallmasksError that says which extra to install if a library from `EXTRAS` is missing."""
+def needed_for(what: str, install: str | None = None) -> Iterator[None]:
+    """Turn the import error of a missing library into a TallmasksError that says how to install it: by the command
+    ``install``, or else by its extra. Other import errors stay as they are."""
     try:
         yield
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        if library not in EXTRAS:
+        if install is None and library not in EXTRAS:
             raise
-        raise TallmasksError(f'{what} needs {library}: pip install "tallmasks[{EXTRAS[library]}]"') from None
+        raise TallmasksError(f"{what} needs {library}: {install or _by_extra(library)}") from None
+
+
+def _by_extra(library: str) -> str:
+    return f'pip install "tallmasks[{EXTRAS[library]}]"'
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

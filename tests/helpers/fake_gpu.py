@@ -16,13 +16,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 
-from tallmasks.evaluation import counting
-from tallmasks.models import cuda, prefetching
-from tallmasks.models.clip import network
-from tallmasks.models.language import text_tokenizer
-from tallmasks.models.pretrained_files import read_pretrained
-from tallmasks.models.t5 import t5_loading
-from tallmasks.training import finetuning, unfinished
+from reproduction.evaluation import counting
+from reproduction.models import cuda, prefetching
+from reproduction.models.clip import network
+from reproduction.models.language import text_tokenizer
+from reproduction.models.pretrained_files import read_pretrained
+from reproduction.models.t5 import t5_loading
+from reproduction.training import finetuning, unfinished
 
 NUMBERS = {"item": None, "__bool__": bool, "__int__": int, "__index__": int, "__float__": float}
 

@@ -18,7 +18,7 @@ from datasets import ClassLabel, Features
 from datasets import Image as ImageFeature
 from PIL import Image
 
-from tallmasks.tasks.vision import TASKS
+from reproduction.tasks.vision import TASKS
 
 WEB = ("RGB", "RGB", "L", "RGB", "RGBA", "P", "LA", "CMYK")
 DIGITS = tuple("0123456789")
@@ -79,7 +79,7 @@ def cached_repository(cache: Path, name: str, commit: str = "") -> Path:
     return cache / f"datasets--{source.hub.replace('/', '--')}" / "snapshots" / (commit or str(source.revision))
 
 
-RNG = np.random.default_rng(0)  # tests/unit/vision/conftest.py starts it anew for each test
+RNG = np.random.default_rng(0)  # tests/reproduction/vision/conftest.py starts it anew for each test
 
 
 def picture(rng: np.random.Generator, width: int, height: int, mode: str = "RGB") -> Image.Image:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from small_checkpoints import llama
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 
 TASKS = ("cars", "dtd", "mnist")
 NAMED = [word for task in TASKS for word in ("--task", f"{task}=./{task}")]

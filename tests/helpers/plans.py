@@ -1,9 +1,9 @@
 """Paths of the artifacts in a plan."""
 
 from conftest import ROOT
-from tallmasks.plan.params import Params
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import closure
+from reproduction.plan.params import Params
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import closure
 
 
 def paths(params: Params, model: str = "tiny") -> dict[str, str]:

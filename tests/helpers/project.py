@@ -26,7 +26,7 @@ from processes import default_signals, serve
 
 ROOT = Path(__file__).parents[2]
 CODE = (
-    "Snakefile", "src/tallmasks", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles", "experiments",
+    "Snakefile", "src", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles", "experiments",
     "dvc.yaml", ".dvcignore", ".dvc/.gitignore", ".gitignore", "Makefile", "pyproject.toml", "requirements.lock",
 )  # fmt: skip
 """What the tests' project has of this one: none of what a user makes with it or sets in it."""
@@ -160,7 +160,7 @@ class Project:
         return self.run("git", *arguments)
 
     def tallmasks(self, *arguments: str, fails: bool = False) -> Run:
-        return self.run(sys.executable, "-m", "tallmasks.commands.main", *arguments, fails=fails)
+        return self.run(sys.executable, "-m", "tallmasks.cli.main", *arguments, fails=fails)
 
     def surroundings(self) -> dict[str, str]:
         """The tests' own, without what steers the engines from outside, and with the tests' Python first."""
@@ -217,7 +217,7 @@ class Project:
 
     def raise_version(self, file: str, name: str) -> None:
         """Raise the version of a stage or a view, as whoever changes its step does."""
-        path = self.path("src/tallmasks/plan", file)
+        path = self.path("src/reproduction/plan", file)
         text, count = re.subn(rf"version=(\d+[^@]*\ndef {name}\()", r"version=9\1", path.read_text())
         assert count == 1, f"{file} declares {name} {count} times"
         path.write_text(text)

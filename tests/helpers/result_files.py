@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from reproduction.results.figures import ResultFiles
+from reproduction.tasks.titles import TITLES
 from tallmasks import methods
-from tallmasks.results.figures import ResultFiles
-from tallmasks.tasks.titles import TITLES
 
 COEFFICIENTS = [round(0.1 * step, 1) for step in range(11)]
 LAMBDAS = [0.2, 0.3, 0.4, 0.5, 0.6]

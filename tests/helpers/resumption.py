@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.artifacts.labels import as_metadata
-from tallmasks.training.finetuning import FinetuneResult
-from tallmasks.training.unfinished import TrainingState
+from reproduction.artifacts.labels import as_metadata
+from reproduction.training.finetuning import FinetuneResult
+from reproduction.training.unfinished import TrainingState
 
 Run = Callable[[TrainingState | None, Callable[[Any], None]], FinetuneResult]
 """A training from a saved state on, which it keeps, that reports its progress."""

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.models.clip import network as clip
-from tallmasks.models.clip import tokenizer
+from reproduction.models.clip import network as clip
+from reproduction.models.clip import tokenizer
 from tiny_worlds.drawn import TASKS
 
 ARCHITECTURE: dict[str, Any] = {

@@ -10,9 +10,9 @@ import torch
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.utils.sentencepiece_model_pb2_new import ModelProto
 
+from reproduction.models.t5.t5_architectures import Architecture
+from reproduction.tasks.texts import FREE, Text, Texts, open_texts, write_texts
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.tasks.texts import FREE, Text, Texts, open_texts, write_texts
 
 ARCHITECTURE: dict[str, Any] = {
     "vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "dropout_rate": 0.1,

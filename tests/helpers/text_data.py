@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from datasets import ClassLabel, Features
 from pyarrow import csv
 
-from tallmasks.tasks.text import TASKS
-from tallmasks.tasks.text.text_files import _CSV_NAMES
+from reproduction.tasks.text import TASKS
+from reproduction.tasks.text.text_files import _CSV_NAMES
 
 MARKED = {
     "paws": "sentence1", "story_cloze": "input_sentence_1", "winogrande": "sentence", "wsc": "text",

@@ -1,4 +1,4 @@
-"""The rooms of the package: what may import what."""
+"""The rooms of the two packages: what may import what, and what the library asks for."""
 
 import ast
 import re
@@ -12,23 +12,30 @@ import pytest
 import tallmasks
 from tallmasks.errors import EXTRAS
 
-PACKAGE = Path(tallmasks.__file__).parent
-ROOMS = (
-    "errors", "parallel", "io", "artifacts", "plugins", "vectors", "masks", "bundles", "methods", "tasks", "models",
-    "training", "evaluation", "results", "plan", "commands",
+SOURCES = Path(tallmasks.__file__).parents[1]
+LIBRARY = (
+    "errors", "parallel", "progress", "io", "vectors", "masks", "bundles", "methods", "operations", "cli",
 )  # fmt: skip
-"""Packages and single modules.  Each may import only those above it in this list."""
+REPRODUCTION = (
+    "artifacts", "plugins", "tasks", "models", "training", "evaluation", "results", "plan", "cli",
+)  # fmt: skip
+"""Packages and single modules.  Each may import only those above it in its list."""
+OF_THE_LIBRARY = ("errors", "parallel", "progress", "io", "vectors", "masks", "bundles", "methods")
+"""Rooms of the library that every room of the reproduction may import, besides the library's public names."""
+ROOMS = {"tallmasks": LIBRARY, "reproduction": REPRODUCTION}
 
 
-def modules() -> dict[str, Path]:
-    """Every module of the package, by its dotted name without `tallmasks.`."""
-    paths = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
-    return {name.removesuffix("__init__").removesuffix("."): path for name, path in paths.items()}
+def modules(package: str) -> dict[str, Path]:
+    """Every module of a package, by its full name."""
+    paths = {
+        ".".join(path.relative_to(SOURCES).with_suffix("").parts): path for path in (SOURCES / package).rglob("*.py")
+    }
+    return {name.removesuffix(".__init__"): path for name, path in paths.items()}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The package's modules that a file imports, except for type checking."""
-    package = modules()
+    """The project's modules that a file imports, except for type checking."""
+    known = modules("tallmasks") | modules("reproduction")
     tree = ast.parse(path.read_text())
     for_types = {
         inner
@@ -39,44 +46,59 @@ def imported(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if node in for_types:
             continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tallmasks":
-            base = node.module.removeprefix("tallmasks").lstrip(".")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ROOMS:
             for alias in node.names:
-                inner = f"{base}.{alias.name}".lstrip(".")
-                yield inner if inner in package else base
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in known else str(node.module)
         elif isinstance(node, ast.Import):
-            yield from (a.name.partition(".")[2] for a in node.names if a.name.split(".")[0] == "tallmasks")
+            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] in ROOMS)
 
 
-def test_the_rooms_are_those_that_are_named() -> None:
+def room_of(module: str) -> str:
+    """`tallmasks.io` of `tallmasks.io.hub`."""
+    return ".".join(module.split(".")[:2])
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_the_rooms_are_those_that_are_named(package: str) -> None:
     """A folder or file beside them would belong nowhere."""
-    entries = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name != "__pycache__"}
-    assert entries == {*ROOMS, "__init__", "py.typed"}
+    entries = {path.name.removesuffix(".py") for path in (SOURCES / package).iterdir()}
+    assert entries - {"__pycache__", "py.typed"} == {*ROOMS[package], "__init__"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_from_rooms_above_it(room: str) -> None:
-    """Nothing could be used, tested or read without all the rest."""
-    allowed = {room, *ROOMS[: ROOMS.index(room)]}
+@pytest.mark.parametrize(("package", "room"), [(package, room) for package, rooms in ROOMS.items() for room in rooms])
+def test_a_room_imports_only_from_rooms_above_it(package: str, room: str) -> None:
+    """Nothing could be used, tested or read without all the rest; the library would need the reproduction."""
+    allowed = {f"{package}.{other}" for other in ROOMS[package][: ROOMS[package].index(room) + 1]}
+    if package == "reproduction":
+        allowed |= {"tallmasks", *(f"tallmasks.{other}" for other in OF_THE_LIBRARY)}
+    if room in ("cli", "operations"):
+        allowed |= {"tallmasks", "tallmasks.cli"} if package == "reproduction" else {"tallmasks"}  # its version
     wrong = {
-        f"{name} imports {target or 'tallmasks'}"
-        for name, path in modules().items()
-        if name.split(".")[0] == room
+        f"{name} imports {target}"
+        for name, path in modules(package).items()
+        if room_of(name) == f"{package}.{room}"
         for target in imported(path)
-        if target.split(".")[0] not in {*allowed, *([""] if room == "commands" else [])}  # its version
+        if room_of(target) not in allowed
     }
     assert not wrong
 
 
-def test_what_is_imported_is_declared() -> None:
-    """An installation would lack a library that the package imports, or name the wrong extra for it."""
-    project = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text())["project"]
-    groups = {None: project["dependencies"], **project["optional-dependencies"]}
-    declared = {group: {re.split(r"[<>=\[]", line)[0].lower() for line in lines} for group, lines in groups.items()}
-    declared["workflow"] |= declared["clip"] | declared["t5"]
-    sources = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
-    names = set(re.findall(r"^ *(?:import|from) (\w+)", sources, re.M)) - {"tallmasks"}
-    others = {name: owners for name, owners in packages_distributions().items() if name in names}
-    assert len(others) > 20 and set(EXTRAS) <= set(others)
-    wrong = {name for name, owners in others.items() if not declared[EXTRAS.get(name)] & {o.lower() for o in owners}}
+@pytest.mark.parametrize("package", ROOMS)
+def test_what_is_imported_is_declared(package: str) -> None:
+    """An installation would lack a library that a package imports, or name the wrong extra for it."""
+    content = tomllib.loads((SOURCES.parent / "pyproject.toml").read_text())
+    declared = {None: content["project"]["dependencies"], **content["project"]["optional-dependencies"]}
+    if package == "reproduction":
+        declared = {None: [*declared[None], *content["dependency-groups"]["reproduction"]]}
+    names = {group: {re.split(r"[<>=\[]", line)[0].lower() for line in lines} for group, lines in declared.items()}
+    sources = "\n".join(path.read_text() for path in modules(package).values())
+    used = set(re.findall(r"^ *(?:import|from) (\w+)", sources, re.M)) - ROOMS.keys()
+    others = {name: owners for name, owners in packages_distributions().items() if name in used}
+    assert len(others) > 8 and (package == "reproduction" or set(EXTRAS) <= set(others))
+    wrong = {
+        name
+        for name, owners in others.items()
+        if not names[EXTRAS.get(name) if package == "tallmasks" else None] & {owner.lower() for owner in owners}
+    }
     assert not wrong

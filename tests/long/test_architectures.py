@@ -10,7 +10,7 @@ import transformers
 import tallmasks
 from conftest import ROOT
 from small_models import CLASSES, IMAGES, SEQUENCES, SIZE, WORDS, moved
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 
 TEXT = {**SIZE, **WORDS}
 GROUPED = {**TEXT, "num_key_value_heads": 1}

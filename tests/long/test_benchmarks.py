@@ -45,7 +45,7 @@ def test_memory_does_not_grow_with_depth(
             write_sparse(folder / f"{name}.safetensors", shapes, header_of(shapes, "BF16"), seed)
         given = [f"--base={folder}/base.safetensors", *(f"--task={name}={folder}/{name}.safetensors" for name in "ab")]
         out = folder / "out.safetensors"
-        command = [sys.executable, "-m", "tallmasks.commands.main", *words, *given, f"--output={out}"]
+        command = [sys.executable, "-m", "tallmasks.cli.main", *words, *given, f"--output={out}"]
         peaks.append(cost_of(command, {"PYTHONPATH": str(ROOT / "src")}).anon_mib)
         shutil.rmtree(folder)
     assert min(peaks) > 20 and max(peaks) < 512

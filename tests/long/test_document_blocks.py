@@ -19,8 +19,8 @@ from snakemake.cli import get_argument_parser
 
 from conftest import ROOT, shipped_params
 from project import ORDERS, Project, lay_out, quick
-from tallmasks.commands.main import module_of
-from tallmasks.plan.params import check_params
+from reproduction.plan.params import check_params
+from tallmasks.cli.main import module_of
 
 GENERATED = {"commands.md", "params.md"}
 PAGES = [
@@ -40,7 +40,7 @@ NOT_RUN = {
     r"snakemake .*(vit_|t5_large)": "a GPU; planned by a dry run below",
     r"snakemake checkpoints_tiny ": "checkpoints of a model that the small project lacks; planned by a dry run below",
     r"python benchmarks/default_method": "it needs these checkpoints, and trains other models",
-    r"tallmasks doctor": "a GPU and a hub: tests/unit/commands/test_doctor.py",
+    r"tallmasks doctor": "a GPU and a hub: tests/reproduction/cli/test_doctor.py",
     r"dvc repro experiments/vit_b32": "a GPU",
     r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",
     r"git clone ": "it needs the network",

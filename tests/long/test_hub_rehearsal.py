@@ -29,13 +29,13 @@ from conftest import ROOT, shipped_params
 from loopback_hub import COMMIT, REPOSITORY, LoopbackHub, Repository, loopback_hub, serving
 from models_made import make_small
 from project import Project, lay_out
+from reproduction.models.clip import network as clip
+from reproduction.tasks.text import TASKS as TEXT
+from reproduction.tasks.vision import TASKS as VISION
+from reproduction.tasks.vision.decoding import write_examples
 from tallmasks.errors import TallmasksError
 from tallmasks.io.hub import with_origin
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.models.clip import network as clip
-from tallmasks.tasks.text import TASKS as TEXT
-from tallmasks.tasks.vision import TASKS as VISION
-from tallmasks.tasks.vision.decoding import write_examples
 
 pytestmark = pytest.mark.xdist_group("hub")
 SHORT = COMMIT[:7]
@@ -249,7 +249,7 @@ def command(hub: LoopbackHub, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-TALLMASKS = ("-m", "tallmasks.commands.main")
+TALLMASKS = ("-m", "tallmasks.cli.main")
 TASKS = ("--task", f"cars=org/cars@{SHORT}", "--task", "dtd=org/dtd")
 
 

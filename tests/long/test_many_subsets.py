@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from project import lay_out
-from tallmasks.plan.project import closure, open_plan
-from tallmasks.tasks.catalogues import catalogue
+from reproduction.plan.project import closure, open_plan
+from reproduction.tasks.catalogues import catalogue
 
 
 def test_160_benchmarks_of_every_method_share_their_jobs(tmp_path: Path) -> None:

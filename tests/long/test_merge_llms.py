@@ -21,7 +21,7 @@ LOCAL = {
 
 
 def run(folder: Path, environment: dict[str, str], words: list[str]) -> None:
-    programs = {"tallmasks": [sys.executable, "-m", "tallmasks.commands.main"], ".venv/bin/python": [sys.executable]}
+    programs = {"tallmasks": [sys.executable, "-m", "tallmasks.cli.main"], ".venv/bin/python": [sys.executable]}
     words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
     command = [*programs[words[0]], *words[1:]]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

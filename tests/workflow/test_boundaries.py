@@ -93,7 +93,7 @@ def test_a_copy_runs_its_own_code(built: tuple[Project, Run], tmp_path: Path) ->
     project.raise_version("views.py", "tables")
     with project.path("src/tallmasks/results_folder.py").open("w") as module:
         module.write("print('the code of this copy')\n")
-    with project.path("src/tallmasks/results/tables.py").open("a") as module:
+    with project.path("src/reproduction/results/tables.py").open("a") as module:
         module.write("import tallmasks.results_folder\n")
     other = Project(project.root, {"PYTHONPATH": str(ROOT / "src")})
     assert other.snakemake(TABLE).jobs.keys() == {"tables"}

@@ -74,7 +74,7 @@ def test_why_says_what_is_new(project: Project) -> None:
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     """`tallmasks storage | head` would end in a traceback."""
-    command = [sys.executable, "-m", "tallmasks.commands.main", "storage"]
+    command = [sys.executable, "-m", "tallmasks.cli.main", "storage"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         process.stdout.close()

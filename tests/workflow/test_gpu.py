@@ -98,7 +98,7 @@ def run_job(machine: dict[str, str], folder: Path, code: str, gpus: int = 1) -> 
 
 
 MODEL = """
-from tallmasks.models import cuda
+from reproduction.models import cuda
 def run(job):
     print(cuda.choose("cuda" if job.gpus else "cpu"))
 """

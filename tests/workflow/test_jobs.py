@@ -10,11 +10,11 @@ import pytest
 
 from conftest import ROOT
 from processes import job_command
+from reproduction.artifacts.labels import as_metadata, digest_of
+from reproduction.plan import project  # noqa: F401
+from reproduction.plan.node import STAGES, Node, stage_versions
 from tallmasks import methods
-from tallmasks.artifacts.labels import as_metadata, digest_of
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.plan import project  # noqa: F401
-from tallmasks.plan.node import STAGES, Node, stage_versions
 
 
 def merge_job(folder: Path, **changes: object) -> tuple[Node, dict[str, Any]]:

@@ -1,23 +1,28 @@
-"""What works without the libraries that only an extra of pyproject.toml brings, and what the rest says then.
+"""What works with the wheel's dependencies alone, without extras and without the reproduction, and what the rest says.
 
 `tests/long/test_installation.py` does the same in a fresh environment; here their imports fail.
 """
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import tallmasks
 from models_made import make_small
 from tallmasks.errors import EXTRAS
 
-ABSENT = sorted({*EXTRAS, "snakemake", "threadpoolctl"} - {"typing_extensions", "yaml"})
-"""The last two come with pydantic and huggingface_hub."""
+ABSENT = [
+    *EXTRAS, "PIL", "datasets", "dvc", "jinja2", "matplotlib", "open_clip", "pandas", "pyarrow", "pynvml", "scipy",
+    "snakemake", "threadpoolctl", "tokenizers", "torchvision",
+]  # fmt: skip
 WITHOUT = f"""
 import sys
 sys.modules.update(dict.fromkeys({ABSENT}))  # importing these raises ModuleNotFoundError
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 def run(words):
     try:
         return main(words.split())
@@ -27,9 +32,11 @@ def run(words):
 TASKS = "--base base --task cars=cars --task dtd=dtd"
 
 
-def without_extras(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a Python that has only the plain dependencies."""
-    return subprocess.run([sys.executable, "-c", WITHOUT + code], cwd=folder, capture_output=True, text=True)
+def without_extras(folder: Path, code: str, package: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python that has only the plain dependencies; ``package`` is the folder of another `tallmasks`."""
+    environment = {**os.environ, "PYTHONPATH": str(package)} if package else None
+    command = [sys.executable, "-c", WITHOUT + code]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -65,8 +72,8 @@ def test_what_a_light_installation_lacks_is_one_line(models: Path) -> None:
     (models / "params.yaml").write_text("")
     needs = {
         f"merge {TASKS.replace('base base', 'base base/model.safetensors')} --method ties -o merged.pt": "torch",
-        "storage": "workflow",
-        "prompts paws": "t5",
+        "storage": "",
+        "prompts paws": "",
     }
     done = without_extras(
         models,
@@ -87,7 +94,29 @@ for use in (lambda: bundle.state_dict("cars"), lambda: bundle.apply_(None, "cars
     lacking = [
         line.partition(" needs ")[2].partition(": ")[2] for line in done.stderr.splitlines() if " needs " in line
     ]
-    assert lacking == [f'pip install "tallmasks[{extra}]"' for extra in (*needs.values(), *["torch"] * 3)]
+    extras = (*needs.values(), *["torch"] * 3)
+    assert lacking == [f'pip install "tallmasks[{extra}]"' if extra else "make install" for extra in extras]
+
+
+def test_the_library_works_without_the_reproduction(models: Path) -> None:
+    """The wheel has no reproduction: its users would see a traceback, or lose commands that need none of it."""
+    shutil.copytree(Path(tallmasks.__file__).parent, models / "wheel/tallmasks")
+    done = without_extras(
+        models,
+        f"""
+import tallmasks
+assert {str(models)!r} in tallmasks.__file__
+assert run("compress {TASKS} -o bundle") == run("verify bundle bundle") == run("storage --parameters 7B") == 0
+assert [run(words) for words in ("verify base", "verify", "storage")] == [1, 2, 2]
+for command in ("doctor", "gc", "why x", "prompts"):
+    assert run(command) == 1, command
+""",
+        models / "wheel",
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        done.stderr.count("run it in the folder of a clone") == 4 and "expected the folder of a bundle" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("code", ["import tallmasks", "run('--help')", "run('merge --help')"])

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 
 from image_files import DIGITS, encoded, images_and_labels, write_parquet
 from project import ROOT, Project, lay_out
-from tallmasks.models.clip import network as clip
-from tallmasks.tasks.vision import TASKS
+from reproduction.models.clip import network as clip
+from reproduction.tasks.vision import TASKS
 
 TABLE, ZEROSHOT = "results/vit_b32/mine/table.csv", "results/vit_b32/mine/zeroshot.csv"
 ARCHITECTURE = {

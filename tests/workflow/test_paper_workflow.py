@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from project import ORDERS, Project
-from tallmasks.artifacts.labels import digest_of
-from tallmasks.results.figures import FIGURES, FORMATS
-from tallmasks.results.paper import TABLES
+from reproduction.artifacts.labels import digest_of
+from reproduction.results.figures import FIGURES, FORMATS
+from reproduction.results.paper import TABLES
 
 pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
 OF_THE_PAPER = [name for name, figure in FIGURES.items() if not {"field", "held_out"} & {*figure.views}]

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from conftest import PARAMS, ROOT
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import closure
 from small_checkpoints import file_of, saved_llama, state
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import closure
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -16,11 +16,11 @@ WITHOUT_TORCH = """
 import sys, yaml
 import tallmasks
 tallmasks.merges()
-import tallmasks.masks.mask_bundles, tallmasks.masks.consensus, tallmasks.results.tables
+import tallmasks.masks.mask_bundles, tallmasks.masks.consensus, reproduction.results.tables
 import tallmasks.vectors.multi_task_vectors
-from tallmasks.plan import chain
-from tallmasks.plan.project import closure
-from tallmasks.plan.planner import Plan
+from reproduction.plan import chain
+from reproduction.plan.project import closure
+from reproduction.plan.planner import Plan
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 open_checkpoint(sys.argv[1]).piece("a.half", 0, 3)

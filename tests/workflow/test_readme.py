@@ -18,9 +18,12 @@ FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "tiny_worlds/drawn/
 PAGE = "docs/change.md"
 FILLED = ("README.md", "docs/index.md", "docs/first_run.md", "docs/tiny_model.md")
 """The pages into which docs/update.py writes tables of docs/tiny, or the URL of CITATION.cff."""
-CHECKED = (
-    "tests/contract/test_methods.py", "tests/contract/test_merges.py", "tests/contract/test_catalogues.py",
-    "tests/unit/tasks/test_drawn.py", "tests/unit/evaluation/test_sweeps.py", "tests/unit/results/test_figures.py",
+CHECKED = tuple(
+    f"tests/{file}.py"
+    for file in (
+        "library/contract/test_methods", "library/contract/test_merges", "reproduction/contract/test_catalogues",
+        "reproduction/tasks/test_drawn", "reproduction/evaluation/test_sweeps", "reproduction/results/test_figures",
+    )
 )  # fmt: skip
 CONCERNED = "half_sum or dots or not ["
 """Of those, the tests of the examples and the tests of all methods and tasks at once: not those of one other each."""
@@ -78,7 +81,7 @@ UNIT_LENGTH = """
 import numpy as np
 import tallmasks
 from tallmasks import methods
-from tallmasks.evaluation.protocols import InMemory
+from reproduction.evaluation.protocols import InMemory
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 

@@ -19,12 +19,12 @@ from safetensors.numpy import load_file, save_file
 
 from conftest import shipped_params
 from project import METHODS, ROOT, Project, Run, quick, read_json
+from reproduction.artifacts.labels import FILES, digest_of, read_label
+from reproduction.plan.node import stage_versions
+from reproduction.plan.project import Index  # noqa: F401  (declares every stage)
 from tallmasks import methods
-from tallmasks.artifacts.labels import FILES, digest_of, read_label
 from tallmasks.io.content_digests import NOT_CONTENT, content_of_json, content_of_tensors
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.plan.node import stage_versions
-from tallmasks.plan.project import Index  # noqa: F401  (declares every stage)
 
 pytestmark = pytest.mark.xdist_group("paper")  # goes on from every table and figure of the paper
 RECORD = Path(__file__).with_name("stages.json")
@@ -167,7 +167,7 @@ def problems(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
         if other:
             yield (
                 f"stage {name}: {', '.join(other)} changed under the same recipe; mend it, or raise version= (now "
-                f"{stage['version']}) where src/tallmasks/plan/ declares the stage; then `make record`"
+                f"{stage['version']}) where src/reproduction/plan/ declares the stage; then `make record`"
             )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
+from reproduction.tasks.task import Task
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
-from tallmasks.tasks.task import Task
 from tiny_worlds.drawn import drawn_tasks
 from tiny_worlds.examples_section import check_examples, examples_of
 
@@ -16,7 +16,7 @@ EDITION = 1  # raise it when the same recipe gives different images
 
 
 class Drawn:
-    """Draws examples from a seed, without downloads; implements `tallmasks.tasks.catalogues.Catalogue`."""
+    """Draws examples from a seed, without downloads; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = True
     numbered = True

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.artifacts.fingerprints import fingerprint_of_file
+from reproduction.tasks.task import SPLITS, Split, Task
 from tallmasks.errors import TallmasksError
-from tallmasks.tasks.task import SPLITS, Split, Task
+from tallmasks.io.fingerprints import fingerprint_of_file
 from tiny_worlds.drawn import glyphs, objects, own, scenes
 from tiny_worlds.drawn.canvas import Canvas, Draw
 from tiny_worlds.drawn.shift import SHIFTS, Step, shifted

@@ -2,7 +2,7 @@
 
 import argparse
 
-from tallmasks.plan.project import open_plan
+from reproduction.plan.project import open_plan
 from tiny_worlds.pretraining.tiny_clip import pretrain_tiny
 from tiny_worlds.pretraining.tiny_t5 import pretrain_tiny_t5
 

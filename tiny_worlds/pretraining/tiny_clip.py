@@ -25,11 +25,11 @@ from open_clip.model import CLIP
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tallmasks.models.clip import network as clip
-from tallmasks.models.clip import tokenizer
-from tallmasks.models.clip.augmentation import augment
-from tallmasks.models.pretrained_files import write_pretrained
-from tallmasks.training.finetuning import plateau_schedule, progress_at
+from reproduction.models.clip import network as clip
+from reproduction.models.clip import tokenizer
+from reproduction.models.clip.augmentation import augment
+from reproduction.models.pretrained_files import write_pretrained
+from reproduction.training.finetuning import plateau_schedule, progress_at
 from tiny_worlds.drawn import NAMES, TASKS, picture
 from tiny_worlds.drawn.canvas import IMAGE_SIDE
 

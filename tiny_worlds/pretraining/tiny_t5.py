@@ -13,12 +13,12 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import T5ForConditionalGeneration
 
-from tallmasks.models.language.text_batches import IGNORED
-from tallmasks.models.language.text_tokenizer import TENSOR, TextTokenizer
-from tallmasks.models.pretrained_files import write_pretrained
-from tallmasks.models.t5.t5_architectures import TABLES, Architecture
-from tallmasks.models.t5.t5_loading import t5_network
-from tallmasks.training.finetuning import plateau_schedule, progress_at
+from reproduction.models.language.text_batches import IGNORED
+from reproduction.models.language.text_tokenizer import TENSOR, TextTokenizer
+from reproduction.models.pretrained_files import write_pretrained
+from reproduction.models.t5.t5_architectures import TABLES, Architecture
+from reproduction.models.t5.t5_loading import t5_network
+from reproduction.training.finetuning import plateau_schedule, progress_at
 from tiny_worlds.written.documents import Pair, begun, problem, with_gaps
 from tiny_worlds.written.lexicon import tokenizer_json
 

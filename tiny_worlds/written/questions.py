@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tallmasks.tasks.texts import FREE
+from reproduction.tasks.texts import FREE
 from tiny_worlds.written.world import DEED_WORDS, DEEDS, FOODS, NOTHING, THING_WORDS, THINGS, VALUES, Speech
 
 NAMES = (

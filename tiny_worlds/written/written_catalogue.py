@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
-from tallmasks.tasks.task import Task
-from tallmasks.tasks.texts import write_texts
+from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
+from reproduction.tasks.task import Task
+from reproduction.tasks.texts import write_texts
 from tiny_worlds.examples_section import check_examples, examples_of
 from tiny_worlds.written import written_tasks
 
@@ -15,7 +15,7 @@ EDITION = 2  # raise it when the same recipe gives different texts
 
 
 class Written:
-    """Generates examples from a seed, without downloads; implements `tallmasks.tasks.catalogues.Catalogue`."""
+    """Generates examples from a seed, without downloads; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = True
     numbered = True

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tallmasks.tasks.task import SPLITS, Split, Task
-from tallmasks.tasks.texts import Text
+from reproduction.tasks.task import SPLITS, Split, Task
+from reproduction.tasks.texts import Text
 from tiny_worlds.written import questions
 from tiny_worlds.written.questions import NAMES, Ask
 from tiny_worlds.written.world import SPEECHES

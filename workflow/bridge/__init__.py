@@ -24,16 +24,16 @@ from snakemake.logging import logger
 from bridge import run
 from bridge.output import report_interruption, report_progress
 from bridge.run import InputFunction, Run, for_users
-from tallmasks.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
-from tallmasks.artifacts.labels import digest_of
+from reproduction.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
+from reproduction.artifacts.labels import digest_of
+from reproduction.models.families import family
+from reproduction.plan import preflight
+from reproduction.plan.node import STAGES, Node
+from reproduction.plan.params import FILE, from_command_line, overridden, read_params
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import Files, Index, closure, damaged_artifacts
+from reproduction.tasks.catalogues import catalogue
 from tallmasks.io.atomic_files import atomic_write_text
-from tallmasks.models.families import family
-from tallmasks.plan import preflight
-from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.params import FILE, from_command_line, overridden, read_params
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Files, Index, closure, damaged_artifacts
-from tallmasks.tasks.catalogues import catalogue
 
 LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
 """Libraries that the warm Python imports for every job."""

@@ -20,9 +20,9 @@ from typing import Any
 
 from snakemake.exceptions import WorkflowError
 
-from tallmasks.artifacts.folders import SCRATCH, try_lock
+from reproduction.artifacts.folders import SCRATCH, try_lock
+from reproduction.models import cuda
 from tallmasks.errors import TallmasksError, user_errors
-from tallmasks.models import cuda
 
 InputFunction = Callable[..., Any]
 NO_PROFILE = (

@@ -1,4 +1,4 @@
-from tallmasks.results import figures, paper
+from reproduction.results import figures, paper
 
 FIGURE_5 = [name for name, spec in figures.FIGURES.items() if "subsets" in spec.views]
 ALL_METHODS = [name for name, spec in figures.FIGURES.items() if "field" in spec.views]

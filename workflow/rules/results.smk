@@ -1,6 +1,6 @@
-# The views of a benchmark, declared in src/tallmasks/plan/views.py.  `tables` also writes vs_paper.csv if the paper has
+# The views of a benchmark, declared in src/reproduction/plan/views.py.  `tables` also writes vs_paper.csv if the paper has
 # numbers for the benchmark, and `bundle` the tensor files listed in bundle.json.
-from tallmasks.plan.views import VIEWS
+from reproduction.plan.views import VIEWS
 
 REPORTED = ("{benchmark}/table.csv", "{benchmark}/field.csv", "{benchmark}/held_out.csv")
 

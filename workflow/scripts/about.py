@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from job import Job, main
-from tallmasks.artifacts.labels import digest_of
+from reproduction.artifacts.labels import digest_of
+from reproduction.results.typesetting import Cell, TableLayout, html_page
 from tallmasks.io.atomic_files import atomic_write_text
-from tallmasks.results.typesetting import Cell, TableLayout, html_page
 
 
 def opening(model: str, folder: Path) -> str:

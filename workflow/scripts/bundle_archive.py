@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from job import Job, main
+from reproduction.evaluation.records import read_evaluation
+from reproduction.results.stored_files import StartingPoint, bundle_facts, starting_point
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import new_own_bundle, write_from_planes
-from tallmasks.evaluation.records import read_evaluation
 from tallmasks.io.atomic_files import hidden_beside
 from tallmasks.io.file_archives import archive_folder
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.results.stored_files import StartingPoint, bundle_facts, starting_point
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import open_task_vector
 

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from reproduction.artifacts.folders import CHECKED, DAMAGED, PROVENANCE, STORE, set_aside
+from reproduction.artifacts.labels import ARTIFACT, Damaged, check
+from reproduction.plan.node import stage_versions
+from reproduction.plan.project import Index  # noqa: F401  (declares every stage)
+from reproduction.plugins import outside_code
 from tallmasks import methods
-from tallmasks.artifacts.folders import CHECKED, DAMAGED, PROVENANCE, STORE, set_aside
-from tallmasks.artifacts.labels import ARTIFACT, Damaged, check
 from tallmasks.errors import TallmasksError, naming
 from tallmasks.parallel import parallel
-from tallmasks.plan.node import stage_versions
-from tallmasks.plan.project import Index  # noqa: F401  (declares every stage)
-from tallmasks.plugins import outside_code
 
 AGAIN = "call the same command again"
 

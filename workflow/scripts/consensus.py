@@ -1,7 +1,7 @@
 """Count for each weight how many tasks' selected masks keep it; consensus masks are computed from this count."""
 
 from job import Job, main
-from tallmasks.evaluation.records import read_evaluation
+from reproduction.evaluation.records import read_evaluation
 from tallmasks.masks.consensus import write_agreement
 
 

@@ -1,9 +1,9 @@
 """Write table 1: accuracy after standard and after controlled fine-tuning, single-task and merged."""
 
 from job import Job, main
+from reproduction.evaluation.records import Evaluation, read_evaluation
+from reproduction.results.sweep_tables import controlled_table
 from results_io import publish
-from tallmasks.evaluation.records import Evaluation, read_evaluation
-from tallmasks.results.sweep_tables import controlled_table
 
 
 @main

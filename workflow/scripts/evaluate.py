@@ -2,12 +2,12 @@
 
 from job import Job, main, say
 from model_io import load_model, load_tasks, new_evaluator
+from reproduction.evaluation.protocols import FromFiles, Tuner, evaluate
+from reproduction.evaluation.records import Evaluation, read_evaluation, read_origins
+from reproduction.models.checkpoint_sources import seen_validation
+from reproduction.models.families import family
 from sweep_io import finetuned_validation
 from tallmasks import methods
-from tallmasks.evaluation.protocols import FromFiles, Tuner, evaluate
-from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origins
-from tallmasks.models.checkpoint_sources import seen_validation
-from tallmasks.models.families import family
 
 
 @main

@@ -2,10 +2,10 @@
 
 from job import Job, main, say
 from model_io import load_model
+from reproduction.evaluation.protocols import Tuner
+from reproduction.evaluation.sweeps import TaskSubset
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.evaluation.protocols import Tuner
-from tallmasks.evaluation.sweeps import TaskSubset
 from tallmasks.vectors.task_vectors import open_task_vector
 
 

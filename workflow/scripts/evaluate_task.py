@@ -4,8 +4,8 @@ import torch
 
 from job import Job, main
 from model_io import load_model, load_task, new_evaluator, origins
+from reproduction.evaluation.records import SPLITS
 from tallmasks import methods
-from tallmasks.evaluation.records import SPLITS
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 

@@ -2,9 +2,9 @@
 
 from job import Job, main, say
 from model_io import load_model
+from reproduction.evaluation.protocols import Tuner
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.evaluation.protocols import Tuner
 from tallmasks.masks.consensus import keep_agreed, open_agreement
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 

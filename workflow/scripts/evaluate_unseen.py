@@ -2,9 +2,9 @@
 
 from job import Job, main
 from model_io import load_model, load_tasks, new_evaluator
+from reproduction.evaluation.protocols import FromFiles, evaluate_chosen
+from reproduction.evaluation.records import read_evaluation
 from tallmasks import methods
-from tallmasks.evaluation.protocols import FromFiles, evaluate_chosen
-from tallmasks.evaluation.records import read_evaluation
 
 
 @main

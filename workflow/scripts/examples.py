@@ -1,7 +1,7 @@
 """Write the examples of one split of one task; later steps download and decode nothing."""
 
 from job import Job, main, say
-from tallmasks.tasks.catalogues import ExamplesFile, catalogue
+from reproduction.tasks.catalogues import ExamplesFile, catalogue
 
 
 @main

@@ -1,12 +1,12 @@
 """Write the table of all methods for a benchmark, and a comparison with published numbers."""
 
 from job import Job, main
+from reproduction.results.field_tables import field_table, laid_out_field
+from reproduction.results.paper import published_name
+from reproduction.results.reference import beside_families, family_of
+from reproduction.results.stored_files import starting_point, stored_gigabits
+from reproduction.results.typesetting import latex, markdown
 from results_io import counts_of, evaluations_of, origins_of, publish
-from tallmasks.results.field_tables import field_table, laid_out_field
-from tallmasks.results.paper import published_name
-from tallmasks.results.reference import beside_families, family_of
-from tallmasks.results.stored_files import starting_point, stored_gigabits
-from tallmasks.results.typesetting import latex, markdown
 
 PUBLISHED = "vs_published.csv"
 

@@ -3,9 +3,9 @@
 import matplotlib.pyplot as plt
 
 from job import Job, main
+from reproduction.results import figures
+from reproduction.results.figures import style
 from results_io import publish
-from tallmasks.results import figures
-from tallmasks.results.figures import style
 
 
 @main

@@ -4,13 +4,13 @@ import json
 
 from job import Job, main, say
 from model_io import load_examples, load_model, origins
-from tallmasks.artifacts.folders import UNFINISHED, set_aside
+from reproduction.artifacts.folders import UNFINISHED, set_aside
+from reproduction.models.families import family
+from reproduction.training.controlled import part_mask
+from reproduction.training.finetuning import FinetuneConfig, finetune
+from reproduction.training.unfinished import TrainingState
 from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.families import family
-from tallmasks.training.controlled import part_mask
-from tallmasks.training.finetuning import FinetuneConfig, finetune
-from tallmasks.training.unfinished import TrainingState
 
 
 @main

@@ -15,9 +15,9 @@ import time
 from itertools import chain
 from pathlib import Path
 
-from tallmasks.artifacts.folders import try_lock
+from reproduction.artifacts.folders import try_lock
+from reproduction.models import cuda
 from tallmasks.errors import TallmasksError
-from tallmasks.models import cuda
 
 POLL_SECONDS = 0.2
 QUARTERS = 4

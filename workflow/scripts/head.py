@@ -4,9 +4,9 @@ from typing import cast
 
 from job import Job, main
 from model_io import load_model
+from reproduction.models.clip.network import ClipModel
+from reproduction.tasks.task import Task
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.clip.network import ClipModel
-from tallmasks.tasks.task import Task
 
 
 @main

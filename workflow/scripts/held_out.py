@@ -1,9 +1,9 @@
 """Write the accuracy on each task of merges of all other tasks, and of the pretrained and fine-tuned models."""
 
 from job import Job, main
+from reproduction.evaluation.records import read_evaluation
+from reproduction.results.sweep_tables import held_out_for_people, held_out_table
 from results_io import publish
-from tallmasks.evaluation.records import read_evaluation
-from tallmasks.results.sweep_tables import held_out_for_people, held_out_table
 
 
 @main

@@ -1,8 +1,8 @@
 """Write the weights of figure 1: a block of four task vectors, their merge, masks and consensus mask."""
 
 from job import Job, main
+from reproduction.results.illustrated_block import illustrated_block
 from results_io import publish
-from tallmasks.results.illustrated_block import illustrated_block
 from tallmasks.vectors.task_vectors import open_task_vector
 
 

@@ -3,9 +3,9 @@
 import json
 
 from job import Job, main
+from reproduction.models.families import family
 from tallmasks.io import hub
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.families import family
 
 
 @main

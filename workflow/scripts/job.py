@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 import checked_inputs
 import gpu
-from tallmasks.artifacts.labels import as_metadata, write_json
+from reproduction.artifacts.labels import as_metadata, write_json
 from tallmasks.errors import TallmasksError, user_errors
 
 

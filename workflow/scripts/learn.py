@@ -4,8 +4,8 @@ from typing import Any
 
 from job import Job, main, say
 from model_io import load_model, load_tasks
+from reproduction.evaluation.unlabelled import UnlabelledTasks
 from tallmasks import methods
-from tallmasks.evaluation.unlabelled import UnlabelledTasks
 from tallmasks.io.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import open_task_vector
 

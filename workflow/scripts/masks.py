@@ -3,11 +3,11 @@
 import pandas as pd
 
 from job import Job, main
+from reproduction.evaluation.records import read_evaluation
+from reproduction.models.families import family
+from reproduction.results.mask_statistics import statistics
 from results_io import publish
-from tallmasks.evaluation.records import read_evaluation
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.masks.mask_statistics import statistics
-from tallmasks.models.families import family
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 

@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from typing import Any
 
 from job import Job, say
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.evaluation.records import SPLITS
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.records import SPLITS
+from reproduction.models import cuda
+from reproduction.models.families import Examples, Model, Precision, family
 from tallmasks.io.tensor_files import read_metadata
-from tallmasks.models import cuda
-from tallmasks.models.families import Examples, Model, Precision, family
 
 
 def load_model(job: Job, precision: Precision | None = None) -> Model:

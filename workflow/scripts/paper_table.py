@@ -3,9 +3,9 @@
 import pandas as pd
 
 from job import Job, main
+from reproduction.results.paper_tables import laid_out, side_by_side
+from reproduction.results.typesetting import html_page, latex, markdown
 from results_io import publish
-from tallmasks.results.paper_tables import laid_out, side_by_side
-from tallmasks.results.typesetting import html_page, latex, markdown
 
 FILES = {"controlled": "controlled/controlled.csv"}
 

@@ -3,8 +3,8 @@
 import json
 
 from job import Job, main
+from reproduction.models.families import family
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.families import family
 
 
 @main

@@ -11,13 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from job import Job
+from reproduction.artifacts.labels import FILES, as_json, machine
+from reproduction.evaluation.records import Evaluation, read_evaluation, read_origins
+from reproduction.models.families import family
+from reproduction.results.tables import ParameterCounts
 from tallmasks import __version__
-from tallmasks.artifacts.labels import FILES, as_json, machine
-from tallmasks.evaluation.records import Evaluation, read_evaluation, read_origins
 from tallmasks.io.atomic_files import whole
 from tallmasks.io.tensor_files import read_metadata
-from tallmasks.models.families import family
-from tallmasks.results.tables import ParameterCounts
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
 

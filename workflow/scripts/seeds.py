@@ -3,8 +3,8 @@
 import pandas as pd
 
 from job import Job, main
+from reproduction.results.tables import seeds_table, seeds_table_for_people, summary_table
 from results_io import counts_of, evaluations_of, publish
-from tallmasks.results.tables import seeds_table, seeds_table_for_people, summary_table
 
 
 @main

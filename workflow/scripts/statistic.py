@@ -6,10 +6,10 @@ import torch
 
 from job import Job, main, say
 from model_io import load_examples, load_model
-from tallmasks.evaluation.data_statistics import COMPUTED
-from tallmasks.evaluation.sweeps import sample
+from reproduction.evaluation.data_statistics import COMPUTED
+from reproduction.evaluation.sweeps import sample
+from reproduction.models.families import family
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.families import family
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 

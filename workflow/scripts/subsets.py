@@ -3,10 +3,10 @@
 import json
 
 from job import Job, main
+from reproduction.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
+from reproduction.evaluation.subsets import distinct_subsets
+from reproduction.results.sweep_tables import subset_table
 from results_io import counts_of, publish
-from tallmasks.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
-from tallmasks.evaluation.subsets import distinct_subsets
-from tallmasks.results.sweep_tables import subset_table
 
 
 @main

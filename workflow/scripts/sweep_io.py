@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from job import Job
 from model_io import load_tasks, new_evaluator
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.evaluation.records import SPLITS, read_evaluation
-from tallmasks.evaluation.sweeps import sample, share
-from tallmasks.models.families import Model
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.records import SPLITS, read_evaluation
+from reproduction.evaluation.sweeps import sample, share
+from reproduction.models.families import Model
 
 
 def evaluators(job: Job, model: Model) -> tuple[Evaluator, Evaluator]:

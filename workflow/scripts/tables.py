@@ -5,14 +5,12 @@ import json
 import pandas as pd
 
 from job import Job, main
-from results_io import counts_of, evaluations_of, origins_of, publish
-from tallmasks.masks.consensus import AgreementProfile, agreement_profile, open_agreement
-from tallmasks.models.checkpoint_sources import seen_validation
-from tallmasks.models.families import family
-from tallmasks.results.paper import published_name
-from tallmasks.results.reference import beside_paper, beside_published, paper_rows
-from tallmasks.results.stored_files import starting_point, stored_gigabits
-from tallmasks.results.tables import (
+from reproduction.models.checkpoint_sources import seen_validation
+from reproduction.models.families import family
+from reproduction.results.paper import published_name
+from reproduction.results.reference import beside_paper, beside_published, paper_rows
+from reproduction.results.stored_files import starting_point, stored_gigabits
+from reproduction.results.tables import (
     agreement_table,
     headline_numbers,
     interval_table,
@@ -21,6 +19,8 @@ from tallmasks.results.tables import (
     summary_table,
     table_for_people,
 )
+from results_io import counts_of, evaluations_of, origins_of, publish
+from tallmasks.masks.consensus import AgreementProfile, agreement_profile, open_agreement
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 

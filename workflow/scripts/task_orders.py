@@ -1,8 +1,8 @@
 """Order the tasks by zero-shot accuracy and by name; figure 5's subsets are the first n tasks of each order."""
 
 from job import Job, main
-from tallmasks.evaluation.records import read_evaluation
-from tallmasks.evaluation.subsets import orders
+from reproduction.evaluation.records import read_evaluation
+from reproduction.evaluation.subsets import orders
 
 
 @main

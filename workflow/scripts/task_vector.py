@@ -1,7 +1,7 @@
 """Subtract the pretrained weights from a fine-tuned checkpoint; store the difference and its trim thresholds."""
 
 from job import Job, main
-from tallmasks.models.families import family
+from reproduction.models.families import family
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector
 

@@ -3,10 +3,10 @@
 import pandas as pd
 
 from job import Job, main
+from reproduction.evaluation.records import Evaluation, read_evaluation, read_thresholds
+from reproduction.results.sweep_tables import threshold_table
 from results_io import publish
 from tallmasks import methods
-from tallmasks.evaluation.records import Evaluation, read_evaluation, read_thresholds
-from tallmasks.results.sweep_tables import threshold_table
 
 
 @main

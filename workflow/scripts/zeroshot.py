@@ -1,11 +1,11 @@
 """Write the pretrained model's accuracy on each task of a benchmark, next to published numbers."""
 
 from job import Job, main
+from reproduction.evaluation.records import read_evaluation, read_origins
+from reproduction.results.paper import published_name
+from reproduction.results.reference import beside_published
+from reproduction.results.tables import interval_table
 from results_io import publish
-from tallmasks.evaluation.records import read_evaluation, read_origins
-from tallmasks.results.paper import published_name
-from tallmasks.results.reference import beside_published
-from tallmasks.results.tables import interval_table
 
 
 @main

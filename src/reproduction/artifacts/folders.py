@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tallmasks.artifacts.labels import ARTIFACT, Damaged, read_label
+from reproduction.artifacts.labels import ARTIFACT, Damaged, read_label
 from tallmasks.errors import TallmasksError
 
 SCRATCH = Path(".tallmasks")

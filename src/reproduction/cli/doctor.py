@@ -25,19 +25,19 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
-from tallmasks.artifacts.folders import RESULTS
-from tallmasks.commands.gpu_rates import A100_FACTOR, START_SECONDS, Rates, measured, rates_of_an_h100
-from tallmasks.commands.why import results_with
+from reproduction.artifacts.folders import RESULTS
+from reproduction.cli.gpu_rates import A100_FACTOR, START_SECONDS, Rates, measured, rates_of_an_h100
+from reproduction.cli.why import results_with
+from reproduction.models import cuda
+from reproduction.models.families import family
+from reproduction.plan import preflight
+from reproduction.plan.chain import pretrained_source
+from reproduction.plan.node import Node
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import Files, closure, open_plan
+from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
-from tallmasks.models import cuda
-from tallmasks.models.families import family
-from tallmasks.plan import preflight
-from tallmasks.plan.chain import pretrained_source
-from tallmasks.plan.node import Node
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Files, closure, open_plan
-from tallmasks.tasks.catalogues import catalogue
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 WIDTH = 110  # characters per problem if all models are listed, so that the output fits on 24 lines

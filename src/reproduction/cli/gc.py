@@ -15,9 +15,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from tallmasks.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
+from reproduction.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
+from reproduction.plan.project import Index, open_plan
 from tallmasks.io.atomic_files import TEMPORARY
-from tallmasks.plan.project import Index, open_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tallmasks.models.cuda import Wanted
-from tallmasks.models.families import Spec, family
+from reproduction.models.cuda import Wanted
+from reproduction.models.families import Spec, family
 
 START_SECONDS = 3.0
 """Seconds until a GPU job starts to compute (CUDA start, loading the model); 2 to 3 s measured on an H100."""
@@ -58,7 +58,7 @@ def measured(spec: Spec, settings: Mapping[str, Any], at_once: int | None, devic
 
 
 def _training(trial: Any, spec: Spec, settings: Mapping[str, Any], at_once: int | None, device: Wanted) -> float:
-    from tallmasks.training.finetuning import FinetuneConfig, finetune
+    from reproduction.training.finetuning import FinetuneConfig, finetune
 
     every_step = {"validate_every": None, "patience": None, "seed": 0, "micro_batch_size": at_once}
     config = FinetuneConfig(**{**settings, **every_step})
@@ -78,7 +78,7 @@ def _training(trial: Any, spec: Spec, settings: Mapping[str, Any], at_once: int 
 def _evaluation(trial: Any, spec: Spec, device: Wanted) -> float:
     import numpy as np
 
-    from tallmasks.evaluation.counting import Evaluator, TaskData
+    from reproduction.evaluation.counting import Evaluator, TaskData
 
     model, examples = trial(spec, spec["evaluation"]["precision"], device, _EXAMPLES)
     evaluator = Evaluator(model, [TaskData("trial", {"test": examples})], spec["evaluation"]["batch_size"])

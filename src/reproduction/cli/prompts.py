@@ -13,11 +13,11 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
+from reproduction.tasks.task import SPLITS
+from reproduction.tasks.text.prompt_files import prompts_of
+from reproduction.tasks.text.text_catalogue import example
+from reproduction.tasks.text.text_tasks import TASKS, TextTask
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.tasks.task import SPLITS
-from tallmasks.tasks.text.prompt_files import prompts_of
-from tallmasks.tasks.text.text_catalogue import example
-from tallmasks.tasks.text.text_tasks import TASKS, TextTask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from tallmasks.artifacts.folders import CHECKED, PROVENANCE, RESULTS, STORE, entries_under, leads_nowhere, set_aside
-from tallmasks.artifacts.labels import ARTIFACT, Damaged, check
-from tallmasks.commands.progress import work_progress
+from reproduction.artifacts.folders import CHECKED, PROVENANCE, RESULTS, STORE, entries_under, leads_nowhere, set_aside
+from reproduction.artifacts.labels import ARTIFACT, Damaged, check
+from tallmasks.cli.verify import is_bundle, print_problems
 from tallmasks.errors import TallmasksError
+from tallmasks.progress import work_progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,20 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     for path in wanted:
         if not path.exists() and not path.is_symlink():
             raise TallmasksError(f"{path}: no such file or folder")
-    problems = 0
-    for folder in filter(_is_bundle, wanted):
-        from tallmasks.bundles.verification import verify_bundle  # slow to import
-
-        damage = verify_bundle(folder, base=True)
-        print(*damage, f"{folder}: all files of the bundle checked: {len(damage)} problems", sep="\n")
-        problems += len(damage)
-    wanted = [path for path in wanted if not _is_bundle(path)]
-    problems += _verify_files(wanted, arguments)
+    problems = sum(map(print_problems, filter(is_bundle, wanted)))
+    problems += _verify_files([path for path in wanted if not is_bundle(path)], arguments)
     return int(problems > 0)
-
-
-def _is_bundle(path: Path) -> bool:
-    return (path / "bundle.json").is_file()
 
 
 def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
@@ -101,8 +91,8 @@ def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
 
 
 def _lost_sources() -> Iterator[str]:
-    from tallmasks.plan.params import FILE, read_params  # slow to import
-    from tallmasks.plan.planner import Plan
+    from reproduction.plan.params import FILE, read_params  # slow to import
+    from reproduction.plan.planner import Plan
 
     models = Plan(read_params(FILE)).models.values() if FILE.is_file() else ()
     for named in sorted({str(model["pretrained"]) for model in models}):

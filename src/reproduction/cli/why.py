@@ -17,15 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tallmasks.artifacts.folders import RESULTS
-from tallmasks.artifacts.labels import ARTIFACT, Damaged, load_json, read_label
+from reproduction.artifacts.folders import RESULTS
+from reproduction.artifacts.labels import ARTIFACT, Damaged, load_json, read_label
+from reproduction.plan.drawings import DRAWINGS
+from reproduction.plan.node import STAGES, Node
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import Files, Index, open_plan
+from reproduction.plan.views import VIEWS
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.tensor_files import name_some
-from tallmasks.plan.drawings import DRAWINGS
-from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Files, Index, open_plan
-from tallmasks.plan.views import VIEWS
 
 SHOWN = 4  # names per line
 

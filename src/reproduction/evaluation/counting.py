@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tallmasks.evaluation.records import SPLITS, Evaluation, Score
-from tallmasks.models import cuda
-from tallmasks.models.families import Batch, Examples, Model
-from tallmasks.models.prefetching import prefetched
+from reproduction.evaluation.records import SPLITS, Evaluation, Score
+from reproduction.models import cuda
+from reproduction.models.families import Batch, Examples, Model
+from reproduction.models.prefetching import prefetched
 from tallmasks.vectors.packed_bits import unpacked
 
 Progress = Callable[[str], None]

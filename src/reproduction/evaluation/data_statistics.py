@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reproduction.models.families import Batch, Examples, WatchedModel
 from tallmasks.errors import TallmasksError
-from tallmasks.models.families import Batch, Examples, WatchedModel
 
 
 def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
@@ -74,4 +74,4 @@ COMPUTED: dict[str, Callable[[WatchedModel, Examples], dict[str, NDArray[np.floa
     "fisher": squared_gradients,
 }
 """By the name that a merge gives as ``statistics``. A new one also needs an entry in
-`tallmasks.models.families.STATISTICS`."""
+`reproduction.models.families.STATISTICS`."""

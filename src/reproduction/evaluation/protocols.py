@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.evaluation.choice import choose_coefficient, choose_per_task
+from reproduction.evaluation.counting import Evaluator, Update, unpack_mask
+from reproduction.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
-from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
-from tallmasks.evaluation.counting import Evaluator, Update, unpack_mask
-from tallmasks.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle

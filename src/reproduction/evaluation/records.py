@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.artifacts.labels import Damaged, read_json
-from tallmasks.evaluation.choice import accuracies
+from reproduction.artifacts.labels import Damaged, read_json
+from reproduction.evaluation.choice import accuracies
 
 SPLITS = ("validation", "test")
 Score = int | float

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tallmasks.tasks.titles import title
+from reproduction.tasks.titles import title
 
 SHAPES = ("ascending", "descending", "wave", "zigzag")
 ORDERS = tuple(f"{sort}_{shape}" for sort in ("zeroshot", "name") for shape in SHAPES)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tallmasks.evaluation.counting import Evaluator
-from tallmasks.evaluation.protocols import InMemory, Tuner, evaluate
-from tallmasks.evaluation.records import Evaluation
+from reproduction.evaluation.counting import Evaluator
+from reproduction.evaluation.protocols import InMemory, Tuner, evaluate
+from reproduction.evaluation.records import Evaluation
+from reproduction.models.families import Examples
 from tallmasks.methods import Masked, Method, Scaled, Vector
-from tallmasks.models.families import Examples
 from tallmasks.vectors.task_vectors import TaskVector
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reproduction.models.families import Examples, WatchedModel
 from tallmasks.methods.merges import Loss
-from tallmasks.models.families import Examples, WatchedModel
 from tallmasks.vectors.task_vectors import TaskVector
 
 REPORTS = 20  # progress lines per learned merge

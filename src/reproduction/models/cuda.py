@@ -1,7 +1,7 @@
 """Lists GPUs, and configures torch for them.
 
 A process cannot fork after torch has initialised CUDA.  So NVIDIA's management library lists the devices, and
-`python -m tallmasks.models.cuda COUNT` checks in a separate process that torch can use them.
+`python -m reproduction.models.cuda COUNT` checks in a separate process that torch can use them.
 """
 
 from __future__ import annotations

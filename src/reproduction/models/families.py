@@ -12,18 +12,18 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.plugins import load_plugin, outside_code
-from tallmasks.tasks.task import Task
+from reproduction.models.checkpoint_sources import Publisher
+from reproduction.plugins import load_plugin, outside_code
+from reproduction.tasks.task import Task
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
 
-    from tallmasks.models.cuda import Wanted
+    from reproduction.models.cuda import Wanted
 
-FAMILIES = {"clip": "tallmasks.models.clip", "t5": "tallmasks.models.t5"}
+FAMILIES = {"clip": "reproduction.models.clip", "t5": "reproduction.models.t5"}
 STATISTICS = {
     "grams": "the model trains no linear layers, or its family does not provide their inputs (stage grams)",
     "fisher": "the model's family does not provide log-probabilities (stage fisher)",

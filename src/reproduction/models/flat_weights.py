@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FlatWeights:
-    """The weights of a `tallmasks.models.families.Model`, which documents the methods.
+    """The weights of a `reproduction.models.families.Model`, which documents the methods.
 
     ``parameters``: the trainable parameters by their names in a checkpoint, all on one device.
     """

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from reproduction.models.checkpoint_sources import FINETUNE, locate, source_of
+from reproduction.models.families import STATISTICS, counts_frozen, family, statistics_of
+from reproduction.plan import preflight
+from reproduction.plan.node import STAGES, Node, Spec, stage
+from reproduction.plan.planner import Plan
+from reproduction.plugins import outside_code
+from reproduction.tasks.catalogues import CATALOGUES, catalogue
+from reproduction.training.controlled import Controlled
 from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.methods.merges import LEARNED
-from tallmasks.models.checkpoint_sources import FINETUNE, locate, source_of
-from tallmasks.models.families import STATISTICS, counts_frozen, family, statistics_of
-from tallmasks.plan import preflight
-from tallmasks.plan.node import STAGES, Node, Spec, stage
-from tallmasks.plan.planner import Plan
-from tallmasks.plugins import outside_code
-from tallmasks.tasks.catalogues import CATALOGUES, catalogue
-from tallmasks.training.controlled import Controlled
 
 Seed = int | Controlled
 """Seed of a fine-tuning; in the controlled experiment also the weights that it may change."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tallmasks.artifacts.folders import PROVENANCE
+from reproduction.artifacts.folders import PROVENANCE
+from reproduction.plan import figure_views  # noqa: F401  (declares views that figures show)
+from reproduction.plan.node import Spec, results
+from reproduction.plan.planner import Plan
+from reproduction.plan.views import VIEWS
+from reproduction.results import figures, paper
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.plan import figure_views  # noqa: F401  (declares views that figures show)
-from tallmasks.plan.node import Spec, results
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import VIEWS
-from tallmasks.results import figures, paper
 
 DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "figure": ("figures", figures.FIGURES),

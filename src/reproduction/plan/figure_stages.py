@@ -1,15 +1,15 @@
-"""The stages that only the paper's figures need; see `tallmasks.plan.chain`."""
+"""The stages that only the paper's figures need; see `reproduction.plan.chain`."""
 
 from __future__ import annotations
 
+from reproduction.artifacts.labels import Damaged
+from reproduction.evaluation.records import read_orders
+from reproduction.evaluation.subsets import Subset, distinct_subsets
+from reproduction.plan import chain
+from reproduction.plan.chain import Seed, Tasks, pretrained_source
+from reproduction.plan.node import Node, Spec, stage
+from reproduction.plan.planner import Plan
 from tallmasks import methods
-from tallmasks.artifacts.labels import Damaged
-from tallmasks.evaluation.records import read_orders
-from tallmasks.evaluation.subsets import Subset, distinct_subsets
-from tallmasks.plan import chain
-from tallmasks.plan.chain import Seed, Tasks, pretrained_source
-from tallmasks.plan.node import Node, Spec, stage
-from tallmasks.plan.planner import Plan
 
 
 @stage(version=3, uses="evaluation", ending="json")

@@ -1,17 +1,17 @@
-"""The views that only the paper's figures need; see `tallmasks.plan.views`."""
+"""The views that only the paper's figures need; see `reproduction.plan.views`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from reproduction.plan import chain, figure_stages
+from reproduction.plan.chain import Seed, Tasks
+from reproduction.plan.node import Node
+from reproduction.plan.planner import Plan
+from reproduction.plan.views import Artifacts, ShownParams, agreeing_merges, view
+from reproduction.training.controlled import Controlled
 from tallmasks import methods
 from tallmasks.methods import Method
-from tallmasks.plan import chain, figure_stages
-from tallmasks.plan.chain import Seed, Tasks
-from tallmasks.plan.node import Node
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import Artifacts, ShownParams, agreeing_merges, view
-from tallmasks.training.controlled import Controlled
 
 ILLUSTRATED = 4  # tasks in figure 1
 

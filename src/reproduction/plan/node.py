@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec
 
-from tallmasks.artifacts.folders import RESULTS
-from tallmasks.artifacts.labels import digest_of
+from reproduction.artifacts.folders import RESULTS
+from reproduction.artifacts.labels import digest_of
 from tallmasks.errors import TallmasksError
 from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
 
@@ -88,7 +88,7 @@ class Stage(Generic[Which]):
 
 
 STAGES: dict[str, Stage[Any]] = {}
-"""All stages by name; complete after `tallmasks.plan.project` is imported."""
+"""All stages by name; complete after `reproduction.plan.project` is imported."""
 
 
 def stage(

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reproduction.evaluation.subsets import ORDERS
+from reproduction.models.families import family
+from reproduction.plan import params_model
+from reproduction.tasks.catalogues import CATALOGUES, catalogue
+from reproduction.tasks.task import Task
 from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest, short
-from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.io.validation import validated
 from tallmasks.io.yaml_files import read_yaml, scalar
 from tallmasks.masks.mask_bundles import apply_mask
-from tallmasks.models.families import family
-from tallmasks.plan import params_model
-from tallmasks.tasks.catalogues import CATALOGUES, catalogue
-from tallmasks.tasks.task import Task
 
 Params = Mapping[str, Any]
 

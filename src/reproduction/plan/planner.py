@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from reproduction.evaluation.subsets import ORDERS
+from reproduction.models.families import family, network_of
+from reproduction.plan.node import Node
+from reproduction.plan.params import Benchmark, Params, check_params, known_tasks
+from reproduction.tasks.task import Task
 from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.evaluation.subsets import ORDERS
 from tallmasks.io.file_digests import named_path
-from tallmasks.models.families import family, network_of
-from tallmasks.plan.node import Node
-from tallmasks.plan.params import Benchmark, Params, check_params, known_tasks
-from tallmasks.tasks.task import Task
 
 
 class Plan:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reproduction.models.families import family
+from reproduction.tasks.dataset_files import is_cached
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
-from tallmasks.models.families import family
 from tallmasks.parallel import parallel
-from tallmasks.tasks.dataset_files import is_cached
 
 if TYPE_CHECKING:
-    from tallmasks.plan.node import Node
+    from reproduction.plan.node import Node
 
 
 def unavailable(nodes: Iterable[Node]) -> list[str]:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from tallmasks.artifacts.folders import STORE, entries_under
-from tallmasks.artifacts.labels import ARTIFACT, Damaged, digest_of, read_label
+from reproduction.artifacts.folders import STORE, entries_under
+from reproduction.artifacts.labels import ARTIFACT, Damaged, digest_of, read_label
+from reproduction.plan import drawings  # noqa: F401  (declares every stage)
+from reproduction.plan.node import Node
+from reproduction.plan.params import FILE, read_params
+from reproduction.plan.planner import Plan
+from reproduction.plan.views import VIEWS, NotOfThisBenchmark, results_of
 from tallmasks.errors import TallmasksError
-from tallmasks.plan import drawings  # noqa: F401  (declares every stage)
-from tallmasks.plan.node import Node
-from tallmasks.plan.params import FILE, read_params
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import VIEWS, NotOfThisBenchmark, results_of
 
 
 def open_plan(root: Path = Path()) -> Plan:

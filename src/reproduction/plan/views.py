@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from reproduction.artifacts.folders import PROVENANCE
+from reproduction.models.checkpoint_sources import FINETUNE, source_of
+from reproduction.models.families import STATISTICS, statistics_of
+from reproduction.plan import chain
+from reproduction.plan.chain import Seed
+from reproduction.plan.node import STAGES, Node, Spec, Stage, results
+from reproduction.plan.params import bundled_row
+from reproduction.plan.planner import Plan
 from tallmasks import methods
-from tallmasks.artifacts.folders import PROVENANCE
 from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import LEARNED
-from tallmasks.models.checkpoint_sources import FINETUNE, source_of
-from tallmasks.models.families import STATISTICS, statistics_of
-from tallmasks.plan import chain
-from tallmasks.plan.chain import Seed
-from tallmasks.plan.node import STAGES, Node, Spec, Stage, results
-from tallmasks.plan.params import bundled_row
-from tallmasks.plan.planner import Plan
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[[Plan, str, str], Artifacts]

@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 import pandas as pd
 
+from reproduction.evaluation.choice import mean_interval
+from reproduction.evaluation.records import Evaluation
+from reproduction.results.tables import ParameterCounts, mark_explained, marked, mean_scores, percent, rows_by_section
+from reproduction.results.typesetting import TableLayout, byte_unit
 from tallmasks import methods
-from tallmasks.evaluation.choice import mean_interval
-from tallmasks.evaluation.records import Evaluation
 from tallmasks.methods import Method
 from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Section
-from tallmasks.results.tables import ParameterCounts, mark_explained, marked, mean_scores, percent, rows_by_section
-from tallmasks.results.typesetting import TableLayout, byte_unit
 
 
 def year(method: Method) -> int | None:

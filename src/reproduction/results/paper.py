@@ -56,7 +56,7 @@ PUBLISHED: Mapping[Any, str] = {
     ("t5", "t5-large-lm-adapt", None): "t5_large",
     ("t5", "t5-large-lm-adapt", "ia3"): "t5_large_ia3",
 }
-"""Names in `tallmasks.results.reference`, by family, architecture and adapter."""
+"""Names in `reproduction.results.reference`, by family, architecture and adapter."""
 
 
 def published_name(spec: Mapping[str, Any]) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from reproduction.results import reference
+from reproduction.results.paper import TABLES
+from reproduction.results.reference import dtd_excess, paper_rows, paper_table
+from reproduction.results.tables import mark_explained, marked, rows_by_section, score_text
+from reproduction.results.typesetting import Cell, TableLayout, byte_unit
+from reproduction.tasks.titles import benchmark_title
 from tallmasks import methods
-from tallmasks.results import reference
-from tallmasks.results.paper import TABLES
-from tallmasks.results.reference import dtd_excess, paper_rows, paper_table
-from tallmasks.results.tables import mark_explained, marked, rows_by_section, score_text
-from tallmasks.results.typesetting import Cell, TableLayout, byte_unit
-from tallmasks.tasks.titles import benchmark_title
 
 
 def side_by_side(

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from reproduction.evaluation.records import Evaluation
+from reproduction.models.families import family
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
-from tallmasks.evaluation.records import Evaluation
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.tensor_files import Layout, TensorSpec, bytes_of_file, write_tensors
 from tallmasks.methods import bits
-from tallmasks.models.families import family
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 

@@ -7,12 +7,12 @@ from itertools import product
 
 import pandas as pd
 
+from reproduction.evaluation.choice import normalized
+from reproduction.evaluation.records import SPLITS, Evaluation
+from reproduction.evaluation.subsets import Subset
+from reproduction.results.tables import ParameterCounts, mean_scores, per_task_table, percent
+from reproduction.results.typesetting import Cell, TableLayout, markdown
 from tallmasks import methods
-from tallmasks.evaluation.choice import normalized
-from tallmasks.evaluation.records import SPLITS, Evaluation
-from tallmasks.evaluation.subsets import Subset
-from tallmasks.results.tables import ParameterCounts, mean_scores, per_task_table, percent
-from tallmasks.results.typesetting import Cell, TableLayout, markdown
 
 
 def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetuned: Evaluation) -> pd.DataFrame:

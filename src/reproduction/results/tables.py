@@ -10,14 +10,14 @@ from typing import Any
 
 import pandas as pd
 
+from reproduction.evaluation.choice import accuracies, normalized, wilson_interval
+from reproduction.evaluation.records import SPLITS, Evaluation
+from reproduction.models.families import Family, Spec
+from reproduction.results.typesetting import Cell, TableLayout, byte_unit, markdown
 from tallmasks import methods
-from tallmasks.evaluation.choice import accuracies, normalized, wilson_interval
-from tallmasks.evaluation.records import SPLITS, Evaluation
 from tallmasks.masks.consensus import AgreementProfile
 from tallmasks.methods import Method
 from tallmasks.methods.bits import Shapes
-from tallmasks.models.families import Family, Spec
-from tallmasks.results.typesetting import Cell, TableLayout, byte_unit, markdown
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tallmasks.plugins import load_plugin
-from tallmasks.tasks.task import Task
+from reproduction.plugins import load_plugin
+from reproduction.tasks.task import Task
 
 CATALOGUES = {
-    "vision": "tallmasks.tasks.vision",
-    "text": "tallmasks.tasks.text",
+    "vision": "reproduction.tasks.vision",
+    "text": "reproduction.tasks.text",
 }
 Params = Mapping[str, Any]
 

@@ -35,7 +35,7 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Texts(Sequence[Text]):
-    """Examples of one task; implements `tallmasks.models.families.Examples`.
+    """Examples of one task; implements `reproduction.models.families.Examples`.
 
     Attributes:
         letters: uint8, all distinct strings in UTF-8, concatenated; can be memory-mapped.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tallmasks.models import cuda
-from tallmasks.models.families import Examples, Model
+from reproduction.models import cuda
+from reproduction.models.families import Examples, Model
 
 
 @dataclass

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reproduction.models import cuda
+from reproduction.models.families import Batch, Examples, Model, Precision
+from reproduction.models.prefetching import prefetched
+from reproduction.training.early_stopping import BestSoFar
+from reproduction.training.unfinished import TrainingRun, TrainingState
 from tallmasks.errors import TallmasksError
-from tallmasks.models import cuda
-from tallmasks.models.families import Batch, Examples, Model, Precision
-from tallmasks.models.prefetching import prefetched
-from tallmasks.training.early_stopping import BestSoFar
-from tallmasks.training.unfinished import TrainingRun, TrainingState
 
 PROGRESS_EVERY = 10  # steps
 

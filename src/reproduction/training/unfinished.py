@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from tallmasks.artifacts.labels import Damaged, as_metadata, check
+from reproduction.artifacts.labels import Damaged, as_metadata, check
 from tallmasks.io.tensor_files import load_state, write_tensors
 
 if TYPE_CHECKING:
-    from tallmasks.models.families import Model
-    from tallmasks.training.early_stopping import BestSoFar
-    from tallmasks.training.finetuning import ShuffledBatches
+    from reproduction.models.families import Model
+    from reproduction.training.early_stopping import BestSoFar
+    from reproduction.training.finetuning import ShuffledBatches
 
 PAUSE = 20  # the shortest time between two saves, as a multiple of the time that a save takes
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -105,7 +105,7 @@ class TrainingState:
     A context manager that waits for the last save when it exits.
 
     Attributes:
-        making: The checkpoint's recipe as metadata (see `tallmasks.artifacts.labels.as_metadata`).
+        making: The checkpoint's recipe as metadata (see `reproduction.artifacts.labels.as_metadata`).
         seconds: The shortest time between two saves.
     """
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tallmasks.artifacts.folders import PROVENANCE
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_location
 from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.theta_0 import find_base, own_base
@@ -35,7 +34,7 @@ def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
         except TallmasksError as error:
             problems[str(error)] = None
     if location.repository is None:
-        of_format = {MANIFEST, CARD, PROVENANCE, *manifest.files}
+        of_format = {MANIFEST, CARD, "provenance.json", *manifest.files}
         for file in sorted(location.root.rglob("*")):
             name = file.relative_to(location.root).as_posix()
             hidden = any(part.startswith(".") for part in name.split("/"))

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from rich.filesize import decimal
 from safetensors.numpy import save_file
 
-from tallmasks.commands.shared_options import new_path
 from tallmasks.io.atomic_files import whole
+from tallmasks.io.plain_files import new_path
 
 BASE = ("airplane", "bicycle", "boat", "cat", "chair", "dog", "house", "tree")
 TASKS = {

@@ -14,11 +14,10 @@ import argparse
 
 from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.loaded_bundle import load_bundle
-from tallmasks.commands.opened_models import print_copied
-from tallmasks.commands.progress import work_progress
-from tallmasks.commands.shared_options import new_path
 from tallmasks.io.markdown import code_span, plain_markdown
-from tallmasks.io.plain_files import expanded
+from tallmasks.io.plain_files import expanded, new_path
+from tallmasks.operations.opened_models import print_copied
+from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 

@@ -19,13 +19,15 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO, cast
 
 from tallmasks import __version__
-from tallmasks.commands.options import OptionError, Parser
-from tallmasks.errors import TallmasksError, TallmasksWarning, nearest, needed_for, user_errors
+from tallmasks.cli.options import Parser
+from tallmasks.errors import OptionError, TallmasksError, TallmasksWarning, nearest, needed_for, user_errors
 
+OF_A_CLONE = "a clone of the project, in its folder (params.yaml, store/, results/)"
 GROUPS = {
     "checkpoints of your own": {
         "example": "write a small base and four fine-tuned models, to try the other commands on",
@@ -33,16 +35,16 @@ GROUPS = {
         "compress": "compress fine-tuned models of one base into a bundle, which restores any of them",
         "export": "write one task's model from a bundle",
         "info": "show what a bundle or a checkpoint contains",
+        "verify": "verify the checksums of bundles, and of the project's artifacts and results",
     },
-    "the project in this folder (params.yaml, store/, results/)": {
+    OF_A_CLONE: {
         "doctor": "check whether this machine can run the models of params.yaml",
         "gc": "list stored files that params.yaml no longer needs, and remove them on confirmation",
         "why": "explain why a result or an artifact would be rebuilt, or that it would not",
-        "verify": "verify the checksum of every artifact and result",
+        "prompts": "print the data and the prompts of the text tasks",
     },
     "reference": {
         "methods": "list the methods, or describe one: options, required data, paper",
-        "prompts": "print the data and the prompts of the text tasks",
         "storage": "print how much storage each method needs",
     },
 }
@@ -98,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _top_parser().parse_args(arguments)
         if command not in COMMANDS:
             raise OptionError(f"unknown command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
-        with user_errors(), needed_for(f"tallmasks {command}"):
+        install = "make install" if _in_reproduction(command) else None
+        with user_errors(), needed_for(f"tallmasks {command}", install):
             parsed = command_parser(command).parse_args(arguments[1:])
             status = int(parsed.run(parsed))
         sys.stdout.flush()
@@ -134,8 +137,24 @@ def command_parser(command: str) -> Parser:
 
 
 def module_of(command: str) -> ModuleType:
-    """The module of a command, which defines `add_arguments(parser)` and `run(arguments)`."""
-    return importlib.import_module(f"tallmasks.commands.{command}")
+    """The module of a command, which defines `add_arguments(parser)` and `run(arguments)`.
+
+    In a clone of the project, commands of the reproduction come first: its `verify` and `storage` extend those here.
+    Raises TallmasksError for a command of the reproduction where that is not installed.
+    """
+    if _in_reproduction(command):
+        return importlib.import_module(f"reproduction.cli.{command}")
+    if command not in GROUPS[OF_A_CLONE]:
+        return importlib.import_module(f"tallmasks.cli.{command}")
+    raise TallmasksError(
+        f"tallmasks {command} belongs to the reproduction of the paper, which this installation lacks; run it in the"
+        " folder of a clone of the project, after `make install`"
+    )
+
+
+def _in_reproduction(command: str) -> bool:
+    """Whether the package `reproduction` lies beside this one, as in a clone, and has this command."""
+    return (Path(__file__).parents[2] / "reproduction" / "cli" / f"{command}.py").is_file()
 
 
 if __name__ == "__main__":

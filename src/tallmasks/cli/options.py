@@ -8,14 +8,9 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import OptionError, nearest
 
-DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-
-
-class OptionError(TallmasksError):
-    """A wrong command line. The exit status is 2."""
 
 
 class Parser(argparse.ArgumentParser):

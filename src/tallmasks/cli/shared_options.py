@@ -1,22 +1,19 @@
-"""Options shared by `tallmasks merge` and `tallmasks compress`, and settings from options, a file or Python."""
+"""Options shared by `tallmasks merge` and `tallmasks compress`, and settings from options and a file."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.commands.options import DTYPE_ALIASES, OptionError, number_by_task, one_of, pair
-from tallmasks.errors import TallmasksError, nearest
-from tallmasks.io.plain_files import expanded
+from tallmasks.cli.options import number_by_task, one_of, pair
+from tallmasks.errors import OptionError
+from tallmasks.io.dtypes import DTYPE_ALIASES
 
 if TYPE_CHECKING:
-    from tallmasks.commands.merge_settings import Settings  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import Settings  # its libraries are slow to import
 
-BY_TASK = ("mask_lambda", "weight", "density")
-"""Settings for all tasks or for one."""
 NUMBER_BY_TASK: dict[str, Any] = {
     "type": number_by_task, "action": "append", "default": [], "metavar": "[NAME=]VALUE"
 }  # fmt: skip
@@ -74,24 +71,12 @@ def add_arguments(
     return groups
 
 
-def new_path(text: str) -> Path:
-    """Expand `~` in the path of a new file or folder. Raises TallmasksError if the name is not valid."""
-    path = Path(expanded(text))
-    try:
-        with suppress(FileNotFoundError):
-            path.lstat()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", error)
-        raise TallmasksError(f"-o {text:.100}: {reason}; expected the path of a new file or folder") from None
-    return path
-
-
 def read_settings(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Settings:
     """Combine the command line with the YAML file.
 
     Raises TallmasksError for settings that are missing, repeated, unknown or of the wrong type.
     """
-    from tallmasks.commands.merge_settings import KEYS, read_settings_file
+    from tallmasks.operations.merge_settings import BY_TASK, KEYS, complete, read_settings_file, task_settings
 
     values = read_settings_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
     if arguments.base is not None:
@@ -106,45 +91,8 @@ def read_settings(arguments: argparse.Namespace, default_method: str | None, dty
     values["options"] = {**values.get("options", {}), **dict(arguments.option)}
     for setting in BY_TASK:
         for task, value in getattr(arguments, setting, []):
-            (values if task is None else _task_settings(tasks, task, setting))[setting] = value
+            (values if task is None else task_settings(tasks, task, setting))[setting] = value
     for name, value in vars(arguments).items():
         if name in KEYS and name not in BY_TASK and value is not None:
             values[name] = value
-    return _complete({"method": default_method, **values}, dtypes)
-
-
-def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collection[str], **settings: Any) -> Settings:
-    """The settings from a function's arguments, which can be `Path`s, torch dtypes and mappings by task."""
-    if not isinstance(tasks, Mapping) or not tasks:
-        raise TallmasksError(f"tasks: found {type(tasks).__name__}, expected a mapping such as {{'cars': './cars'}}")
-    values = {name: value for name, value in settings.items() if value is not None}
-    named = {str(name): {"checkpoint": checkpoint} for name, checkpoint in tasks.items()}
-    for setting in BY_TASK:
-        if isinstance(values.get(setting), Mapping):
-            for name, value in values.pop(setting).items():
-                _task_settings(named, name, setting)[setting] = value
-    if "dtype" in values:
-        values["dtype"] = str(values["dtype"]).removeprefix("torch.")
-    if isinstance(values.get("heads"), bool) and values.pop("heads"):
-        values["heads"] = []
-    return _complete({**values, "base": base, "tasks": named, "output": out}, dtypes)
-
-
-def _task_settings(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[str, Any]:
-    if name not in tasks:
-        option = f"--{setting.replace('_', '-')}"
-        raise TallmasksError(f"{option} {name}=...: there is no task {name!r}{nearest(name, tasks)}")
-    return tasks[name]
-
-
-def _complete(values: dict[str, Any], dtypes: Collection[str]) -> Settings:
-    from tallmasks.commands.merge_settings import checked_settings
-
-    tasks = values["tasks"]
-    if values.get("method") == "weight_averaging" and tasks and not values.get("base"):
-        values["base"] = next(iter(tasks.values()))["checkpoint"]  # the mean does not depend on the base
-    options = {"base": "--base BASE", "tasks": "--task NAME=CHECKPOINT", "method": "--method METHOD"}
-    for name, option in {**options, "output": "-o OUT"}.items():
-        if not values.get(name):
-            raise OptionError(f"{option} is missing")
-    return checked_settings({**values, "output": new_path(str(values["output"]))}, "arguments", dtypes)
+    return complete({"method": default_method, **values}, dtypes)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import torch
 
 
+DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+
+
 class Dtype(NamedTuple):
     torch: str
     numpy: np.dtype  # for dtypes that NumPy lacks, an unsigned integer of the same width

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LENGTH = 12
-_OWN = __name__.partition(".")[0]
+_OWN = ("tallmasks", "reproduction")
+"""Packages whose code is left out: the versions of stages and the digests of methods stand for it."""
 
 
 def fingerprint(statements: Iterable[ast.stmt]) -> str:
@@ -22,7 +23,7 @@ def fingerprint(statements: Iterable[ast.stmt]) -> str:
 
 @functools.cache
 def fingerprint_of_file(path: Path) -> str:
-    """The digest of a source file without its imports of tallmasks; cached for the life of the process."""
+    """The digest of a source file without its imports of the project; cached for the life of the process."""
     statements = ast.parse(path.read_bytes()).body
     return fingerprint(statement for statement in statements if not is_own_import(statement))
 
@@ -41,7 +42,7 @@ def fingerprint_of_module(name: str) -> str:
         top, path = module.partition(".")[0], root.joinpath(*module.split("."))
         files = [file] if module == name else [path / "__init__.py", path.with_suffix(".py")]
         there = next(filter(Path.is_file, files), None)
-        if there is None or module in digests or top == _OWN or (installed and top != package):
+        if there is None or module in digests or top in _OWN or (installed and top != package):
             continue
         digests[module] = fingerprint_of_file(there)
         waiting |= imported_by(there, module if there.name == "__init__.py" else module.rpartition(".")[0])
@@ -72,7 +73,7 @@ def _plain(value: object) -> object:
 
 
 def is_own_import(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == _OWN
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] in _OWN
 
 
 def _is_text(statement: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -59,3 +60,15 @@ def within(root: Path, name: str) -> Path:
             f"{root / name} is a link to {target}, outside its folder; replace the link by the file if you trust it"
         )
     return target
+
+
+def new_path(text: str) -> Path:
+    """Expand `~` in the path of a new file or folder. Raises TallmasksError if the name is not valid."""
+    path = Path(expanded(text))
+    try:
+        with suppress(FileNotFoundError):
+            path.lstat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise TallmasksError(f"-o {text:.100}: {reason}; expected the path of a new file or folder") from None
+    return path

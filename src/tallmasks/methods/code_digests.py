@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.artifacts.fingerprints import LENGTH, fingerprint, imported_by, is_own_import
 from tallmasks.errors import TallmasksError
+from tallmasks.io.fingerprints import LENGTH, fingerprint, imported_by, is_own_import
 from tallmasks.methods import rows
 
 

@@ -1,24 +1,7 @@
-"""Compress fine-tuned models of one base into a bundle, which restores any of them.
-
-    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
-    tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
-
-`tallmasks export` writes a task's model from the bundle, and `tallmasks.load_bundle` opens it in Python. A bundle
-keeps each task's own heads, configuration and tokenizer.
-
-t_switch stores -1, 0 or 1 per weight and task. Of the methods that need no data, it keeps the most accuracy for its
-size (docs/which_method.md). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
-each matrix.
-
-The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties
-(the sum variant, as in the paper) or another merge. A mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|;
-choose lambda on validation data. The masks of emr keep the weights whose sign agrees with the shared vector's, and
-each task has a scale.
-"""
+"""Compress checkpoints of one base into a bundle, in pieces, so that memory use does not depend on model size."""
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,62 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_models import BundleModel
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, bytes_of_card, new_bundle, new_own_bundle
-from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
-from tallmasks.bundles.manifest import BASE
-from tallmasks.commands import shared_options
-from tallmasks.commands.opened_models import Models, open_models, passes, print_copied, print_own, print_sizes
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
 from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.streaming import Merging, in_stream
+from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 
 if TYPE_CHECKING:
-    from tallmasks.commands.merge_settings import Settings
+    from tallmasks.operations.merge_settings import Settings
 
 METHOD = "t_switch"
 OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
 SUMMED = 1 << 16
 """Number of values per float32 sum; the last digits of a scale depend on it."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _, _, output = shared_options.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
-    output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    settings = shared_options.read_settings(arguments, METHOD, OF_BUNDLES)
-    method, models, facts = _prepared(settings)
-    count = len(settings.tasks)
-    if arguments.dry_run:
-        files = {name: size for name, size in bytes_of_bundle(facts).items() if not name.startswith(BASE)}
-        size = sum(files.values()) + bytes_of_card(facts)
-        models.describe(f"compress by {method.title}", size)
-        print_own(models)
-        print_sizes(models.nbytes[0], size, models.nbytes[1], count)
-        return 0
-    chosen, errors = _write(method, models, facts)
-    size = size_of_bundle(load_bundle(settings.output))
-    print(f"{settings.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
-    if settings.include_base:
-        print_copied(models.base)
-    models.print_buffers()
-    print_own(models)
-    what = "scale" if method.scaled_mask else "lambda"
-    for task, error in errors.items():
-        value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
-        print(f"  {task}: {value}relative error of its task vector {error:.3f}")
-    print_sizes(models.nbytes[0], size, models.nbytes[1], count)
-    return 0
 
 
 def compress(
@@ -113,12 +61,14 @@ def compress(
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
     """
     others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    settings = shared_options.from_python(base, tasks, out, OF_BUNDLES, **others)
-    _write(*_prepared(settings))
+    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
+
+    settings = from_python(base, tasks, out, OF_BUNDLES, **others)
+    write_bundle(*prepare_bundle(settings))
     return settings.output
 
 
-def _prepared(settings: Settings) -> tuple[Method, Models, BundleFacts]:
+def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
     settings.refuse(OF_MERGE, "merge")
     registry.check_name(settings.method, registry.names_with_masks())
     method = registry.masks_over(settings.spec)
@@ -167,7 +117,7 @@ def _common_dtype(models: Models) -> str:
     return by_code.get(codes.pop(), "float32") if len(codes) == 1 else "float32"
 
 
-def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
+def write_bundle(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
     """Write the bundle. Returns each task's lambda or scale, if any, and the relative error of its task vector."""
     settings = models.settings
     if method.own_tensors:

@@ -15,7 +15,7 @@ from tallmasks.vectors.checkpoints.library_models import library_model
 from tallmasks.vectors.checkpoints.vocabularies import TOKENIZER, read_tokenizer
 
 if TYPE_CHECKING:
-    from tallmasks.commands.opened_models import Models
+    from tallmasks.operations.opened_models import Models
 
 _HARMLESS = {
     "_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures", "auto_map",

@@ -1,25 +1,7 @@
-"""Merge fine-tuned models of one base into one model.
-
-    tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method task_arithmetic -o ./merged
-    tallmasks merge --base org/base --task a=org/a --task b=org/b@v2 --method consensus_ties --k 2 \\
-        --mask-lambda 0.4 --mask-lambda b=0.3 --option keep=0.1 --scaling-coefficient 0.5 -o ./merged
-    tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method ties --density 0.5 --trim tensor \\
-        --weight cars=0.7 --weight dtd=0.3 -o ./merged
-    tallmasks merge merge.yaml
-    tallmasks merge ./merged/merge.yaml -o ./again
-
-A checkpoint is a safetensors file, a transformers folder, a state dict saved by torch.save, a PEFT LoRA folder, a
-repository of the hub, or one task of a bundle (./bundle#cars).
-
-The output has the base's layout, tokenizer and configuration, plus a model card and a recipe, merge.yaml. The recipe
-reproduces the model and refuses other inputs. Code files are not copied, and symbolic links that leave the folder are
-not followed. If the merge fails, nothing is written. Checkpoints are read in pieces, so memory use does not depend on
-model size.
-"""
+"""Merge checkpoints of one base into one model, in pieces, so that memory use does not depend on model size."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,10 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tallmasks.commands import shared_options
-from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
-from tallmasks.commands.opened_models import Models, open_models, passes, print_copied
-from tallmasks.commands.options import number, one_of, whole_number
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
@@ -41,96 +19,19 @@ from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream
 from tallmasks.methods.updates import Updates
-from tallmasks.methods.weighting import TRIMS, Weighting
+from tallmasks.methods.weighting import Weighting
+from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
+from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import tensors_file
-from tallmasks.vectors.checkpoints.writing import bytes_of_new, new_checkpoint
+from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 if TYPE_CHECKING:
-    from tallmasks.commands.merge_settings import Settings
+    from tallmasks.operations.merge_settings import Settings
 
-_DTYPES = [DTYPES[code].torch for code in FLOATS]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    inputs, method, output = shared_options.add_arguments(parser, None, method_names(), _DTYPES)
-    inputs.add_argument(
-        "--only",
-        action="append",
-        metavar="PATTERN",
-        help="merge only tensors whose names match, for example 'model.layers.*'; the others keep the base's values",
-    )
-    inputs.add_argument(
-        "--heads",
-        nargs="*",
-        metavar="PATTERN",
-        help="do not merge tensors whose names match or whose shapes differ: the merged model has the base's, and each"
-        " task's are written to heads/NAME.safetensors",
-    )
-    inputs.add_argument(
-        "--tokens",
-        type=one_of(("base", "union")),
-        metavar="{base,union}",
-        help="for models with added tokens: keep the base's tokens, or those of all models (union); each model needs a"
-        " tokenizer.json",
-    )
-    method.add_argument(
-        "--scaling-coefficient",
-        type=number,
-        metavar="ALPHA",
-        help="factor of the merged task vector (default: the value recommended by the method's paper)",
-    )
-    method.add_argument(
-        "--k",
-        type=whole_number,
-        help="for consensus methods: keep weights that are in the masks of at least K tasks (default: 2)",
-    )
-    method.add_argument(
-        "--weight",
-        **shared_options.NUMBER_BY_TASK,
-        help="factor of each task vector (default: 1); setting it changes the default of --scaling-coefficient to 1",
-    )
-    method.add_argument(
-        "--density",
-        **shared_options.NUMBER_BY_TASK,
-        help="fraction of weights kept per task (TIES, DARE, ...; default: the method's own)",
-    )
-    method.add_argument(
-        "--trim",
-        type=one_of(TRIMS),
-        metavar="{model,tensor}",
-        help="for TIES: apply the density to the whole model, or to each tensor as mergekit does (default: model)",
-    )
-    method.add_argument(
-        "--normalize",
-        action=argparse.BooleanOptionalAction,
-        help="divide by the sum of the weights (default: the method's own choice)",
-    )
-    output.add_argument(
-        "--out-shard-size",
-        metavar="SIZE",
-        help="largest size of a weight file in a folder, for example 5GB (default: split as the base is)",
-    )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    settings = shared_options.read_settings(arguments, None, _DTYPES)
-    method, alpha, weighting, models = _prepared(settings)
-    what = f"by {method.title}, alpha = {alpha:g}"
-    if arguments.dry_run:
-        size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
-        models.describe(f"merge {what}", size)
-        return 0
-    _write(method, alpha, weighting, models)
-    count = len(settings.tasks)
-    print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
-    print_copied(models.base)
-    models.print_buffers()
-    if heads := sorted({name for names in models.apart.heads.values() for name in names}):
-        print(f"  not merged, each task's own in heads/: {name_some(heads)}")
-    return 0
+MERGED_DTYPES = [DTYPES[code].torch for code in FLOATS]
 
 
 def merge_checkpoints(
@@ -168,8 +69,10 @@ def merge_checkpoints(
     The other arguments are the command's options. Raises TallmasksError like the command.
     """
     others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    settings = shared_options.from_python(base, tasks, out, _DTYPES, **others)
-    _write(*_prepared(settings))
+    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
+
+    settings = from_python(base, tasks, out, MERGED_DTYPES, **others)
+    write_merged(*prepare_merge(settings))
     return settings.output
 
 
@@ -184,7 +87,7 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
     )
 
 
-def _prepared(settings: Settings) -> tuple[Method, float, Weighting, Models]:
+def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
     settings.refuse(("include_base",), "compress")
     method, alpha, weighting = _method(settings)
     models = open_models(settings)
@@ -210,7 +113,7 @@ def _prepared(settings: Settings) -> tuple[Method, float, Weighting, Models]:
     return method, alpha, weighting, models
 
 
-def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
+def write_merged(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
     settings, lambdas = models.settings, models.settings.lambdas
     more: dict[str, str | bytes] = {}
     if models.apart.heads and not models.base.is_folder:

@@ -9,11 +9,11 @@ import re
 from typing import Any
 
 from tallmasks import __version__
-from tallmasks.commands.opened_models import Models
 from tallmasks.io.markdown import code_block, code_span, plain_markdown
 from tallmasks.methods import Fixed, Method, registry
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.weighting import Weighting
+from tallmasks.operations.opened_models import Models
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 RECIPE, CARD = "merge.yaml", "README.md"

@@ -28,14 +28,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks import __version__
-from tallmasks.commands.mergekit_files import MERGEKIT, translated
-from tallmasks.commands.options import DTYPE_ALIASES
-from tallmasks.errors import TallmasksError, short, warn
-from tallmasks.io.plain_files import expanded
+from tallmasks.errors import OptionError, TallmasksError, nearest, short, warn
+from tallmasks.io.dtypes import DTYPE_ALIASES
+from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.io.validation import Section, optional, validated
 from tallmasks.io.yaml_files import read_yaml
 from tallmasks.methods import registry
 from tallmasks.methods.weighting import Weighting
+from tallmasks.operations.mergekit_files import MERGEKIT, translated
 
 MASK_LAMBDA = 0.4
 """Default: the middle of the paper's grid."""
@@ -142,6 +142,8 @@ class Settings(Section):
 
 
 KEYS = tuple(Settings.model_fields)
+BY_TASK = ("mask_lambda", "weight", "density")
+"""Settings for all tasks or for one."""
 
 
 def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Settings:
@@ -170,3 +172,38 @@ def read_settings_file(path: Path, base: str | None, dtypes: Collection[str]) ->
     if settings.tallmasks not in (None, __version__):
         warn(f"{path}: written by version {settings.tallmasks}, this is {__version__}; the last bits can differ")
     return settings.model_dump(exclude_unset=True)
+
+
+def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collection[str], **settings: Any) -> Settings:
+    """The settings from a function's arguments, which can be `Path`s, torch dtypes and mappings by task."""
+    if not isinstance(tasks, Mapping) or not tasks:
+        raise TallmasksError(f"tasks: found {type(tasks).__name__}, expected a mapping such as {{'cars': './cars'}}")
+    values = {name: value for name, value in settings.items() if value is not None}
+    named = {str(name): {"checkpoint": checkpoint} for name, checkpoint in tasks.items()}
+    for setting in BY_TASK:
+        if isinstance(values.get(setting), Mapping):
+            for name, value in values.pop(setting).items():
+                task_settings(named, name, setting)[setting] = value
+    if "dtype" in values:
+        values["dtype"] = str(values["dtype"]).removeprefix("torch.")
+    if isinstance(values.get("heads"), bool) and values.pop("heads"):
+        values["heads"] = []
+    return complete({**values, "base": base, "tasks": named, "output": out}, dtypes)
+
+
+def task_settings(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[str, Any]:
+    if name not in tasks:
+        option = f"--{setting.replace('_', '-')}"
+        raise TallmasksError(f"{option} {name}=...: there is no task {name!r}{nearest(name, tasks)}")
+    return tasks[name]
+
+
+def complete(values: dict[str, Any], dtypes: Collection[str]) -> Settings:
+    tasks = values["tasks"]
+    if values.get("method") == "weight_averaging" and tasks and not values.get("base"):
+        values["base"] = next(iter(tasks.values()))["checkpoint"]  # the mean does not depend on the base
+    options = {"base": "--base BASE", "tasks": "--task NAME=CHECKPOINT", "method": "--method METHOD"}
+    for name, option in {**options, "output": "-o OUT"}.items():
+        if not values.get(name):
+            raise OptionError(f"{option} is missing")
+    return checked_settings({**values, "output": new_path(str(values["output"]))}, "arguments", dtypes)

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.commands.input_warnings import warn_of_inputs
-from tallmasks.commands.progress import work_progress
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.atomic_files import refuse_existing
 from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.methods.merges import TensorPiece
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
+from tallmasks.operations.input_warnings import warn_of_inputs
+from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -32,7 +32,7 @@ from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tok
 from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
-    from tallmasks.commands.merge_settings import Settings
+    from tallmasks.operations.merge_settings import Settings
 
 
 @dataclass(frozen=True)

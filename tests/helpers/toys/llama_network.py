@@ -9,13 +9,13 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from reproduction.models import cuda
+from reproduction.models.language.text_batches import IGNORED, TextBatch
+from reproduction.models.language.text_model import TextModel
+from reproduction.models.language.text_scoring import Scoring
+from reproduction.models.language.text_tokenizer import TENSOR, stored_tokenizer
+from reproduction.models.pretrained_files import check_tensors, read_pretrained
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models import cuda
-from tallmasks.models.language.text_batches import IGNORED, TextBatch
-from tallmasks.models.language.text_model import TextModel
-from tallmasks.models.language.text_scoring import Scoring
-from tallmasks.models.language.text_tokenizer import TENSOR, stored_tokenizer
-from tallmasks.models.pretrained_files import check_tensors, read_pretrained
 from toys.questions_toy import END, PAD, WORDS
 
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reproduction.models.families import STATISTICS
+from reproduction.models.language.text_family import TextFamily
+from reproduction.models.language.text_tokenizer import TENSOR
 from tallmasks.errors import TallmasksError
-from tallmasks.models.families import STATISTICS
-from tallmasks.models.language.text_family import TextFamily
-from tallmasks.models.language.text_tokenizer import TENSOR
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:

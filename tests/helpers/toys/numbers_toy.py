@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe
+from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import load_state, open_tensors, write_tensors
-from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe
-from tallmasks.tasks.task import Task
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FEATURES, CLASSES = 8, 4
@@ -78,7 +78,7 @@ class Numbers:
 
 
 class LinearModel:
-    """A linear layer: satisfies `tallmasks.models.families.Model`."""
+    """A linear layer: satisfies `reproduction.models.families.Model`."""
 
     trainable = ("bias", "weight")
 
@@ -139,7 +139,7 @@ class LinearModel:
 
 
 class Linear:
-    """Satisfies `tallmasks.models.families.Family`; its tasks need nothing but their examples."""
+    """Satisfies `reproduction.models.families.Family`; its tasks need nothing but their examples."""
 
     unit = "points"
     imports = ("torch",)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe
-from tallmasks.tasks.task import Task
-from tallmasks.tasks.texts import Text, write_texts
+from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe
+from reproduction.tasks.task import Task
+from reproduction.tasks.texts import Text, write_texts
 from toys.numbers_toy import Directions
 
 THINGS = ["cat", "dog", "owl", "fox", "bear", "frog", "lamb", "goat", "wolf", "crow", "hare", "toad"]

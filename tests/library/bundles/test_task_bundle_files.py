@@ -14,7 +14,7 @@ from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import TASKS, all_same, expected, make

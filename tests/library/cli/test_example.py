@@ -70,7 +70,7 @@ def test_a_light_installation_is_enough(tmp_path: Path) -> None:
     code = """
 import sys
 sys.modules.update(dict.fromkeys(("torch", "transformers", "pandas")))  # importing these raises ModuleNotFoundError
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 sys.exit(main(["example", "demo"]))
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

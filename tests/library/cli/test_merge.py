@@ -15,7 +15,7 @@ import reference
 import tallmasks
 from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from small_checkpoints import file_of, lora
-from tallmasks.commands.merge_settings import KEYS, MERGEKIT
+from tallmasks.operations.merge_settings import KEYS, MERGEKIT
 
 
 def expected(folder: Path, method: str, alpha: float) -> dict[str, np.ndarray]:

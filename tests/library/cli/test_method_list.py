@@ -3,7 +3,7 @@
 import pytest
 
 from tallmasks import methods
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 
 
 def test_every_method_merge_and_input_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_the_wheel_is_the_package_alone(wheel: zipfile.ZipFile) -> None:
-    """A logger plugin in it would change the output of every other Snakemake project in the same environment."""
+    """Users of the library would also install the reproduction, and its commands would ask them for Snakemake."""
     names = wheel.namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"tallmasks"}
     package = Path(tallmasks.__file__).parent

@@ -16,7 +16,7 @@ import tallmasks
 from small_checkpoints import file_of, lora, refusal
 from small_models import IMAGES, SIZE, made, moved
 from tallmasks.bundles.verification import verify_bundle
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 TASKS = ("sun397", "cars", "resisc45", "eurosat", "svhn", "gtsrb", "mnist", "dtd")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import tallmasks
-from conftest import ROOT
 from models_made import refusal, run
 from small_checkpoints import file_of
-from tallmasks.commands.main import COMMANDS, main
-from tallmasks.plan.params import check_params
+from tallmasks.cli.main import COMMANDS, main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
@@ -130,25 +124,3 @@ def test_swapped_arguments_of_apply(small: Path) -> None:
         tallmasks.load_bundle("bundle").apply_("cars", torch.nn.Linear(2, 2))  # type: ignore[arg-type]
     text = str(error.value)
     assert "Linear" in text and "apply_(module, task)" in text and "\n" not in text
-
-
-def test_a_benchmark_is_a_list_of_tasks(params: dict[str, Any]) -> None:
-    """The error would name a class of this package's code."""
-    params["benchmarks"]["two"] = "mnist"
-    with pytest.raises(tallmasks.TallmasksError) as error:
-        check_params(params)
-    assert all(fact in str(error.value) for fact in ("benchmarks.two", "list of tasks", "'mnist'"))
-    assert "UnseenTasks" not in str(error.value)
-
-
-def test_doctor_imports_no_torch() -> None:
-    """`tallmasks doctor` would take a minute on a busy machine without a GPU."""
-    code = (
-        "import sys; from tallmasks.commands.main import main; main(['doctor']);"
-        "print(sorted({'torch', 'open_clip', 'transformers'} & sys.modules.keys()))"
-    )
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    assert "vit_b32: cannot be run as it is" in done.stdout and done.stdout.endswith("[]\n")

@@ -178,7 +178,7 @@ def test_a_method_file_with_a_mistake_is_named_in_one_line(package):
     row = 'from tallmasks.methods import merged_row\nmerged_row("slip", row=1, title="", paper="", merge="summ")\n'
     for number, text in ((1, "def slip(:\n"), (2, row)):
         (package / "methods" / "rows" / "slip.py").write_text(text)
-        run = python(package, "-m", "tallmasks.commands.main", "merge", "--base", "x")
+        run = python(package, "-m", "tallmasks.cli.main", "merge", "--base", "x")
         assert run.returncode == 1 and f"methods/rows/slip.py, line {number}" in run.stderr, run.stderr
         assert run.stderr.count("\n") == 1
 

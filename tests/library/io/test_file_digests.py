@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tallmasks.artifacts import fingerprints
 from tallmasks.errors import TallmasksError
 from tallmasks.io import file_digests as content
+from tallmasks.io import fingerprints
 from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
 
 

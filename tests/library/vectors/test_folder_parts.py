@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import tallmasks
 from small_checkpoints import file_of, refusal
-from tallmasks.commands.main import main
+from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 PIPELINE = {

@@ -12,9 +12,9 @@ import tallmasks
 from small_checkpoints import file_of, lora, refusal
 from small_models import IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
-from tallmasks.commands.main import main
-from tallmasks.commands.opened_models import apart
+from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
+from tallmasks.operations.opened_models import apart
 from tallmasks.vectors.checkpoints import library_models, loaded_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

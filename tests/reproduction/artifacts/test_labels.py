@@ -14,20 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from strategies import no_deadline
-from tallmasks.artifacts import labels
-from tallmasks.artifacts.folders import set_aside
-from tallmasks.artifacts.labels import Damaged, as_metadata, check, digest_of, read_label, write_json
-from tallmasks.commands import verify  # noqa: F401  (imported before as_nobody, who cannot read the package)
-from tallmasks.commands.main import main
-from tallmasks.errors import TallmasksError, user_errors
-from tallmasks.io.tensor_files import load_state, open_tensors, write_tensors
-from tallmasks.plan.node import STAGES, Node
-from tallmasks.plan.project import (
+from reproduction.artifacts import labels
+from reproduction.artifacts.folders import set_aside
+from reproduction.artifacts.labels import Damaged, as_metadata, check, digest_of, read_label, write_json
+from reproduction.cli import verify  # noqa: F401  (imported before as_nobody, who cannot read the package)
+from reproduction.plan.node import STAGES, Node
+from reproduction.plan.project import (
     Files,
     Index,  # noqa: F401  (declares every stage)
     damaged_artifacts,
 )
+from strategies import no_deadline
+from tallmasks.cli.main import main
+from tallmasks.errors import TallmasksError, user_errors
+from tallmasks.io.tensor_files import load_state, open_tensors, write_tensors
 
 COUNTS = {"validation": [20, 10], "test": [30, 40]}
 EVALUATION = {

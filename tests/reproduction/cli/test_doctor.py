@@ -1,7 +1,10 @@
 """`tallmasks doctor`: what a machine lacks, before the first job."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,13 +12,13 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from tallmasks.commands import doctor
-from tallmasks.commands.gpu_rates import Rates, measured
-from tallmasks.commands.main import main
+from reproduction.cli import doctor
+from reproduction.cli.gpu_rates import Rates, measured
+from reproduction.models import cuda
+from reproduction.plan import chain, preflight
+from reproduction.plan.planner import Plan
+from tallmasks.cli.main import main
 from tallmasks.io import hub
-from tallmasks.models import cuda
-from tallmasks.plan import chain, preflight
-from tallmasks.plan.planner import Plan
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +59,8 @@ def test_what_a_model_lacks_is_said_with_what_to_do(
 @pytest.mark.parametrize("model", ["tiny", "tiny_t5"])
 def test_a_models_own_training_and_evaluation_are_timed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hours on a GPU would be those of another network, or the first `doctor` on one would end in an error."""
-    monkeypatch.setattr("tallmasks.commands.gpu_rates.TRIAL_SECONDS", 0.0)
-    monkeypatch.setattr("tallmasks.commands.gpu_rates._EXAMPLES", 32)
+    monkeypatch.setattr("reproduction.cli.gpu_rates.TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr("reproduction.cli.gpu_rates._EXAMPLES", 32)
     spec = doctor.open_plan().model(model)
     rates = measured(spec, spec["finetuning"], 16, "cpu")
     assert rates and rates.training > 0 and rates.evaluation > 0
@@ -100,3 +103,16 @@ def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) 
         masks = [chain.mask(plan, "tiny", ("mnist", "svhn"), "sum", 0)]
         sizes.append(doctor.bytes_made(plan, "tiny", masks)["checkpoints, vectors and masks"])
     assert sizes[1] == 4 * sizes[0], "levels of 8 lambdas take four bits, of one a single bit"
+
+
+def test_doctor_imports_no_torch() -> None:
+    """`tallmasks doctor` would take a minute on a busy machine without a GPU."""
+    code = (
+        "import sys; from tallmasks.cli.main import main; main(['doctor']);"
+        "print(sorted({'torch', 'open_clip', 'transformers'} & sys.modules.keys()))"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "vit_b32: cannot be run as it is" in done.stdout and done.stdout.endswith("[]\n")

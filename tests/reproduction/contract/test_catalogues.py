@@ -11,13 +11,13 @@ from huggingface_hub import HfApi, constants
 import image_files
 import text_data
 from loopback_hub import Repository, loopback_hub
+from reproduction.tasks.catalogues import ExamplesFile, catalogue
+from reproduction.tasks.text import TASKS as TEXTS
+from reproduction.tasks.texts import open_texts
+from reproduction.tasks.vision import TASKS as IMAGES
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.tasks.catalogues import ExamplesFile, catalogue
-from tallmasks.tasks.text import TASKS as TEXTS
-from tallmasks.tasks.texts import open_texts
-from tallmasks.tasks.vision import TASKS as IMAGES
 
 MADE = [(name, task) for name in ("tiny_worlds.drawn", "tiny_worlds.written") for task in catalogue(name).tasks({})]
 COUNT = 24

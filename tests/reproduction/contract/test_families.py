@@ -18,12 +18,12 @@ from safetensors.torch import load_file, save_file
 
 import small_clip
 import small_t5
+from reproduction.models.clip import network as clip
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.families import family, load
+from reproduction.tasks.texts import open_texts, write_texts
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.clip import network as clip
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.families import family, load
-from tallmasks.tasks.texts import open_texts, write_texts
 from tiny_worlds.drawn import examples
 from toys import llama_network, questions_toy
 from toys.numbers_toy import Numbers

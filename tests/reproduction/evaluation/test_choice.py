@@ -3,8 +3,8 @@
 import pytest
 from scipy.stats import binomtest
 
+from reproduction.evaluation.choice import accuracies, choose_coefficient, choose_per_task, normalized, wilson_interval
 from tallmasks.errors import TallmasksError
-from tallmasks.evaluation.choice import accuracies, choose_coefficient, choose_per_task, normalized, wilson_interval
 
 
 def test_ties_go_to_the_smallest_value() -> None:

@@ -5,11 +5,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from reproduction.evaluation import counting
+from reproduction.evaluation.counting import Evaluator, TaskData, unpack_mask
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.families import Model, load
 from small_clip import SPEC, save_random
-from tallmasks.evaluation import counting
-from tallmasks.evaluation.counting import Evaluator, TaskData, unpack_mask
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.families import Model, load
 from tiny_worlds.drawn import TASKS, examples
 
 COEFFICIENTS = [0.0, 0.5, 1.0, 2.0, 4.0]

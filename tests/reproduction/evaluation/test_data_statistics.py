@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch.nn import functional
 
+from reproduction.evaluation.data_statistics import layer_grams, squared_gradients
+from reproduction.evaluation.unlabelled import UnlabelledTasks
+from reproduction.models.clip import network as clip
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.families import load, statistics_of
+from reproduction.tasks.texts import FREE
 from small_clip import SPEC, save_random, scramble
 from small_t5 import SPEC as T5_SPEC
 from small_t5 import plain_network, save_small, small_examples
-from tallmasks.evaluation.data_statistics import layer_grams, squared_gradients
-from tallmasks.evaluation.unlabelled import UnlabelledTasks
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows.parts.entropy_minimisation import entropy
-from tallmasks.models.clip import network as clip
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.families import load, statistics_of
-from tallmasks.tasks.texts import FREE
 from tallmasks.vectors.task_vectors import TaskVector
 
 CLASSES = 5

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from tallmasks.evaluation import counting
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.evaluation.protocols import Tuner
-from tallmasks.evaluation.records import Evaluation
+from reproduction.evaluation import counting
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.protocols import Tuner
+from reproduction.evaluation.records import Evaluation
+from reproduction.models.prefetching import prefetched
+from reproduction.results.tables import interval_table, per_task_table
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.prefetching import prefetched
-from tallmasks.results.tables import interval_table, per_task_table
 from toys.numbers_toy import LinearModel, Numbers
 
 

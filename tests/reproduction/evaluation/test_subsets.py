@@ -2,7 +2,7 @@
 
 import pytest
 
-from tallmasks.evaluation.subsets import ORDERS, distinct_subsets, orders
+from reproduction.evaluation.subsets import ORDERS, distinct_subsets, orders
 
 PAPER = {
     "zeroshot_ascending": """KMNIST, EMNIST, SVHN, GTSRB, FER2013, DTD, EuroSAT, MNIST, RenderedSST2, Cars, PCAM,

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
+from reproduction.evaluation.choice import choose_coefficient, choose_per_task
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.protocols import Tuner
+from reproduction.evaluation.sweeps import TaskSubset, sample
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.families import Model, load
 from small_clip import SPEC, save_random
 from tallmasks import methods
-from tallmasks.evaluation.choice import choose_coefficient, choose_per_task
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.evaluation.protocols import Tuner
-from tallmasks.evaluation.sweeps import TaskSubset, sample
 from tallmasks.io.tensor_files import Layout
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.families import Model, load
 from tallmasks.vectors.task_vectors import TaskVector
 from tiny_worlds.drawn import examples
 

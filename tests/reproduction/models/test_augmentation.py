@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomResizedCrop, functional
 
-from tallmasks.models.clip.augmentation import crop_and_resize, random_crops
+from reproduction.models.clip.augmentation import crop_and_resize, random_crops
 
 
 def generator(seed: int = 0) -> torch.Generator:

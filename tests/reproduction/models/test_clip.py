@@ -13,13 +13,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
+from reproduction.models import cuda
+from reproduction.models.clip import FAMILY, tokenizer
+from reproduction.models.clip import network as clip
+from reproduction.models.clip.onednn import use_onednn
+from reproduction.models.families import load
 from small_clip import SPEC, save_random
 from tallmasks.errors import TallmasksError
-from tallmasks.models import cuda
-from tallmasks.models.clip import FAMILY, tokenizer
-from tallmasks.models.clip import network as clip
-from tallmasks.models.clip.onednn import use_onednn
-from tallmasks.models.families import load
 from tiny_worlds.drawn import NAMES, TASKS, examples
 
 

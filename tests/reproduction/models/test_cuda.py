@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gpus import LISTED
+from reproduction.models import cuda
 from tallmasks.errors import TallmasksError
-from tallmasks.models import cuda
 
 GPUS = list(LISTED.values())
 

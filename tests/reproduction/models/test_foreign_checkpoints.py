@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
+from reproduction.models.checkpoint_sources import locate, seen_validation
+from reproduction.models.clip import network as clip
+from reproduction.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, joined
+from reproduction.results.reference import PAPER_TASKS
 from small_clip import ARCHITECTURE, scramble
 from tallmasks.errors import TallmasksError
-from tallmasks.models.checkpoint_sources import locate, seen_validation
-from tallmasks.models.clip import network as clip
-from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS, convert, from_transformers, joined
-from tallmasks.results.reference import PAPER_TASKS
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 THEIRS = CLIPVisionConfig(

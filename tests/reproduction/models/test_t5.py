@@ -10,17 +10,17 @@ import pytest
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
+from reproduction.models.families import family, load
+from reproduction.models.language.text_model import TextModel
+from reproduction.models.language.text_scoring import Scoring, exact_match, f1
+from reproduction.models.t5 import FAMILY, t5_network
+from reproduction.models.t5.ia3 import Ia3Model
+from reproduction.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
+from reproduction.models.t5.t5_network import T5Model
+from reproduction.tasks.texts import Texts, open_texts, write_texts
 from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, sentences, small_examples
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import load_state, write_tensors
-from tallmasks.models.families import family, load
-from tallmasks.models.language.text_model import TextModel
-from tallmasks.models.language.text_scoring import Scoring, exact_match, f1
-from tallmasks.models.t5 import FAMILY, t5_network
-from tallmasks.models.t5.ia3 import Ia3Model
-from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
-from tallmasks.models.t5.t5_network import T5Model
-from tallmasks.tasks.texts import Texts, open_texts, write_texts
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
 
@@ -277,7 +277,7 @@ def test_one_pass_serves_many_weight_sets(
     free: bool, budget: int, adapted: Ia3Model, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A weight set would get the score of another one."""
-    monkeypatch.setattr("tallmasks.models.t5.ia3.INPUT_TOKENS", budget)
+    monkeypatch.setattr("reproduction.models.t5.ia3.INPUT_TOKENS", budget)
     adapted.scoring = Scoring(max_new_tokens=4, free_answers="mean")
     sets, seen = [adapted.initial(), *some_vectors(adapted, 3)], set()
     for batch in adapted.batches(small_examples(folder, 12, free=free), 8):

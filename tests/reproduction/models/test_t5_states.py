@@ -10,14 +10,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from reproduction.models.checkpoint_sources import locate
+from reproduction.models.language.text_tokenizer import TextTokenizer
+from reproduction.models.t5 import FAMILY
+from reproduction.models.t5.sentencepiece_files import json_of_spiece
+from reproduction.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
 from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, spiece_model, tokenizer_json
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.checkpoint_sources import locate
-from tallmasks.models.language.text_tokenizer import TextTokenizer
-from tallmasks.models.t5 import FAMILY
-from tallmasks.models.t5.sentencepiece_files import json_of_spiece
-from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
 WIDE: dict[str, Any] = {**SPEC, "architecture": {**ARCHITECTURE, "vocab_size": 192}}

@@ -11,15 +11,15 @@ import pytest
 
 from conftest import ROOT, shipped_params
 from plans import paths
+from reproduction.models.t5 import FAMILY
+from reproduction.plan import chain
+from reproduction.plan.drawings import DRAWINGS, figure
+from reproduction.plan.node import STAGES
+from reproduction.plan.planner import Plan
+from reproduction.plan.views import VIEWS
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.t5 import FAMILY
-from tallmasks.plan import chain
-from tallmasks.plan.drawings import DRAWINGS, figure
-from tallmasks.plan.node import STAGES
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import VIEWS
 from tallmasks.vectors.task_vectors import open_task_vector
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))

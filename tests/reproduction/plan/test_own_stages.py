@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from reproduction.plan import chain
+from reproduction.plan.node import STAGES, Node, Spec, Stage
+from reproduction.plan.planner import Plan
+from reproduction.plan.views import field_methods
 from tallmasks.methods import INPUTS, Input, Merge, PerTask, bits, registry
 from tallmasks.methods.contract import Method
-from tallmasks.plan import chain
-from tallmasks.plan.node import STAGES, Node, Spec, Stage
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import field_methods
 
 TASKS = ("mnist", "svhn")
 

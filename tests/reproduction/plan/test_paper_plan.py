@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from tallmasks.artifacts.labels import write_json
-from tallmasks.evaluation.subsets import orders
-from tallmasks.plan import chain, figure_stages
-from tallmasks.plan.drawings import figure
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Index
-from tallmasks.plan.views import VIEWS, results_of
-from tallmasks.results.figures import FIGURES
-from tallmasks.training.controlled import Controlled
+from reproduction.artifacts.labels import write_json
+from reproduction.evaluation.subsets import orders
+from reproduction.plan import chain, figure_stages
+from reproduction.plan.drawings import figure
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import Index
+from reproduction.plan.views import VIEWS, results_of
+from reproduction.results.figures import FIGURES
+from reproduction.training.controlled import Controlled
 
 Params = dict[str, Any]
 

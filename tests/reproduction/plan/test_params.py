@@ -17,12 +17,12 @@ from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
 from ruamel.yaml import YAML
 
 from conftest import PARAMS, ROOT
+from reproduction.models.clip.clip_family import architectures, configuration_keys
+from reproduction.plan.params import check_params, read_params
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import open_plan
+from reproduction.plan.views import VIEWS
 from tallmasks.errors import TallmasksError
-from tallmasks.models.clip.clip_family import architectures, configuration_keys
-from tallmasks.plan.params import check_params, read_params
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import open_plan
-from tallmasks.plan.views import VIEWS
 
 Params = dict[str, Any]
 TEXT = PARAMS.read_text()
@@ -130,3 +130,12 @@ def test_architectures_and_their_settings_are_open_clips() -> None:
     assert known["text_cfg"] == {field.name for field in dataclasses.fields(CLIPTextCfg)}
     assert known[""] == set(inspect.signature(CLIP).parameters)
     assert set(architectures()) == set(open_clip.list_models())
+
+
+def test_a_benchmark_is_a_list_of_tasks(params: dict[str, Any]) -> None:
+    """The error would name a class of this package's code."""
+    params["benchmarks"]["two"] = "mnist"
+    with pytest.raises(TallmasksError) as error:
+        check_params(params)
+    assert all(fact in str(error.value) for fact in ("benchmarks.two", "list of tasks", "'mnist'"))
+    assert "UnseenTasks" not in str(error.value)

@@ -9,12 +9,12 @@ import pytest
 
 from conftest import ROOT
 from plans import paths
+from reproduction.plan import chain
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import Index, closure
+from reproduction.plan.views import VIEWS
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
-from tallmasks.plan import chain
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Index, closure
-from tallmasks.plan.views import VIEWS
 from tiny_worlds.drawn import TASKS
 
 Params = dict[str, Any]

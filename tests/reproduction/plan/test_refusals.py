@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import closure
 from tallmasks.errors import TallmasksError
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import closure
 
 OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
 

@@ -6,10 +6,10 @@ import pytest
 
 from conftest import ROOT
 from plans import paths
+from reproduction.plan import chain
+from reproduction.plan.planner import Plan
+from reproduction.plan.views import VIEWS
 from tallmasks.errors import TallmasksError
-from tallmasks.plan import chain
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.views import VIEWS
 
 Params = dict[str, Any]
 TASKS = ("mnist", "svhn")

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import Index, closure
+from reproduction.plan.views import VIEWS
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Index, closure
-from tallmasks.plan.views import VIEWS
 
 Params = dict[str, Any]
 

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reproduction.evaluation.choice import mean_interval, wilson_interval
+from reproduction.evaluation.records import Evaluation
+from reproduction.results.field_tables import field_table, year
+from reproduction.results.reference import PAPER_TASKS, beside_families, family_of, published_numbers
+from reproduction.results.tables import ParameterCounts
 from tallmasks import methods
-from tallmasks.evaluation.choice import mean_interval, wilson_interval
-from tallmasks.evaluation.records import Evaluation
-from tallmasks.results.field_tables import field_table, year
-from tallmasks.results.reference import PAPER_TASKS, beside_families, family_of, published_numbers
-from tallmasks.results.tables import ParameterCounts
 
 
 def test_rows_are_by_section_and_year() -> None:

@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from reproduction.results import figures
+from reproduction.results.figures import FIGURES, ResultFiles, pareto, style
+from reproduction.tasks.titles import title
 from result_files import write_results
 from tallmasks import methods
-from tallmasks.results import figures
-from tallmasks.results.figures import FIGURES, ResultFiles, pareto, style
-from tallmasks.tasks.titles import title
 
 DOCS = Path(__file__).parents[3] / "docs"
 

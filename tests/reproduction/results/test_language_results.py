@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reproduction.results.illustrated_block import SIDE, illustrated_block
+from reproduction.results.paper_tables import laid_out, side_by_side
+from reproduction.results.reference import BENCHMARKS, paper_table
 from tallmasks.io.tensor_files import Layout
-from tallmasks.results.illustrated_block import SIDE, illustrated_block
-from tallmasks.results.paper_tables import laid_out, side_by_side
-from tallmasks.results.reference import BENCHMARKS, paper_table
 from tallmasks.vectors.task_vectors import TaskVector
 
 TASKS = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if not name.endswith("tasks")}

@@ -6,16 +6,16 @@ import re
 import pandas as pd
 import pytest
 
+from reproduction.evaluation.records import Evaluation
+from reproduction.evaluation.subsets import Subset
+from reproduction.results.figures import ResultFiles
+from reproduction.results.paper import TABLES
+from reproduction.results.paper_tables import laid_out, side_by_side
+from reproduction.results.reference import paper_table
+from reproduction.results.sweep_tables import controlled_table, subset_table, threshold_table
+from reproduction.results.tables import ParameterCounts
+from reproduction.results.typesetting import Cell, TableLayout, html_page, latex, markdown
 from result_files import write_results
-from tallmasks.evaluation.records import Evaluation
-from tallmasks.evaluation.subsets import Subset
-from tallmasks.results.figures import ResultFiles
-from tallmasks.results.paper import TABLES
-from tallmasks.results.paper_tables import laid_out, side_by_side
-from tallmasks.results.reference import paper_table
-from tallmasks.results.sweep_tables import controlled_table, subset_table, threshold_table
-from tallmasks.results.tables import ParameterCounts
-from tallmasks.results.typesetting import Cell, TableLayout, html_page, latex, markdown
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,10 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from tallmasks import methods
-from tallmasks.plan import drawings
-from tallmasks.plan.planner import Plan
-from tallmasks.results.paper import published_name
-from tallmasks.results.reference import (
+from reproduction.plan import drawings
+from reproduction.plan.planner import Plan
+from reproduction.results.paper import published_name
+from reproduction.results.reference import (
     BENCHMARKS,
     PAPER_TASKS,
     TABLES,
@@ -19,6 +18,7 @@ from tallmasks.results.reference import (
     paper_table,
     shipped,
 )
+from tallmasks import methods
 
 NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7nlp", "8qa", "11nlp")}
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reproduction.evaluation.records import Evaluation
+from reproduction.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
 from tallmasks.bundles.bundle_writer import new_bundle, new_own_bundle
-from tallmasks.evaluation.records import Evaluation
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import own_content
 

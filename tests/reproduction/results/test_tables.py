@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tallmasks.evaluation.records import Evaluation
-from tallmasks.masks.consensus import agreement_profile
-from tallmasks.results.field_tables import field_table, laid_out_field
-from tallmasks.results.tables import (
+from reproduction.evaluation.records import Evaluation
+from reproduction.results.field_tables import field_table, laid_out_field
+from reproduction.results.tables import (
     ParameterCounts,
     agreement_table,
     seeds_table,
@@ -16,7 +15,8 @@ from tallmasks.results.tables import (
     summary_table,
     table_for_people,
 )
-from tallmasks.results.typesetting import markdown
+from reproduction.results.typesetting import markdown
+from tallmasks.masks.consensus import agreement_profile
 
 COUNTS = ParameterCounts(trainable=1_000_000, frozen=500_000)
 

@@ -9,19 +9,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tallmasks.commands import main as cli
+from reproduction.plan import chain
+from reproduction.plan.node import Node
+from reproduction.plan.planner import Plan
+from reproduction.tasks.catalogues import ExamplesFile, catalogue
+from reproduction.tasks.task import SPLITS
+from reproduction.tasks.text import TASKS
+from reproduction.tasks.text.prompt_files import prompts_of
+from reproduction.tasks.text.text_catalogue import example
+from reproduction.tasks.texts import FREE, Text, open_texts
+from tallmasks.cli import main as cli
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.plan import chain
-from tallmasks.plan.node import Node
-from tallmasks.plan.planner import Plan
-from tallmasks.tasks.catalogues import ExamplesFile, catalogue
-from tallmasks.tasks.task import SPLITS
-from tallmasks.tasks.text import TASKS
-from tallmasks.tasks.text.prompt_files import prompts_of
-from tallmasks.tasks.text.text_catalogue import example
-from tallmasks.tasks.texts import FREE, Text, open_texts
 from text_data import made_up, table, write_csv, write_repository
 
 Params = dict[str, Any]
@@ -159,7 +159,7 @@ def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, mo
         digests.add(examples(params).digest)
         assert examples(params, "qasc").digest == examples({**params, "data": {}}, "qasc").digest
     assert len(digests) == 7
-    monkeypatch.setattr("tallmasks.tasks.text.text_catalogue.digest", lambda prompts: "other wordings")
+    monkeypatch.setattr("reproduction.tasks.text.text_catalogue.digest", lambda prompts: "other wordings")
     params["data"] = {}
     assert examples(params).digest not in digests
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment, meta
 
+from reproduction.tasks.text import TASKS
+from reproduction.tasks.text.prompt_files import Prompt, prompts_of
+from reproduction.tasks.text.rendering import LONGEST, RENDERING, render
+from reproduction.tasks.text.text_catalogue import example
+from reproduction.tasks.texts import FREE
 from tallmasks.errors import TallmasksError
-from tallmasks.tasks.text import TASKS
-from tallmasks.tasks.text.prompt_files import Prompt, prompts_of
-from tallmasks.tasks.text.rendering import LONGEST, RENDERING, render
-from tallmasks.tasks.text.text_catalogue import example
-from tallmasks.tasks.texts import FREE
 
 CHOICES = {"qasc": 8, "cosmos_qa": 4, "quail": 4, "social_iqa": 3}
 # all characters except "\r", which Jinja replaces, and the one that protects separators; no white space at the ends

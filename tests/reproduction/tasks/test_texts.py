@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallmasks.tasks.texts import FREE, Text, open_texts, write_texts
+from reproduction.tasks.texts import FREE, Text, open_texts, write_texts
 
 EXAMPLES = st.lists(
     st.tuples(st.text(), st.lists(st.text(), min_size=1, max_size=4)).flatmap(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallmasks.tasks.texts import FREE, Text
+from reproduction.tasks.texts import FREE, Text
 from tiny_worlds.written import SPLITS, TASKS, examples
 from tiny_worlds.written.documents import begun, problem, with_gaps
 from tiny_worlds.written.lexicon import lexicon

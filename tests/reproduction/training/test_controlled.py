@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reproduction.training.controlled import Controlled, owners, part_mask
 from tallmasks.errors import TallmasksError
-from tallmasks.training.controlled import Controlled, owners, part_mask
 
 
 @given(size=st.integers(8, 3000), parts=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))

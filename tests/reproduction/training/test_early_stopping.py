@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from reproduction.models import prefetching
+from reproduction.training import finetuning
+from reproduction.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
+from reproduction.training.unfinished import TrainingState
 from resumption import ends_as_undisturbed
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models import prefetching
-from tallmasks.training import finetuning
-from tallmasks.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
-from tallmasks.training.unfinished import TrainingState
 from toys.numbers_toy import LinearModel, Numbers
 
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from reproduction.artifacts.labels import as_metadata
+from reproduction.models.clip.augmentation import augment
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.families import load
+from reproduction.training.controlled import Controlled, part_mask
+from reproduction.training.finetuning import FinetuneConfig, Progress, ShuffledBatches, finetune
+from reproduction.training.unfinished import TrainingState
 from small_clip import SPEC, save_random
-from tallmasks.artifacts.labels import as_metadata
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.clip.augmentation import augment
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.families import load
-from tallmasks.training.controlled import Controlled, part_mask
-from tallmasks.training.finetuning import FinetuneConfig, Progress, ShuffledBatches, finetune
-from tallmasks.training.unfinished import TrainingState
 from tiny_worlds.drawn import TASKS, examples
 from tiny_worlds.pretraining.tiny_clip import all_captions, draw_pairs
 

@@ -9,14 +9,14 @@ import pytest
 import small_clip
 import small_t5
 from fake_gpu import fake_gpu
+from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.protocols import InMemory, Tuner, evaluate
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.families import load
+from reproduction.training.finetuning import FinetuneConfig, finetune
+from reproduction.training.unfinished import TrainingRun
 from tallmasks import methods
-from tallmasks.evaluation.counting import Evaluator, TaskData
-from tallmasks.evaluation.protocols import InMemory, Tuner, evaluate
 from tallmasks.io.tensor_files import Layout
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.families import load
-from tallmasks.training.finetuning import FinetuneConfig, finetune
-from tallmasks.training.unfinished import TrainingRun
 from tallmasks.vectors.task_vectors import TaskVector
 from tiny_worlds.drawn import examples
 

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import shipped_params
+from reproduction.models.families import load
+from reproduction.models.language.text_tokenizer import TextTokenizer
+from reproduction.models.t5.t5_architectures import Architecture
+from reproduction.models.t5.t5_loading import t5_network
 from small_clip import SPEC as CLIP_SPEC
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.models.families import load
-from tallmasks.models.language.text_tokenizer import TextTokenizer
-from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.t5_loading import t5_network
 from tiny_worlds.drawn import TASKS
 from tiny_worlds.pretraining.tiny_clip import pretrain_tiny
 from tiny_worlds.pretraining.tiny_t5 import initial, pretrain_tiny_t5

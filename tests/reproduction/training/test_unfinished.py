@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tallmasks.artifacts.labels import as_metadata
+from reproduction.artifacts.labels import as_metadata
+from reproduction.models.flat_weights import FlatWeights
+from reproduction.training import unfinished
+from reproduction.training.finetuning import ShuffledBatches, adamw
+from reproduction.training.unfinished import TrainingRun, TrainingState
 from tallmasks.errors import TallmasksError
-from tallmasks.models.flat_weights import FlatWeights
-from tallmasks.training import unfinished
-from tallmasks.training.finetuning import ShuffledBatches, adamw
-from tallmasks.training.unfinished import TrainingRun, TrainingState
 
 MAKING = as_metadata({})
 

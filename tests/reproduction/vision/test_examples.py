@@ -12,12 +12,12 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomResizedCrop, functional
 
 from image_files import RNG, encoded, picture, write_idx, write_parquet
+from reproduction.models.clip.augmentation import crop_and_resize
+from reproduction.tasks.vision import TASKS
+from reproduction.tasks.vision import decoding as module
+from reproduction.tasks.vision.decoding import split_indices, squashed, write_examples
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.models.clip.augmentation import crop_and_resize
-from tallmasks.tasks.vision import TASKS
-from tallmasks.tasks.vision import decoding as module
-from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
 
 
 def test_the_validation_split_is_the_papers() -> None:

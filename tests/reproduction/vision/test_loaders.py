@@ -9,11 +9,11 @@ from open_clip.transform import image_transform
 from PIL import Image
 
 from image_files import SCHEMAS, write_repository
+from reproduction.tasks.catalogues import catalogue
+from reproduction.tasks.task import SPLITS
+from reproduction.tasks.vision import TASKS
+from reproduction.tasks.vision.decoding import split_indices, squashed, write_examples
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.tasks.catalogues import catalogue
-from tallmasks.tasks.task import SPLITS
-from tallmasks.tasks.vision import TASKS
-from tallmasks.tasks.vision.decoding import split_indices, squashed, write_examples
 
 SIDE = 224
 COUNTS = {"train": 12, "test": 5}  # more than ten, as "10" sorts before "2"

@@ -7,11 +7,11 @@ import pytest
 
 from image_files import cached_repository, write_repository
 from loopback_hub import REPOSITORY, loopback_hub
+from reproduction.plan import chain
+from reproduction.plan.node import Node
+from reproduction.plan.planner import Plan
+from reproduction.plan.preflight import Wanted, bytes_of, downloads, unavailable
 from tallmasks.io import hub
-from tallmasks.plan import chain
-from tallmasks.plan.node import Node
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.preflight import Wanted, bytes_of, downloads, unavailable
 
 Params = dict[str, Any]
 

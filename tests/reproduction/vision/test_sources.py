@@ -11,10 +11,10 @@ from PIL import Image
 from torchvision.datasets import ImageFolder
 
 from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
+from reproduction.tasks.vision import TASKS
+from reproduction.tasks.vision.data_files import files_of, open_dataset
+from reproduction.tasks.vision.decoding import open_image
 from tallmasks.errors import TallmasksError
-from tallmasks.tasks.vision import TASKS
-from tallmasks.tasks.vision.data_files import files_of, open_dataset
-from tallmasks.tasks.vision.decoding import open_image
 
 MNIST = TASKS["mnist"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from conftest import ROOT
+from reproduction.models.t5 import FAMILY
 from small_t5 import SPEC, save_small
 from tallmasks import load_bundle, methods
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.io.file_archives import archived_files
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.models.t5 import FAMILY
 from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))

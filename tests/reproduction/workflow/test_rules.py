@@ -5,10 +5,10 @@ import re
 import pytest
 
 from conftest import ROOT, shipped_params
+from reproduction.plan.node import STAGES
+from reproduction.plan.planner import Plan
+from reproduction.plan.project import Index
 from tallmasks import methods
-from tallmasks.plan.node import STAGES
-from tallmasks.plan.planner import Plan
-from tallmasks.plan.project import Index
 
 TEXT = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
 RULES = dict(re.findall(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)\b(.*?)^\S", TEXT, re.M | re.S))

@@ -1,5 +1,5 @@
 """CLIP models, built by open_clip."""
 
-from tallmasks.models.clip.clip_family import Clip
+from reproduction.models.clip.clip_family import Clip
 
 FAMILY = Clip()

@@ -14,7 +14,7 @@ from tallmasks.io.tensor_files import load_state, open_tensors
 
 @dataclass(frozen=True)
 class ClipExamples:
-    """Examples of one task; implements `tallmasks.models.families.Examples`.
+    """Examples of one task; implements `reproduction.models.families.Examples`.
 
     Attributes:
         images: uint8 [M, H, W, 3]; can be memory-mapped.

@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reproduction.models.clip import tensor_names
+from reproduction.models.clip.clip_examples import ClipExamples, open_examples
+from reproduction.models.clip.foreign_checkpoints import PUBLISHERS
+from reproduction.models.families import STATISTICS, Precision, Spec
+from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
-from tallmasks.models.clip import tensor_names
-from tallmasks.models.clip.clip_examples import ClipExamples, open_examples
-from tallmasks.models.clip.foreign_checkpoints import PUBLISHERS
-from tallmasks.models.families import STATISTICS, Precision, Spec
-from tallmasks.tasks.task import Task
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tallmasks.models.clip.network import ClipModel
-    from tallmasks.models.cuda import Wanted
+    from reproduction.models.clip.network import ClipModel
+    from reproduction.models.cuda import Wanted
 
 
 class Clip:
@@ -72,14 +72,14 @@ class Clip:
         return tensor_names.parameter_counts(shapes)
 
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
-        from tallmasks.models.clip import network
+        from reproduction.models.clip import network
 
         return network.architecture_counts(spec)
 
     def trial(
         self, spec: Spec, precision: Precision, device: Wanted | None, count: int
     ) -> tuple[ClipModel, ClipExamples]:
-        from tallmasks.models.clip import network
+        from reproduction.models.clip import network
 
         return network.trial(spec, precision, device, count)
 
@@ -89,7 +89,7 @@ class Clip:
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> ClipModel:
-        from tallmasks.models.clip import network
+        from reproduction.models.clip import network
 
         return network.load(spec, weights, precision, device)
 
@@ -97,12 +97,12 @@ class Clip:
         return open_examples(path, task_files["head"])
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
-        from tallmasks.models.clip import pretrained_weights
+        from reproduction.models.clip import pretrained_weights
 
         return pretrained_weights.convert_pretrained(spec, weights)
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
-        from tallmasks.models.clip import pretrained_weights
+        from reproduction.models.clip import pretrained_weights
 
         return pretrained_weights.download_pretrained(spec, pretrained)
 
@@ -110,7 +110,7 @@ class Clip:
         return ((pretrained["file"],) if "file" in pretrained else hub.OPEN_CLIP_FILES,)
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
-        from tallmasks.models.clip.foreign_checkpoints import convert
+        from reproduction.models.clip.foreign_checkpoints import convert
 
         return convert(open_checkpoint(path), open_checkpoint(pretrained), tensor_names.TRAINABLE)
 

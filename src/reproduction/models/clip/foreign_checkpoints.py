@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.models.checkpoint_sources import Publisher
+from reproduction.models.foreign_weights import SAME, check_names, finite_values, without_prefix
+from reproduction.tasks.titles import TITLES
 from tallmasks.errors import TallmasksError
-from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.models.foreign_weights import SAME, check_names, finite_values, without_prefix
-from tallmasks.tasks.titles import TITLES
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 

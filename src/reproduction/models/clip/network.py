@@ -23,18 +23,18 @@ from open_clip.model import CLIP, CustomTextCLIP
 from open_clip.tokenizer import SimpleTokenizer
 from torch.nn import functional
 
+from reproduction.models import cuda
+from reproduction.models.clip import tensor_names
+from reproduction.models.clip.augmentation import augment, crop_and_resize, random_crops
+from reproduction.models.clip.clip_examples import ClipExamples
+from reproduction.models.clip.onednn import use_onednn
+from reproduction.models.clip.tokenizer import Tokenizer
+from reproduction.models.families import Precision
+from reproduction.models.flat_weights import FlatWeights
+from reproduction.models.layer_inputs import Receiver, watched
+from reproduction.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
+from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
-from tallmasks.models import cuda
-from tallmasks.models.clip import tensor_names
-from tallmasks.models.clip.augmentation import augment, crop_and_resize, random_crops
-from tallmasks.models.clip.clip_examples import ClipExamples
-from tallmasks.models.clip.onednn import use_onednn
-from tallmasks.models.clip.tokenizer import Tokenizer
-from tallmasks.models.families import Precision
-from tallmasks.models.flat_weights import FlatWeights
-from tallmasks.models.layer_inputs import Receiver, watched
-from tallmasks.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
-from tallmasks.tasks.task import Task
 
 VOCABULARY = "tokenizer.vocabulary"  # int64 [V] in the pretrained file
 BUFFER_PREFIX = "buffers."
@@ -111,7 +111,7 @@ class ImageBatch:
 
 
 class ClipModel(FlatWeights):
-    """A CLIP network with its image encoder in one flat buffer; implements `tallmasks.models.families.WatchedModel`.
+    """A CLIP network with its image encoder in one flat buffer; implements `reproduction.models.families.WatchedModel`.
 
     Args:
         network: With its weights, on its device.

@@ -11,10 +11,10 @@ import numpy as np
 import open_clip
 from numpy.typing import NDArray
 
+from reproduction.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
 from tallmasks.io.tensor_files import TensorSpec, new_tensors
-from tallmasks.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 

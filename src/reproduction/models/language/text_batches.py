@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import torch
 
-from tallmasks.models import cuda
-from tallmasks.tasks.texts import FREE
+from reproduction.models import cuda
+from reproduction.tasks.texts import FREE
 
 IGNORED = -100
 """The label of padding; cross_entropy's `ignore_index`."""

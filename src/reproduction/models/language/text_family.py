@@ -1,4 +1,4 @@
-"""The methods of `tallmasks.models.families.Family` that all language models share."""
+"""The methods of `reproduction.models.families.Family` that all language models share."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tallmasks.models.checkpoint_sources import Publisher
-from tallmasks.models.families import Spec
-from tallmasks.models.language.text_scoring import MARKS, Scoring
-from tallmasks.tasks.task import Task
-from tallmasks.tasks.texts import Texts, open_texts
+from reproduction.models.checkpoint_sources import Publisher
+from reproduction.models.families import Spec
+from reproduction.models.language.text_scoring import MARKS, Scoring
+from reproduction.tasks.task import Task
+from reproduction.tasks.texts import Texts, open_texts
 
 
 class TextFamily:

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from reproduction.models.flat_weights import FlatWeights
+from reproduction.models.language.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
+from reproduction.models.language.text_scoring import MARKS, Scoring
+from reproduction.models.language.text_tokenizer import TextTokenizer
+from reproduction.models.layer_inputs import Receiver, watched
+from reproduction.tasks.texts import FREE, Texts
 from tallmasks.errors import TallmasksError
-from tallmasks.models.flat_weights import FlatWeights
-from tallmasks.models.language.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
-from tallmasks.models.language.text_scoring import MARKS, Scoring
-from tallmasks.models.language.text_tokenizer import TextTokenizer
-from tallmasks.models.layer_inputs import Receiver, watched
-from tallmasks.tasks.texts import FREE, Texts
 
 
 class TextModel(FlatWeights, ABC):
-    """Implements `tallmasks.models.families.WatchedModel`; subclasses add `answer_logits`.
+    """Implements `reproduction.models.families.WatchedModel`; subclasses add `answer_logits`.
 
     Args:
         network: With its weights, on its device.

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from transformers import T5ForConditionalGeneration
 
-from tallmasks.models.families import Precision
-from tallmasks.models.language.text_batches import ANSWER_TOKENS, INPUT_TOKENS, TextBatch
-from tallmasks.models.language.text_scoring import Scoring
-from tallmasks.models.language.text_tokenizer import TextTokenizer
-from tallmasks.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX
-from tallmasks.models.t5.t5_network import T5Model
+from reproduction.models.families import Precision
+from reproduction.models.language.text_batches import ANSWER_TOKENS, INPUT_TOKENS, TextBatch
+from reproduction.models.language.text_scoring import Scoring
+from reproduction.models.language.text_tokenizer import TextTokenizer
+from reproduction.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX
+from reproduction.models.t5.t5_network import T5Model
 
 
 class Ia3Model(T5Model):

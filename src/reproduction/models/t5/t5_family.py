@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reproduction.models.families import STATISTICS, Precision, Spec
+from reproduction.models.language.text_family import TextFamily
+from reproduction.models.t5 import t5_architectures
+from reproduction.models.t5.sentencepiece_files import TOKENIZER_FILES
+from reproduction.models.t5.t5_architectures import Architecture
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
-from tallmasks.models.families import STATISTICS, Precision, Spec
-from tallmasks.models.language.text_family import TextFamily
-from tallmasks.models.t5 import t5_architectures
-from tallmasks.models.t5.sentencepiece_files import TOKENIZER_FILES
-from tallmasks.models.t5.t5_architectures import Architecture
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tallmasks.models.cuda import Wanted
-    from tallmasks.models.t5.t5_network import T5Model
-    from tallmasks.tasks.texts import Texts
+    from reproduction.models.cuda import Wanted
+    from reproduction.models.t5.t5_network import T5Model
+    from reproduction.tasks.texts import Texts
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -58,7 +58,7 @@ class T5(TextFamily):
         return Architecture.of(spec["architecture"]).counts(spec.get("adapter"))
 
     def trial(self, spec: Spec, precision: Precision, device: Wanted | None, count: int) -> tuple[T5Model, Texts]:
-        from tallmasks.models.t5 import t5_loading
+        from reproduction.models.t5 import t5_loading
 
         return t5_loading.trial(spec, precision, device, count)
 
@@ -68,12 +68,12 @@ class T5(TextFamily):
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> T5Model:
-        from tallmasks.models.t5 import t5_loading
+        from reproduction.models.t5 import t5_loading
 
         return t5_loading.load(spec, weights, precision, device)
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
-        from tallmasks.models.t5 import t5_states
+        from reproduction.models.t5 import t5_states
 
         return t5_states.pretrained_state(Architecture.of(spec["architecture"]), weights)
 
@@ -93,7 +93,7 @@ class T5(TextFamily):
         return (pretrained["file"],) if "file" in pretrained else _WEIGHTS, TOKENIZER_FILES
 
     def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
-        from tallmasks.models.t5 import t5_states
+        from reproduction.models.t5 import t5_states
 
         architecture = Architecture.of(spec["architecture"])
         if spec.get("adapter"):

@@ -16,15 +16,15 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import T5Config, T5ForConditionalGeneration
 
-from tallmasks.models import cuda
-from tallmasks.models.families import Precision
-from tallmasks.models.language.text_scoring import Scoring
-from tallmasks.models.language.text_tokenizer import END, PAD, TextTokenizer, stored_tokenizer
-from tallmasks.models.pretrained_files import check_tensors, read_pretrained
-from tallmasks.models.t5.ia3 import Ia3Model
-from tallmasks.models.t5.t5_architectures import Architecture
-from tallmasks.models.t5.t5_network import T5Model
-from tallmasks.tasks.texts import Text, Texts
+from reproduction.models import cuda
+from reproduction.models.families import Precision
+from reproduction.models.language.text_scoring import Scoring
+from reproduction.models.language.text_tokenizer import END, PAD, TextTokenizer, stored_tokenizer
+from reproduction.models.pretrained_files import check_tensors, read_pretrained
+from reproduction.models.t5.ia3 import Ia3Model
+from reproduction.models.t5.t5_architectures import Architecture
+from reproduction.models.t5.t5_network import T5Model
+from reproduction.tasks.texts import Text, Texts
 
 
 def t5_network(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from transformers import T5ForConditionalGeneration, __version__
 
+from reproduction.models.families import Precision
+from reproduction.models.language.text_batches import IGNORED, TextBatch
+from reproduction.models.language.text_model import TextModel
+from reproduction.models.language.text_scoring import Scoring
+from reproduction.models.language.text_tokenizer import TextTokenizer
 from tallmasks.errors import TallmasksError
-from tallmasks.models.families import Precision
-from tallmasks.models.language.text_batches import IGNORED, TextBatch
-from tallmasks.models.language.text_model import TextModel
-from tallmasks.models.language.text_scoring import Scoring
-from tallmasks.models.language.text_tokenizer import TextTokenizer
 
 OTHER = (
     f"transformers {__version__}: T5LayerCrossAttention.EncDecAttention is not a T5Attention, which this package "

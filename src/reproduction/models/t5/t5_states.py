@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.models.foreign_weights import SAME, check_names, finite_values, without_prefix
+from reproduction.models.language.text_tokenizer import TENSOR
+from reproduction.models.t5.sentencepiece_files import tokenizer_beside
+from reproduction.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX, TABLES, Architecture, Shapes
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import read_plain_json
-from tallmasks.models.foreign_weights import SAME, check_names, finite_values, without_prefix
-from tallmasks.models.language.text_tokenizer import TENSOR
-from tallmasks.models.t5.sentencepiece_files import tokenizer_beside
-from tallmasks.models.t5.t5_architectures import FROZEN, IA3_SUFFIX, PEFT_PREFIX, TABLES, Architecture, Shapes
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

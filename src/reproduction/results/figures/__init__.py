@@ -88,4 +88,4 @@ def in_scope(scope: str, benchmarks: Mapping[str, tuple[str, ...]]) -> dict[str,
 
 
 def figure_module(name: str) -> ModuleType:
-    return importlib.import_module(f"tallmasks.results.figures.{name}")
+    return importlib.import_module(f"reproduction.results.figures.{name}")

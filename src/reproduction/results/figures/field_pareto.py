@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, pareto
+from reproduction.results.figures import FigureSpec, ResultFiles, pareto
 
 FIGURE = FigureSpec(title="Accuracy against size, all methods", place=130, views=("field",))
 

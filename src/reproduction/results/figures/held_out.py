@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(
     title="Accuracy on held-out tasks, relative to zero-shot", place=150, views=("held_out",), scope="smallest"

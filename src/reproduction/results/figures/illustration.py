@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import title
+from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.tasks.titles import title
 
 FIGURE = FigureSpec(
     title="Task vectors, masks and consensus of one weight matrix",

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(title="Mask agreement profiles", place=30, paper="Figures 3 and 8", views=("tables",))
 

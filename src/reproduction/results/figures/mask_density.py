@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import benchmark_title
+from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.tasks.titles import benchmark_title
 
 FIGURE = FigureSpec(title="Mask density by layer and by kind of tensor", place=90, views=("masks",))
 

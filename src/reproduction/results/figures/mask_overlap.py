@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import title
+from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.tasks.titles import title
 
 FIGURE = FigureSpec(title="Overlap of the masks of each pair of tasks", place=100, views=("masks",))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.tasks.titles import benchmark_title
+from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.tasks.titles import benchmark_title
 
 FIGURE = FigureSpec(
     title="Share of selected weights and masked accuracy by task", place=20, paper="Figure 2", views=("tables", "masks")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.results.typesetting import byte_unit
+from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.typesetting import byte_unit
 
 FIGURE = FigureSpec(title="Accuracy and size of four methods", place=105, views=("tables",))
 

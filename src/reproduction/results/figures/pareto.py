@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.typesetting import byte_unit
 from tallmasks import methods
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.results.typesetting import byte_unit
 
 FIGURE = FigureSpec(title="Accuracy against size", place=110, views=("tables",))
 

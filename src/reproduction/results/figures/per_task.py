@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(title="Accuracy by task", place=40, paper="Figures 4 and 9 to 11", views=("tables",))
 

@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
 
+from reproduction.tasks.titles import benchmark_title, title
 from tallmasks import methods
-from tallmasks.tasks.titles import benchmark_title, title
 
 COLUMN, BOTH_COLUMNS = 3.35, 6.69  # inches: 8.5 and 17 cm, as in a two-column paper
 

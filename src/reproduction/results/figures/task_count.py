@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
-from tallmasks.results.typesetting import byte_unit
+from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.typesetting import byte_unit
 
 FIGURE = FigureSpec(
     title="Accuracy and size against the number of tasks",

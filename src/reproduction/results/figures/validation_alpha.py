@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
+from reproduction.results.figures import FigureSpec, ResultFiles, style
 from tallmasks import methods
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(title="Choice of the scaling coefficient", place=70, views=("tables",))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tallmasks.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.figures import FigureSpec, ResultFiles, style
 
 FIGURE = FigureSpec(title="Choice of the mask lambdas", place=80, views=("tables",))
 

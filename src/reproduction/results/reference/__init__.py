@@ -64,7 +64,7 @@ def paper_table(number: int) -> pd.DataFrame:
 def paper_rows(model: str, tasks: Iterable[str], numbers: Iterable[int] = _PREFERRED_FIRST) -> pd.DataFrame | None:
     """The paper's results of ``model`` on exactly the set ``tasks``, one row per method; None if there are none.
 
-    ``model``: a `tallmasks.results.paper.published_name`, here and below; ``numbers``: the tables to search, the
+    ``model``: a `reproduction.results.paper.published_name`, here and below; ``numbers``: the tables to search, the
     preferred one first.
     """
     benchmark = BENCHMARKS.get(frozenset(tasks))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tallmasks.tasks.task import shipped_yaml
+from reproduction.tasks.task import shipped_yaml
 
 FOLDER = Path(__file__).with_name("templates")
 

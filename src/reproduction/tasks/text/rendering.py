@@ -11,8 +11,8 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reproduction.tasks.text.prompt_files import Prompt
 from tallmasks.errors import TallmasksError
-from tallmasks.tasks.text.prompt_files import Prompt
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -8,19 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
+from reproduction.tasks.task import Split, Task, published_part
+from reproduction.tasks.text.prompt_files import Prompt, digest, prompts_of
+from reproduction.tasks.text.rendering import LONGEST, RENDERING, Row, render
+from reproduction.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
+from reproduction.tasks.text.text_tasks import TASKS, TextTask, text_task_of
+from reproduction.tasks.texts import FREE, Text, write_texts
 from tallmasks.errors import TallmasksError
 from tallmasks.io.file_digests import named_path
-from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
-from tallmasks.tasks.task import Split, Task, published_part
-from tallmasks.tasks.text.prompt_files import Prompt, digest, prompts_of
-from tallmasks.tasks.text.rendering import LONGEST, RENDERING, Row, render
-from tallmasks.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
-from tallmasks.tasks.text.text_tasks import TASKS, TextTask, text_task_of
-from tallmasks.tasks.texts import FREE, Text, write_texts
 
 
 class TextDatasets:
-    """Renders dataset rows into prompts; implements `tallmasks.tasks.catalogues.Catalogue`."""
+    """Renders dataset rows into prompts; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = False
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reproduction.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub, reading
+from reproduction.tasks.task import Split, published_part
+from reproduction.tasks.text.rendering import Row
+from reproduction.tasks.text.text_tasks import TextTask
 from tallmasks.errors import TallmasksError
-from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub, reading
-from tallmasks.tasks.task import Split, published_part
-from tallmasks.tasks.text.rendering import Row
-from tallmasks.tasks.text.text_tasks import TextTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

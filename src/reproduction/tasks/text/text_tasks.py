@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tallmasks.tasks.dataset_files import HubFiles
-from tallmasks.tasks.task import Split, Task, shipped_yaml
-from tallmasks.tasks.text.rendering import Row
+from reproduction.tasks.dataset_files import HubFiles
+from reproduction.tasks.task import Split, Task, shipped_yaml
+from reproduction.tasks.text.rendering import Row
 
 Kind = Literal["text", "number", "texts", "choices", "answers"]
 """The type of a column: a string, an integer, a list of strings, a struct of two such lists (`text` and `label`), or a

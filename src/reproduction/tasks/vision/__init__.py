@@ -1,6 +1,6 @@
 """The paper's 20 vision tasks; their data come from the Hugging Face hub or a local folder."""
 
-from tallmasks.tasks.vision.vision_catalogue import CATALOGUE
-from tallmasks.tasks.vision.vision_tasks import TASKS, DatasetSource, VisionTask
+from reproduction.tasks.vision.vision_catalogue import CATALOGUE
+from reproduction.tasks.vision.vision_tasks import TASKS, DatasetSource, VisionTask
 
 __all__ = ["CATALOGUE", "TASKS", "DatasetSource", "VisionTask"]

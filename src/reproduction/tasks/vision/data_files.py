@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub, reading
+from reproduction.tasks.vision.vision_tasks import VisionTask
 from tallmasks.errors import TallmasksError
-from tallmasks.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub, reading
-from tallmasks.tasks.vision.vision_tasks import VisionTask
 
 Encoded = bytes | Path | NDArray[np.uint8]
 _LOCAL = "Parquet files or of one folder per class"

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from reproduction.tasks.task import Split, published_part
+from reproduction.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
+from reproduction.tasks.vision.vision_tasks import VisionTask, held_out_of, vision_task_of
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import TensorSpec, new_tensors
 from tallmasks.parallel import parallel
-from tallmasks.tasks.task import Split, published_part
-from tallmasks.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
-from tallmasks.tasks.vision.vision_tasks import VisionTask, held_out_of, vision_task_of
 
 LARGEST_UNDECODABLE = 0.001  # fraction of a split that may be skipped (with a warning) before it is an error
 KEPT_SIDE = 112  # largest side of small squares that are stored unchanged

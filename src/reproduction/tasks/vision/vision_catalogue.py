@@ -7,15 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
+from reproduction.tasks.task import Task
+from reproduction.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, vision_task_of
 from tallmasks.errors import TallmasksError
 from tallmasks.io.file_digests import named_path
-from tallmasks.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
-from tallmasks.tasks.task import Task
-from tallmasks.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, vision_task_of
 
 
 class Vision:
-    """Decodes images from the hub or a local folder; implements `tallmasks.tasks.catalogues.Catalogue`."""
+    """Decodes images from the hub or a local folder; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = False
 
@@ -48,7 +48,7 @@ class Vision:
         return ExamplesRecipe({**recipe, "data": data}, {"data": named_path(root, entry["path"])})
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
-        from tallmasks.tasks.vision.decoding import write_examples
+        from reproduction.tasks.vision.decoding import write_examples
 
         split, side = recipe["split"], recipe["side"]
         folder = sources.get("data")
@@ -58,12 +58,12 @@ class Vision:
         return vision_task_of(recipe).images(recipe["split"])
 
     def example_bytes(self, recipe: Params) -> int:
-        from tallmasks.tasks.vision.decoding import example_bytes
+        from reproduction.tasks.vision.decoding import example_bytes
 
         return example_bytes(recipe)
 
     def missing(self, recipe: Params) -> str | None:
-        from tallmasks.tasks.vision.data_files import missing
+        from reproduction.tasks.vision.data_files import missing
 
         return missing(vision_task_of(recipe))
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tallmasks.tasks.dataset_files import HubFiles
-from tallmasks.tasks.task import Split, Task, shipped_yaml
+from reproduction.tasks.dataset_files import HubFiles
+from reproduction.tasks.task import Split, Task, shipped_yaml
 
 _FOLDER = Path(__file__).parent
 _FILES = {"train": "data/train-*.parquet", "test": "data/test-*.parquet"}

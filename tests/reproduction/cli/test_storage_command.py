@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import PARAMS, ROOT
+from reproduction.results.reference import paper_table
 from tallmasks import methods
-from tallmasks.commands import main as cli
-from tallmasks.results.reference import paper_table
+from tallmasks.cli import main as cli
 
 
 def test_it_prints_the_papers_figures(

@@ -1,0 +1,1 @@
+"""The commands of the reproduction, one module each, as in `tallmasks.cli`."""

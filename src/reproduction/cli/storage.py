@@ -1,0 +1,52 @@
+"""Print how much storage each method needs.
+
+    tallmasks storage --parameters 7B --tasks 8 --dtype bfloat16
+    tallmasks storage
+
+With --parameters: the bytes of all models, of one merged model, and of the base plus each kind of bundle. The model
+counts as one square matrix that every task changed. `tallmasks compress --dry-run` gives the bytes for your models.
+
+Without --parameters: a CSV for the models and benchmarks of params.yaml, in 1e9 bits, by the formulas in appendix C of
+the paper. Parameters are counted in the file of pretrained weights if params.yaml names one, otherwise from the
+architecture; nothing is downloaded. TSV-C and BitDelta depend on the shapes of all tensors; without the file only the
+leading term is counted. The results files have the exact sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from reproduction.models.families import family
+from reproduction.plan.chain import pretrained_source
+from reproduction.plan.project import open_plan
+from reproduction.results.tables import ParameterCounts
+from tallmasks import methods
+from tallmasks.cli import storage
+
+HEADER = ("model", "benchmark", "method", "storage_gb")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    storage.add_arguments(parser, required=False)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.parameters is not None:
+        return storage.run(arguments)
+    plan = open_plan()
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(HEADER)
+    for model in plan.models:
+        model_family, (source,) = family(plan.model(model)), pretrained_source(plan, model).values()
+        if isinstance(source, Path):
+            counts = ParameterCounts.of(model_family, plan.model(model), source)
+        else:
+            counts = ParameterCounts(*model_family.architecture_counts(plan.model(model)))
+        for benchmark in plan.benchmarks(model):
+            for name in plan.method_names:
+                stored = counts.stored(methods.get(name), len(plan.tasks(benchmark)))
+                table.writerow((model, benchmark, name, f"{stored:.4f}"))
+    return 0

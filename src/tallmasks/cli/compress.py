@@ -1,0 +1,63 @@
+"""Compress fine-tuned models of one base into a bundle, which restores any of them.
+
+    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
+    tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
+
+`tallmasks export` writes a task's model from the bundle, and `tallmasks.load_bundle` opens it in Python. A bundle
+keeps each task's own heads, configuration and tokenizer.
+
+t_switch stores -1, 0 or 1 per weight and task. Of the methods that need no data, it keeps the most accuracy for its
+size (docs/which_method.md). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
+each matrix.
+
+The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties
+(the sum variant, as in the paper) or another merge. A mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|;
+choose lambda on validation data. The masks of emr keep the weights whose sign agrees with the shared vector's, and
+each task has a scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.filesize import decimal
+
+from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
+from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
+from tallmasks.bundles.manifest import BASE
+from tallmasks.cli import shared_options
+from tallmasks.io.dtypes import OF_BUNDLES
+from tallmasks.methods import registry
+from tallmasks.operations.compress import METHOD, prepare_bundle, write_bundle
+from tallmasks.operations.opened_models import print_copied, print_own, print_sizes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _, _, output = shared_options.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
+    output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings = shared_options.read_settings(arguments, METHOD, OF_BUNDLES)
+    method, models, facts = prepare_bundle(settings)
+    count = len(settings.tasks)
+    if arguments.dry_run:
+        files = {name: size for name, size in bytes_of_bundle(facts).items() if not name.startswith(BASE)}
+        size = sum(files.values()) + bytes_of_card(facts)
+        models.describe(f"compress by {method.title}", size)
+        print_own(models)
+        print_sizes(models.nbytes[0], size, models.nbytes[1], count)
+        return 0
+    chosen, errors = write_bundle(method, models, facts)
+    size = size_of_bundle(load_bundle(settings.output))
+    print(f"{settings.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
+    if settings.include_base:
+        print_copied(models.base)
+    models.print_buffers()
+    print_own(models)
+    what = "scale" if method.scaled_mask else "lambda"
+    for task, error in errors.items():
+        value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
+        print(f"  {task}: {value}relative error of its task vector {error:.3f}")
+    print_sizes(models.nbytes[0], size, models.nbytes[1], count)
+    return 0

@@ -1,0 +1,109 @@
+"""Merge fine-tuned models of one base into one model.
+
+    tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method task_arithmetic -o ./merged
+    tallmasks merge --base org/base --task a=org/a --task b=org/b@v2 --method consensus_ties --k 2 \\
+        --mask-lambda 0.4 --mask-lambda b=0.3 --option keep=0.1 --scaling-coefficient 0.5 -o ./merged
+    tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method ties --density 0.5 --trim tensor \\
+        --weight cars=0.7 --weight dtd=0.3 -o ./merged
+    tallmasks merge merge.yaml
+    tallmasks merge ./merged/merge.yaml -o ./again
+
+A checkpoint is a safetensors file, a transformers folder, a state dict saved by torch.save, a PEFT LoRA folder, a
+repository of the hub, or one task of a bundle (./bundle#cars).
+
+The output has the base's layout, tokenizer and configuration, plus a model card and a recipe, merge.yaml. The recipe
+reproduces the model and refuses other inputs. Code files are not copied, and symbolic links that leave the folder are
+not followed. If the merge fails, nothing is written. Checkpoints are read in pieces, so memory use does not depend on
+model size.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tallmasks.cli import shared_options
+from tallmasks.cli.options import number, one_of, whole_number
+from tallmasks.io.tensor_files import name_some
+from tallmasks.methods.weighting import TRIMS
+from tallmasks.operations.merge import MERGED_DTYPES, method_names, prepare_merge, write_merged
+from tallmasks.operations.opened_models import print_copied
+from tallmasks.vectors.checkpoints.writing import bytes_of_new
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    inputs, method, output = shared_options.add_arguments(parser, None, method_names(), MERGED_DTYPES)
+    inputs.add_argument(
+        "--only",
+        action="append",
+        metavar="PATTERN",
+        help="merge only tensors whose names match, for example 'model.layers.*'; the others keep the base's values",
+    )
+    inputs.add_argument(
+        "--heads",
+        nargs="*",
+        metavar="PATTERN",
+        help="do not merge tensors whose names match or whose shapes differ: the merged model has the base's, and each"
+        " task's are written to heads/NAME.safetensors",
+    )
+    inputs.add_argument(
+        "--tokens",
+        type=one_of(("base", "union")),
+        metavar="{base,union}",
+        help="for models with added tokens: keep the base's tokens, or those of all models (union); each model needs a"
+        " tokenizer.json",
+    )
+    method.add_argument(
+        "--scaling-coefficient",
+        type=number,
+        metavar="ALPHA",
+        help="factor of the merged task vector (default: the value recommended by the method's paper)",
+    )
+    method.add_argument(
+        "--k",
+        type=whole_number,
+        help="for consensus methods: keep weights that are in the masks of at least K tasks (default: 2)",
+    )
+    method.add_argument(
+        "--weight",
+        **shared_options.NUMBER_BY_TASK,
+        help="factor of each task vector (default: 1); setting it changes the default of --scaling-coefficient to 1",
+    )
+    method.add_argument(
+        "--density",
+        **shared_options.NUMBER_BY_TASK,
+        help="fraction of weights kept per task (TIES, DARE, ...; default: the method's own)",
+    )
+    method.add_argument(
+        "--trim",
+        type=one_of(TRIMS),
+        metavar="{model,tensor}",
+        help="for TIES: apply the density to the whole model, or to each tensor as mergekit does (default: model)",
+    )
+    method.add_argument(
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="divide by the sum of the weights (default: the method's own choice)",
+    )
+    output.add_argument(
+        "--out-shard-size",
+        metavar="SIZE",
+        help="largest size of a weight file in a folder, for example 5GB (default: split as the base is)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings = shared_options.read_settings(arguments, None, MERGED_DTYPES)
+    method, alpha, weighting, models = prepare_merge(settings)
+    what = f"by {method.title}, alpha = {alpha:g}"
+    if arguments.dry_run:
+        size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
+        models.describe(f"merge {what}", size)
+        return 0
+    write_merged(method, alpha, weighting, models)
+    count = len(settings.tasks)
+    print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
+    print_copied(models.base)
+    models.print_buffers()
+    if heads := sorted({name for names in models.apart.heads.values() for name in names}):
+        print(f"  not merged, each task's own in heads/: {name_some(heads)}")
+    return 0

@@ -1,0 +1,39 @@
+"""Verify every byte of bundles against their checksums.
+
+    tallmasks verify ./bundle
+
+Reads the bundle's files, and the base if it is on this machine. The exit status is 1 if a bundle has a problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tallmasks.errors import TallmasksError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", type=Path, metavar="BUNDLE", help="folders of bundles")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    for path in arguments.paths:
+        if not path.exists() and not path.is_symlink():
+            raise TallmasksError(f"{path}: no such file or folder")
+        if not is_bundle(path):
+            raise TallmasksError(f"{path}: found no bundle.json; expected the folder of a bundle")
+    return int(sum(map(print_problems, arguments.paths)) > 0)
+
+
+def is_bundle(path: Path) -> bool:
+    return (path / "bundle.json").is_file()
+
+
+def print_problems(bundle: Path) -> int:
+    """Check a bundle, print its problems, and return their number."""
+    from tallmasks.bundles.verification import verify_bundle  # slow to import
+
+    problems = verify_bundle(bundle, base=True)
+    print(*problems, f"{bundle}: all files of the bundle checked: {len(problems)} problems", sep="\n")
+    return len(problems)
