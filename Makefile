@@ -142,6 +142,20 @@ docs: $(INSTALLED) FORCE  ## build the tiny tables with their spread over seeds 
 site: $(SITE)/installed  ## build the documents' site, site/index.html; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
 
+BROWSER ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
+SCREENS := results/screens
+
+screens: $(SITE)/installed  ## pictures of the site's first page and of results/report.html, at 1280 and 400 pixels; needs Chromium
+	@[ -n "$(BROWSER)" ] || { echo "error: there is no Chromium or Chrome on PATH; install one, or name it:" \
+	  "make screens BROWSER=/path/to/chrome" >&2; exit 1; }
+	@$(MAKE) --no-print-directory site
+	@mkdir -p $(SCREENS)
+	@for page in site/index.html $(wildcard results/report.html); do for width in 1280 400; do \
+	  picture=$(SCREENS)/$$(basename $$page .html)_$$width.png; \
+	  $(BROWSER) --headless --hide-scrollbars --window-size=$$width,900 --screenshot=$(CURDIR)/$$picture \
+	    file://$(CURDIR)/$$page 2>/dev/null && echo $$picture || { echo "error: $(BROWSER) failed on $$page" >&2; exit 1; }; \
+	done; done
+
 # In an environment of its own: the project's needs nothing of it.
 $(SITE)/installed: requirements-site.lock
 	$(PYTHON) -m venv $(@D)
@@ -153,9 +167,8 @@ $(SITE)/installed: requirements-site.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps --require-hashes -r $<
 	@touch $@
 
-bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge and compress on disk (SCALE=0.1 smaller, PEER=mergekit beside it), and every merge; into OUT=results/benchmarks
+bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge, compress and switching a model (SCALE=0.1 smaller, PEER=mergekit beside it); into OUT=results/benchmarks
 	$(BIN)/python benchmarks/streaming.py --scale $(SCALE) $(if $(PEER),--peer .venv/$(PEER)) --out $(OUT)
-	$(BIN)/python benchmarks/merges.py --out $(OUT)
 	$(BIN)/python benchmarks/applying.py
 
 # Beside the project's own torch and transformers, so that both are measured on the same ones.

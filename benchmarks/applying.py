@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numba
 import torch
-from model_shapes import vision_tower, write_checkpoints
+from noise_checkpoints import vision_tower, write_checkpoints
 from safetensors.torch import load_file
 
 import tallmasks
@@ -91,7 +91,7 @@ def main() -> None:
     ]
     for what, options in (*forms, ("T-Switch", {"method": "t_switch"})):
         with tempfile.TemporaryDirectory() as place:
-            shapes = vision_tower(arguments.layers, arguments.width, 32, 50)
+            shapes = vision_tower(arguments.layers, arguments.width, 32)
             base, tasks = write_checkpoints(Path(place), shapes, "F32", 2, "")
             made = tallmasks.compress(base, tasks, Path(place, "bundle"), **options)
             weights = load_file(base)

@@ -1,9 +1,9 @@
-"""Merging and compressing checkpoints on disk: time, processor time and memory, beside mergekit and dense torch.
+"""Merging and compressing checkpoints on disk: time, processor time and memory, beside mergekit.
 
     python benchmarks/streaming.py [--scale 1] [--peer .venv/mergekit] [--out results/benchmarks]
 
 Writes streaming.csv into the folder, and the machine into streaming.machine.txt.  For each model
-(benchmarks/model_shapes.py) a base and fine-tuned models of true shapes are written, measured, and removed.  Every
+(benchmarks/noise_checkpoints.py) a base and fine-tuned models of true shapes are written, measured, and removed.  Every
 measurement is a process of its own, on files that were read just before; of several runs the least time counts.  What
 disk and memory have no room for is made with fewer layers, and said.
 
@@ -18,22 +18,19 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 import platform
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
 import yaml
 from measured import Cost, Failed, best, cost_of
-from model_shapes import MODELS, Model, blocks, write_checkpoints
+from noise_checkpoints import MODELS, Model, blocks, write_checkpoints
 
 COMMANDS = {
     "merge task_arithmetic": ("merge", "--method", "task_arithmetic"),
@@ -56,11 +53,6 @@ for path in sys.argv[1:]:
         while file.readinto(buffer):
             pass
 """
-THRESHOLDS = "trim thresholds"
-"""What the workflow has stored beside each task vector before it merges."""
-APART, WALK = "all but thresholds", "the same in one walk over pieces"
-REPEATS = 3
-"""Of the work in memory, ours and torch's alike: the least of more runs would be less."""
 TALLMASKS = (sys.executable, "-m", "tallmasks.cli.main")
 
 
@@ -207,47 +199,6 @@ def peer_config(files: Files, settings: dict[str, str]) -> dict:
     }
 
 
-def worker_arrays(parameters: int, tasks: int) -> None:
-    """Print processor seconds and wall seconds of every kernel and its plain torch statement, as JSON."""
-    import numba
-    import torch
-    from kernels import Ours, Plain
-
-    torch.set_num_threads(numba.get_num_threads())
-    vectors = np.random.default_rng(0).standard_normal((tasks, parameters), dtype=np.float32)
-    ours = Ours(vectors)
-    plain = Plain(vectors, ours.thresholds)
-    found = {}
-    for (name, mine), theirs in zip(ours.work().items(), plain.work().values(), strict=True):
-        found[name] = [timed(mine, REPEATS), timed(theirs, REPEATS)]
-    found[APART] = np.sum([pair for name, pair in found.items() if name != THRESHOLDS], axis=0).tolist()
-    found[WALK] = [timed(ours.walk, REPEATS), found[APART][1]]
-    found["thresholds and " + WALK] = np.sum([found[THRESHOLDS], found[WALK]], axis=0).tolist()
-    print(json.dumps(found))
-
-
-def timed(work: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """The least wall and processor seconds of a few runs, the first of which does not count."""
-    work()
-    walls, cpus = [], []
-    for _ in range(repeats):
-        wall, cpu = time.perf_counter(), time.process_time()
-        work()
-        walls.append(time.perf_counter() - wall)
-        cpus.append(time.process_time() - cpu)
-    return min(walls), min(cpus)
-
-
-def in_memory(parameters: int, tasks: int) -> Iterator[Row]:
-    """Array work alone, ours and torch's, one after the other in one process."""
-    cost = cost_of([sys.executable, __file__, "--worker-arrays", str(parameters), str(tasks)])
-    for name, pair in json.loads(cost.output.splitlines()[-1]).items():
-        for side, times in zip(("ours", "torch"), pair, strict=True):
-            wall, cpu = (round(seconds, 4) for seconds in times)
-            wall_ns, cpu_ns = (round(seconds / parameters / tasks * 1e9, 3) for seconds in times)
-            yield Row("arrays", parameters, tasks, f"{side}: {name}", wall, cpu, 0, 0, 0, cpu_ns, wall_ns)
-
-
 # -- a run ----------------------------------------------------------------------------------------------------
 
 
@@ -296,9 +247,6 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
             found = write_checkpoints(Path(folder), model.shapes(layers), model.dtype, tasks, model.embedding)
             files = Files(shape, model.parameters(layers), model.dtype, *found, arguments.repeats)
             yield from on_files(files, arguments.commands, peer if with_peer else None)
-    size = max(1000, int(arguments.array_parameters * arguments.scale))
-    for tasks in arguments.array_tasks:
-        yield from in_memory(size, tasks)
 
 
 def say(text: str) -> None:
@@ -328,15 +276,13 @@ def machine(peer: Path | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="a factor on layers, and on the sizes without any")
+    parser.add_argument("--scale", type=float, default=1.0, help="a factor on layers")
     parser.add_argument("--peer", type=Path, help="the folder that mergekit is installed in; else it is left out")
     parser.add_argument("--peer-on", nargs="*", help="for which of them the peer is measured too; all")
     parser.add_argument("--only", nargs="*", help="models, tasks and perhaps layers, as vit_b32:8:2; else all")
     parser.add_argument(
         "--commands", nargs="+", choices=COMMANDS, default=tuple(COMMANDS), metavar="COMMAND", help="all"
     )
-    parser.add_argument("--array-parameters", type=int, default=20_000_000, help="of the work in memory")
-    parser.add_argument("--array-tasks", type=int, nargs="*", default=[8, 20])
     parser.add_argument("--room", type=float, default=20e9, help="bytes of files at a time, at most")
     parser.add_argument(
         "--cold", action="store_true", help="also what the page cache cannot hold: the disk is measured"
@@ -344,10 +290,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()), help="where the files are made")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
-    parser.add_argument("--worker-arrays", nargs=2, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.worker_arrays:
-        return worker_arrays(*arguments.worker_arrays)
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.place.mkdir(parents=True, exist_ok=True)
     # as for whoever calls a command twice: where bytecode is not kept, start-up is mostly compiling of sources

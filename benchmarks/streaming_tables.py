@@ -50,36 +50,11 @@ def by_model(measured: pd.DataFrame) -> str:
     return table(["", "wall s", "wall ns", "processor ns", "anonymous MiB"], rows)
 
 
-def sides(measured: pd.DataFrame) -> pd.DataFrame:
-    """Wall ns in memory: ours and torch's, by work and tasks."""
-    arrays = measured[measured["shape"] == "arrays"]
-    side = arrays["what"].str.partition(": ")
-    return arrays.assign(side=side[0], work=side[2]).pivot_table("wall_ns", ["work", "tasks"], "side", sort=False)
-
-
-def in_memory(measured: pd.DataFrame) -> str:
-    found = sides(measured)
-    counts = list(dict.fromkeys(found.index.get_level_values("tasks")))
-    heads = [
-        "wall ns of each parameter and task",
-        *(f"{t} tasks: {s}" for t in counts for s in ("ours", "torch", "ratio")),
-    ]
-    rows = []
-    for work in dict.fromkeys(found.index.get_level_values("work")):
-        pairs = [found.loc[work, count] for count in counts]
-        rows.append(
-            [work, *(text for p in pairs for text in (f"{p.ours:.2f}", f"{p.torch:.2f}", f"{p.torch / p.ours:.0f}"))]
-        )
-    return table(heads, rows)
-
-
 def main() -> None:
     measured, page = pd.read_csv(DOCS / "streaming.csv"), DOCS / "streaming.md"
     text = page.read_text()
-    whole = measured[measured["shape"] != "arrays"]
     for mark, content in {
-        "models": by_model(whole),
-        "arrays": in_memory(measured),
+        "models": by_model(measured),
         "cold": by_model(pd.read_csv(DOCS / "streaming_cold.csv")),
     }.items():
         pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)

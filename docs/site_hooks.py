@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if target.name in PAGES and target.parent == ROOT:
             up = os.path.relpath(target.name, Path(page.file.src_uri).parent)
             return f"[{text}]({up}{anchor})"
-        if not target.exists() and page.file.src_uri != "CHANGELOG.md":  # it names pages of its time
+        if not target.exists():
             raise PluginError(f"{page.file.src_uri}: {path} is not there")
         return text
 

@@ -2,9 +2,8 @@
 
 `make docs` builds results/tiny/*/ with the spread over seeds first, every method's table over seeds, and tables, seeds
 and figures of the tiny language models, then runs this.  Nothing is computed here: files are copied, figures are drawn
-from their CSVs, and marked blocks of pages are replaced by tables for people.  docs/methods.md also shows what
-`python benchmarks/merges.py` put into docs/benchmarks/; where every method was built for one seed alone (`field.csv`),
-it shows that.
+from their CSVs, and marked blocks of pages are replaced by tables for people.  Where every method was built for one
+seed alone (`field.csv`), docs/methods.md shows that.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def copy_language() -> None:
 
 
 def copy_later() -> None:
-    """Every method of the group "later": its table and gains, which published orders hold, what a merge costs."""
+    """Every method of the group "later": its table and gains, which published orders hold."""
     page = ROOT / "docs" / "methods.md"
     text = page.read_text()
     for (model, benchmark), published in LATER.items():
@@ -89,11 +88,6 @@ def copy_later() -> None:
         if published and (ours := _by_seed(folder)) is not None:
             layout = laid_out_orders(beside_orders(published_orders(*published), ours), benchmark)
             text = fill(text, f"orders:{model}:{benchmark}", markdown(layout).split("\n", 1)[1].strip(), page.name)
-    costs = ROOT / "docs" / "benchmarks" / "merges.csv"
-    if costs.exists():
-        measured = pd.read_csv(costs)
-        for what in ("model", "matrix"):
-            text = fill(text, f"costs:{what}", costs_table(measured[measured["what"] == what]), page.name)
     page.write_text(text)
 
 
@@ -161,26 +155,6 @@ def laid_out_orders(compared: pd.DataFrame, title: str) -> TableLayout:
         "Neighbours in accuracy among the methods of one publication. Ours: the difference on the same fine-tuned "
         "models, mean and sample standard deviation over fine-tuning seeds.",
     )
-
-
-def costs_table(measured: pd.DataFrame) -> str:
-    """What merges cost, as benchmarks/merges.py measured it."""
-    tasks, size = measured["tasks"].iloc[0], measured["parameters"].iloc[0]
-    heads = ["merge", "CPU, s", "ns of each parameter and task", "MiB beyond", "MiB given"]
-    lines = [
-        f"{tasks} tasks, {size / 1e6:.1f} M parameters:",
-        "",
-        f"| {' | '.join(heads)} |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for row in measured.sort_values("cpu_s").to_dict("records"):
-        lines.append(_costs(row))
-    return "\n".join(lines)
-
-
-def _costs(row: Mapping) -> str:
-    seconds, ns = f"{row['cpu_s']:.2f}", f"{row['ns_per_parameter_task']:.1f}"
-    return f"| `{row['merge']}` | {seconds} | {ns} | {row['more_mib']:.0f} | {row['given_mib']:.0f} |"
 
 
 def copy_paper() -> None:

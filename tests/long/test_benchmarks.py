@@ -34,7 +34,7 @@ def test_memory_does_not_grow_with_depth(
     """A model would fit on a laptop as long as it has few layers: here a layer of a 7 B model is 0.4 GB."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from measured import cost_of
-    from model_shapes import header_of, llama
+    from noise_checkpoints import header_of, llama
 
     peaks = []
     for layers in (1, 2):

@@ -76,10 +76,10 @@ def headings(document: Path) -> set[str]:
 
 
 def test_every_link_and_path_leads_somewhere() -> None:
-    """A reader would be sent to a page, heading or file that is not there; the changelog names pages of its time."""
+    """A reader would be sent to a page, heading or file that is not there."""
     folders = ("docs", "benchmarks", "experiments", "models", "results", "tests", "workflow")
     below = (path for folder in folders for path in (ROOT / folder).rglob("*.md"))
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *below]
+    documents = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")), *below]
     lost = []
     for document in documents:
         for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):

@@ -1,4 +1,4 @@
-"""Checkpoints at true shapes, made of noise: a base, and fine-tuned models of it, as safetensors files on the disk."""
+"""Checkpoints of noise with the shapes of real models: a base, and fine-tuned models of it, as safetensors files."""
 
 from __future__ import annotations
 
@@ -10,71 +10,47 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from transformers import (
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PretrainedConfig,
+    PreTrainedModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 Shapes = dict[str, tuple[int, ...]]
 TILE = (1 << 22) + 17
 """Normal numbers that all tensors are cut from, each beginning elsewhere: drawing every value would take an hour."""
 
 
-def vision_tower(layers: int, width: int, patch: int, positions: int) -> Shapes:
-    """transformers' CLIPVisionModel."""
-    stem = "vision_model."
-    shapes: Shapes = {
-        f"{stem}embeddings.class_embedding": (width,),
-        f"{stem}embeddings.patch_embedding.weight": (width, 3, patch, patch),
-        f"{stem}embeddings.position_embedding.weight": (positions, width),
-    }
-    for norm in ("pre_layrnorm", "post_layernorm"):
-        shapes |= {f"{stem}{norm}.weight": (width,), f"{stem}{norm}.bias": (width,)}
-    for layer in range(layers):
-        place = f"{stem}encoder.layers.{layer}."
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            shapes |= {
-                f"{place}self_attn.{name}.weight": (width, width),
-                f"{place}self_attn.{name}.bias": (width,),
-            }
-        shapes |= {f"{place}mlp.fc1.weight": (4 * width, width), f"{place}mlp.fc1.bias": (4 * width,)}
-        shapes |= {f"{place}mlp.fc2.weight": (width, 4 * width), f"{place}mlp.fc2.bias": (width,)}
-        for norm in ("layer_norm1", "layer_norm2"):
-            shapes |= {f"{place}{norm}.weight": (width,), f"{place}{norm}.bias": (width,)}
-    return shapes
+def shapes_of(config: PretrainedConfig, model: type[PreTrainedModel]) -> Shapes:
+    """The shapes of a model's parameters, without its weights."""
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in model(config).named_parameters()}
+
+
+def vision_tower(layers: int, width: int, patch: int) -> Shapes:
+    config = CLIPVisionConfig(
+        hidden_size=width, intermediate_size=4 * width, num_hidden_layers=layers, num_attention_heads=width // 64,
+        patch_size=patch,
+    )  # fmt: skip
+    return shapes_of(config, CLIPVisionModel)
 
 
 def t5(layers: int) -> Shapes:
-    """transformers' T5ForConditionalGeneration, t5-large; as many layers in the encoder as in the decoder."""
-    width, inner, heads = 1024, 4096, 16
-    shapes: Shapes = {"shared.weight": (32128, width)}
-    for side in ("encoder", "decoder"):
-        attentions = ["SelfAttention"] if side == "encoder" else ["SelfAttention", "EncDecAttention"]
-        for layer in range(layers):
-            place = f"{side}.block.{layer}.layer."
-            for number, attention in enumerate(attentions):
-                shapes |= {f"{place}{number}.{attention}.{name}.weight": (width, width) for name in "qkvo"}
-                shapes[f"{place}{number}.layer_norm.weight"] = (width,)
-            last = len(attentions)
-            shapes[f"{place}{last}.DenseReluDense.wi.weight"] = (inner, width)
-            shapes[f"{place}{last}.DenseReluDense.wo.weight"] = (width, inner)
-            shapes[f"{place}{last}.layer_norm.weight"] = (width,)
-        shapes[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"] = (32, heads)
-        shapes[f"{side}.final_layer_norm.weight"] = (width,)
-    return shapes
+    """t5-large; as many layers in the encoder as in the decoder."""
+    config = T5Config(d_model=1024, d_kv=64, d_ff=4096, num_heads=16, num_layers=layers, num_decoder_layers=layers)
+    return shapes_of(config, T5ForConditionalGeneration)
 
 
 def llama(layers: int) -> Shapes:
-    """transformers' LlamaForCausalLM, 7 B; with fewer than its 32 layers as many words fewer, so that the share of
-    embeddings stays what it is."""
-    width, inner, words = 4096, 11008, 1000 * layers
-    shapes: Shapes = {
-        "model.embed_tokens.weight": (words, width), "lm_head.weight": (words, width), "model.norm.weight": (width,),
-    }  # fmt: skip
-    for layer in range(layers):
-        place = f"model.layers.{layer}."
-        shapes |= {f"{place}self_attn.{name}_proj.weight": (width, width) for name in "qkvo"}
-        shapes |= {f"{place}mlp.{name}_proj.weight": (inner, width) for name in ("gate", "up")}
-        shapes[f"{place}mlp.down_proj.weight"] = (width, inner)
-        shapes |= {f"{place}{norm}.weight": (width,) for norm in ("input_layernorm", "post_attention_layernorm")}
-    return shapes
+    """7 B; with fewer than its 32 layers as many words fewer, so that the share of embeddings stays what it is."""
+    return shapes_of(LlamaConfig(num_hidden_layers=layers, vocab_size=1000 * layers), LlamaForCausalLM)
 
 
 @dataclass(frozen=True)
@@ -103,10 +79,10 @@ class Model:
         return sum(map(prod, self.shapes(layers).values()))
 
 
-_POSITIONS = "vision_model.embeddings.position_embedding.weight"
+_POSITIONS = "embeddings.position_embedding.weight"
 MODELS = (
-    Model("vit_b32", "ViT-B/32", 12, lambda n: vision_tower(n, 768, 32, 50), "F32", (8, 14, 20), _POSITIONS),
-    Model("vit_l14", "ViT-L/14", 24, lambda n: vision_tower(n, 1024, 14, 257), "F32", (8, 14, 20), _POSITIONS),
+    Model("vit_b32", "ViT-B/32", 12, lambda n: vision_tower(n, 768, 32), "F32", (8, 14, 20), _POSITIONS),
+    Model("vit_l14", "ViT-L/14", 24, lambda n: vision_tower(n, 1024, 14), "F32", (8, 14, 20), _POSITIONS),
     Model("t5_large", "T5-large", 24, t5, "BF16", (11,), "shared.weight"),
     Model("llama_7b", "Llama 7 B", 32, llama, "BF16", (4,), "model.embed_tokens.weight"),
 )
