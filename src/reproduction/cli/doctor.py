@@ -4,12 +4,11 @@
     tallmasks doctor vit_b32 t5_large
     tallmasks doctor results/vit_b32/20tasks/table.csv
 
-Checks Python, PyTorch, the GPUs, the disk and the hub. For a named model or file of results/ it also lists the jobs,
-their GPU hours, and the data sets and weights to download; without names, only the first problem of each model. The
-exit status is 1 if one of them cannot run. Each problem says what to do.
+Checks Python, PyTorch, the GPUs, the disk and the hub. For a named model or file of results/ it also counts the jobs,
+and the data sets and weights to download; without names, it prints only the first problem of each model. The exit
+status is 1 if one of them cannot run. Each problem says what to do.
 
-With a GPU, the hours are estimated from a few seconds of training and evaluation with random weights; without one,
-from rates measured on an H100. The time to decode images is not included.
+If the hub does not answer, .tallmasks/downloads.sh is written, with the `hf download` commands of the missing files.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ import os
 import platform
 import shutil
 import textwrap
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
-from reproduction.artifacts.folders import RESULTS
-from reproduction.cli.gpu_rates import A100_FACTOR, START_SECONDS, Rates, measured, rates_of_an_h100
+from reproduction.artifacts.folders import RESULTS, SCRATCH
 from reproduction.cli.why import results_with
 from reproduction.models import cuda
 from reproduction.models.families import family
@@ -38,10 +36,20 @@ from reproduction.plan.project import Files, closure, open_plan
 from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
+from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 WIDTH = 110  # characters per problem if all models are listed, so that the output fits on 24 lines
 FLOAT = 4  # bytes per value
+DOWNLOADS = SCRATCH / "downloads.sh"
+ON_AN_H100 = {
+    ("ViT-B-32-quickgelu", None): (3942, 15600),
+    ("ViT-B-16-quickgelu", None): (1703, None),
+    ("ViT-L-14-quickgelu", None): (478, 1390),
+    ("t5-large-lm-adapt", None): (370, 559),
+    ("t5-large-lm-adapt", "ia3"): (301, None),
+}
+"""Examples per second in training, and in evaluation of one weight set, by architecture and adapter (docs/gpu.md)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     for what, folder in (("this folder", plan.root), ("the hub's cache", _hub_cache())):
         print(f"disk for {what}: {shutil.disk_usage(folder).free / 1e9:.0f} GB free ({folder.resolve()})")
     print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
-    stopped = False
+    stopped, downloads = False, dict[str, None]()
     for target, model, nodes in asked:
         facts = list[str]() if arguments.targets else None
-        found = problems(plan, model, nodes, facts)
+        found = problems(plan, model, nodes, facts, downloads)
         shown = list(found if arguments.targets else islice(found, 1))
         stopped |= bool(shown)
         print(f"{target}: {'cannot be run as it is' if shown else 'ready'}")
@@ -69,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
             print("\n".join(f"    {line}" for line in [*facts, *(f"- {text}" for text in shown)]))
         elif shown:
             print(f"    - {textwrap.shorten(shown[0], WIDTH, placeholder=' ...')}")
+    if downloads:
+        atomic_write_text(DOWNLOADS, "".join(f"{command}\n" for command in downloads))
     if not arguments.targets:
         print("`tallmasks doctor MODEL` shows all facts and problems of a model.")
     return int(stopped)
@@ -91,10 +101,17 @@ def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
         return target, error
 
 
-def problems(plan: Plan, model: str, nodes: list[Node] | TallmasksError, facts: list[str] | None) -> Iterator[str]:
+def problems(
+    plan: Plan,
+    model: str,
+    nodes: list[Node] | TallmasksError,
+    facts: list[str] | None,
+    commands: dict[str, None],
+) -> Iterator[str]:
     """Yield the problems that keep a target from running on this machine, the cheapest checks first.
 
-    Appends what the artifacts need to ``facts``, which takes longer; None skips that.
+    Appends what the artifacts need to ``facts``, which takes longer; None skips that. If the hub does not answer, adds
+    the commands that download the missing files to ``commands``.
     """
     if isinstance(nodes, TallmasksError):
         yield str(nodes)
@@ -111,47 +128,24 @@ def problems(plan: Plan, model: str, nodes: list[Node] | TallmasksError, facts: 
     if on_gpu:
         problem = _gpu_problem(max(plan.resources(model, node.stage.uses)["gpu"] for node in on_gpu))
         if facts is not None:
-            measured_here = None
-            if not problem:
-                try:
-                    spec, at_once = plan.model(model), plan.resources(model, "finetuning").get("micro_batch_size")
-                    measured_here = measured(spec, spec["finetuning"], at_once)
-                except TallmasksError as error:
-                    problem = str(error)
-            facts += _gpu_facts(plan, model, on_gpu, measured_here)
+            facts += _gpu_facts(plan, model, on_gpu)
         if problem:
             yield problem
     size, wanted = 0, preflight.downloads(missing)
     if wanted and hub.reachable():
         size, refused = preflight.bytes_of(wanted)
         yield from refused
+    elif wanted:
+        commands.update(dict.fromkeys(one.command for one in wanted))
+        yield (
+            f"{len(wanted)} repositories are not in this machine's hub cache, and the hub does not answer. Run "
+            f"`sh {DOWNLOADS}` on a machine with a network and copy its cache here (HF_HOME is the location), or name "
+            "local folders in params.yaml (data.TASK.path)"
+        )
     if wanted and facts is not None:
         facts.append(f"{len(wanted)} repositories to download{f', {size / 1e9:.3g} GB' if size else ''}")
-    yield from preflight.unavailable(missing)
+    yield from preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None)
     yield from _disk_problems(plan, model, missing, size, facts)
-
-
-def gpu_hours(nodes: list[Node], rates: Rates) -> tuple[dict[str, float], set[str]]:
-    """Estimated GPU hours by kind of job, and the kinds for which only the start of each job is counted."""
-    hours, unknown = defaultdict[str, float](float), set[str]()
-    for node in nodes:
-        if node.kind == "finetune":
-            settings = node.params["finetuning"]
-            looks = settings["iterations"] // settings["validate_every"] if "validate_every" in settings else 0
-            seconds = settings["iterations"] * settings["batch_size"] / rates.training
-            seconds += looks * _count(node, "validation") / rates.evaluation
-        elif node.kind in ("evaluate", "evaluate_task", "evaluate_unseen"):
-            tried = max(1, len(node.params.get("grid", ()))) - ("zero_shot" in node.inputs)
-            seconds = (tried * _count(node, "validation") + _count(node, "test")) / rates.evaluation
-        else:
-            unknown.add(node.kind)
-            seconds = 0.0
-        hours[node.kind] += (seconds + START_SECONDS) / 3600
-    return hours, unknown
-
-
-def _count(node: Node, role: str) -> int:
-    return sum(catalogue(examples.model).count(examples.params) for examples in node.inputs.get(role, ()))  # type: ignore[attr-defined]
 
 
 def _parameters(plan: Plan, model: str) -> tuple[int, int]:
@@ -206,23 +200,13 @@ def _gpu_problem(count: int) -> str | None:
     return None
 
 
-def _gpu_facts(plan: Plan, model: str, jobs: list[Node], measured_here: Rates | None) -> Iterator[str]:
-    yield f"{len(jobs)} jobs on a GPU"
+def _gpu_facts(plan: Plan, model: str, jobs: list[Node]) -> Iterator[str]:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in jobs).items())
+    yield f"{len(jobs)} jobs on a GPU: {kinds}"
     spec = plan.model(model)
-    rates, source = measured_here, "measured here, with random weights"
-    if rates is None:
-        rates = rates_of_an_h100(spec)
-        source = f"measured on an H100; an A100 is assumed to take {A100_FACTOR} times as long"
-    if rates is None:
-        yield "GPU hours: not measured for this model; run `tallmasks doctor` on a machine with a GPU"
-    else:
-        hours, unknown = gpu_hours(jobs, rates)
-        parts = ", ".join(f"{kind} {count:.2g}" for kind, count in hours.items())
-        yield f"{sum(hours.values()):.2g} GPU hours ({parts}), including {START_SECONDS:.0f} s to start each job"
-        speeds = f"{rates.training:,.0f} {family(spec).unit}/s in training, {rates.evaluation:,.0f} in evaluation"
-        yield f"rates: {speeds}, {source}"
-        if unknown:
-            yield f"only the start is counted for: {', '.join(sorted(unknown))}"
+    if rates := ON_AN_H100.get((str(spec["architecture"]), spec.get("adapter"))):
+        training, evaluation = (f"{rate:,} {family(spec).unit}/s" if rate else "not measured" for rate in rates)
+        yield f"measured on an H100 (docs/gpu.md): training {training}, evaluation of one weight set {evaluation}"
     trainable, frozen = _parameters(plan, model)
     size = FLOAT * (4 * trainable + frozen)
     yield f"a fine-tuning needs at least {size / 1e9:.3g} GB for weights, gradients and moments, plus activations"

@@ -132,9 +132,8 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """A kind of network.  Import torch only inside methods that need a network.
 
-    Three more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
-    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`.  ``trial(spec, precision, device, count)``
-    returns a `Model` with random weights and ``count`` random `Examples` of realistic shape, for `tallmasks doctor`.
+    Two more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
+    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`.
 
     Attributes:
         unit: The plural noun for examples, such as "images".

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,13 @@ class Wanted:
     kind: hub.Kind
     files: tuple[tuple[str, ...], ...]
 
+    @property
+    def command(self) -> str:
+        """The line of a shell that downloads the files."""
+        files = [word for names in self.files for name in names for word in ("--include", name)]
+        words = ["hf", "download", self.repository, "--repo-type", self.kind, "--revision", hub.to_type(self.revision)]
+        return shlex.join([*words, *files])
+
     def is_cached(self) -> bool:
         if self.kind == "dataset":
             return is_cached(self.repository, self.revision, itertools.chain.from_iterable(self.files))
@@ -69,9 +77,12 @@ class Wanted:
 
 def downloads(nodes: Iterable[Node]) -> list[Wanted]:
     """The files that are not cached and that the jobs of `nodes` would download."""
-    remote = (node.params for node in nodes if not _is_local(node))
-    wanted = dict.fromkeys(_dataset_files(params) or _model_files(params) for params in remote)
-    return [one for one in wanted if one and not one.is_cached()]
+    return [one for one in dict.fromkeys(map(wanted_by, nodes)) if one and not one.is_cached()]
+
+
+def wanted_by(node: Node) -> Wanted | None:
+    """The hub's files that a job needs; None for local files, and for those that a library downloads."""
+    return None if _is_local(node) else _dataset_files(node.params) or _model_files(node.params)
 
 
 def _is_local(node: Node) -> bool:

@@ -42,8 +42,7 @@ class ExamplesFile:
 class Catalogue(Protocol):
     """A set of tasks and the code that writes their examples.
 
-    Two more methods are optional: ``count(recipe)`` returns the published number of examples, ``example_bytes(recipe)``
-    their approximate size in bytes.
+    One more method is optional: ``example_bytes(recipe)`` returns the approximate size of the examples in bytes.
 
     The recipes of a catalogue outside this package contain a hash of its code (its module and the local modules that it
     imports), so any code change remakes all examples.  Set ``numbered = True`` to leave the hash out; then put a number

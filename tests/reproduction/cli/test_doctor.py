@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT
+from conftest import PARAMS, ROOT
 from reproduction.cli import doctor
-from reproduction.cli.gpu_rates import Rates, measured
 from reproduction.models import cuda
 from reproduction.plan import chain, preflight
 from reproduction.plan.planner import Plan
@@ -29,7 +28,7 @@ def bare_machine(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_model_lacks_is_said_with_what_to_do(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Somebody would learn after an hour that there is no GPU, or no network."""
     assert main(["doctor", "tiny"]) == 0
@@ -39,38 +38,40 @@ def test_what_a_model_lacks_is_said_with_what_to_do(
     assert main(["doctor", "vit_b32"]) == 1
     output = capsys.readouterr().out
     assert "vit_b32: cannot be run as it is" in output and "21 repositories to download" in output
-    assert "there is no GPU" in output and "set gpu: 0" in output and "`hf download tanganke/sun397" in output
+    assert "there is no GPU" in output and "set gpu: 0" in output
 
-    target = "results/vit_b32/20tasks/table.csv"
-    assert main(["doctor", target]) == 1
+    assert main(["doctor", "results/vit_b32/20tasks/table.csv"]) == 1
     output = capsys.readouterr().out
-    assert "93 jobs on a GPU" in output and "H100" in output and "2.5 times as long" in output
-    monkeypatch.setattr(cuda, "usable", lambda: ["a"])
-    monkeypatch.setattr(cuda, "require_gpus", lambda count: None)
-    monkeypatch.setattr(doctor, "measured", lambda spec, settings, at_once: Rates(394.2, 1560.0))
-    main(["doctor", target])
-    output = capsys.readouterr().out
-    assert "5.3 GPU hours (finetune 3.6" in output and "measured here" in output
+    assert "93 jobs on a GPU: 20 finetune" in output and "H100" in output and "3,942 images/s" in output
 
     assert main(["doctor", "vit_b31"]) == 1
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("model", ["tiny", "tiny_t5"])
-def test_a_models_own_training_and_evaluation_are_timed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hours on a GPU would be those of another network, or the first `doctor` on one would end in an error."""
-    monkeypatch.setattr("reproduction.cli.gpu_rates.TRIAL_SECONDS", 0.0)
-    monkeypatch.setattr("reproduction.cli.gpu_rates._EXAMPLES", 32)
-    spec = doctor.open_plan().model(model)
-    rates = measured(spec, spec["finetuning"], 16, "cpu")
-    assert rates and rates.training > 0 and rates.evaluation > 0
+def test_the_downloads_are_one_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twenty commands would have to be copied from the output, and the shell would expand their patterns."""
+    shutil.copy(PARAMS, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "vit_b32", "t5_large"]) == 1
+    assert capsys.readouterr().out.count(f"`sh {doctor.DOWNLOADS}`") == 2
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/hf").write_text('#!/bin/sh\nprintf "%s|" "$@"; echo\n')
+    (tmp_path / "bin/hf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    done = subprocess.run(["sh", doctor.DOWNLOADS], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 32 and done.stderr == ""
+    assert sum("|--repo-type|model|" in line for line in lines) == 2
+    assert any("tanganke/sun397|" in line and "|--include|data/train-*.parquet|" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("model", "parts"),
     [
-        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples", "0.76 GPU hours (finetune 0.38"]),
-        ("t5_large", ["masks, 96 GB of saves of unfinished trainings", "44 GPU hours (finetune 43"]),
+        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples"]),
+        ("t5_large", ["masks, 96 GB of saves of unfinished trainings"]),
     ],
 )
 def test_a_disk_holds_all_that_is_made_and_downloaded(
@@ -86,7 +87,7 @@ def test_a_disk_holds_all_that_is_made_and_downloaded(
         room = free * (needed or 1)
         monkeypatch.setattr(shutil, "disk_usage", lambda place, room=room: SimpleNamespace(free=room))
         told: list[str] = []
-        problems = list(doctor.problems(plan, *doctor.behind(plan, model), told))
+        problems = list(doctor.problems(plan, *doctor.behind(plan, model), told, {}))
         facts = "; ".join(told)
         needed = 1e9 * sum(map(float, re.findall(r"([\d.]+) GB(?! for weights, )", facts)))
         said.append(any("set HF_HOME" in problem for problem in problems))

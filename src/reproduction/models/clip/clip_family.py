@@ -76,13 +76,6 @@ class Clip:
 
         return network.architecture_counts(spec)
 
-    def trial(
-        self, spec: Spec, precision: Precision, device: Wanted | None, count: int
-    ) -> tuple[ClipModel, ClipExamples]:
-        from reproduction.models.clip import network
-
-        return network.trial(spec, precision, device, count)
-
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return tensor_names.layer_of(tensor)
 

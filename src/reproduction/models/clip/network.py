@@ -266,18 +266,6 @@ def _assembled(
     return model
 
 
-def trial(
-    spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
-) -> tuple[ClipModel, ClipExamples]:
-    """See `Family`; the images have 100 classes."""
-    network = build(spec["architecture"])
-    model = _assembled(spec, network, precision, cuda.choose(device))
-    draw, side = np.random.default_rng(0), model.image_size
-    head = draw.standard_normal((100, network.visual.output_dim), dtype=np.float32)
-    images = draw.integers(0, 256, (count, side, side, 3), np.uint8)
-    return model, ClipExamples(images, draw.integers(0, len(head), count), head)
-
-
 def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:
     if vocabulary is not None:
         return Tokenizer(vocabulary, context_length)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from reproduction.models.cuda import Wanted
     from reproduction.models.t5.t5_network import T5Model
-    from reproduction.tasks.texts import Texts
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -56,11 +55,6 @@ class T5(TextFamily):
 
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
         return Architecture.of(spec["architecture"]).counts(spec.get("adapter"))
-
-    def trial(self, spec: Spec, precision: Precision, device: Wanted | None, count: int) -> tuple[T5Model, Texts]:
-        from reproduction.models.t5 import t5_loading
-
-        return t5_loading.trial(spec, precision, device, count)
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return t5_architectures.layer_of(tensor)

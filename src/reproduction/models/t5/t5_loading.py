@@ -9,22 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import T5Config, T5ForConditionalGeneration
 
 from reproduction.models import cuda
 from reproduction.models.families import Precision
 from reproduction.models.language.text_scoring import Scoring
-from reproduction.models.language.text_tokenizer import END, PAD, TextTokenizer, stored_tokenizer
+from reproduction.models.language.text_tokenizer import TextTokenizer, stored_tokenizer
 from reproduction.models.pretrained_files import check_tensors, read_pretrained
 from reproduction.models.t5.ia3 import Ia3Model
 from reproduction.models.t5.t5_architectures import Architecture
 from reproduction.models.t5.t5_network import T5Model
-from reproduction.tasks.texts import Text, Texts
 
 
 def t5_network(architecture: Architecture, tensors: Mapping[str, torch.Tensor]) -> T5ForConditionalGeneration:
@@ -70,30 +65,3 @@ def _assembled(
     named = dict(network.named_parameters())
     trained = {name: named[name] for name in architecture.trainable()}
     return T5Model(network, trained, tokenizer, scoring, precision)
-
-
-def trial(
-    spec: Mapping[str, Any], precision: Precision, device: cuda.Wanted | None, count: int
-) -> tuple[T5Model, Texts]:
-    """See `Family`; questions have 128 tokens, and three answers of 2 to 8 tokens."""
-    torch_device, architecture = cuda.choose(device), Architecture.of(spec["architecture"])
-    with torch.device(torch_device):
-        tensors = {
-            name: torch.ones(shape) if len(shape) == 1 else torch.randn(shape) * shape[-1] ** -0.5
-            for name, shape in architecture.shapes.items()
-        }
-    words = [f"w{number}" for number in range(min(1000, architecture.vocab_size - 2))]
-    numbers = {word: number for number, word in enumerate((PAD, END, *words))}
-    tokenizer = Tokenizer(WordLevel(numbers, words[0]))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    draw = np.random.default_rng(0)
-    examples = Texts.of(
-        Text(
-            " ".join(draw.choice(words, 127)),
-            tuple(" ".join(draw.choice(words, draw.integers(1, 8))) for _ in "abc"),
-            0,
-        )
-        for _ in range(count)
-    )
-    own = TextTokenizer(tokenizer.to_str(), Path("trial"), architecture.vocab_size)
-    return _assembled(spec, architecture, t5_network(architecture, tensors), own, precision, torch_device), examples

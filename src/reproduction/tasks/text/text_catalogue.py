@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,9 +69,6 @@ class TextDatasets:
         metadata = {**out.metadata, "origin": json.dumps(facts)}
         count = write_texts(out.path, prompted_examples(task, split, rows, prompts), metadata)
         out.say(f"{task.name} {split}: {len(rows)} rows, {len(prompts)} prompts, {count} examples")
-
-    def count(self, recipe: Params) -> int:
-        return min(text_task_of(recipe).rows(recipe["split"]), recipe.get("rows", math.inf))
 
     def missing(self, recipe: Params) -> str | None:
         return missing_texts(text_task_of(recipe))

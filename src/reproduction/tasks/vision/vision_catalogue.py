@@ -54,9 +54,6 @@ class Vision:
         folder = sources.get("data")
         write_examples(vision_task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
-    def count(self, recipe: Params) -> int:
-        return vision_task_of(recipe).images(recipe["split"])
-
     def example_bytes(self, recipe: Params) -> int:
         from reproduction.tasks.vision.decoding import example_bytes
 
