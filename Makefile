@@ -111,14 +111,15 @@ test: $(INSTALLED)  ## code checks and the tests: unit, contract, workflow, and 
 	  $(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup -m "not long"; tests=$$?; \
 	  wait $$checks || { echo "error: make check: see above" >&2; exit 1; }; exit $$tests
 
-test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests, first those that failed the last time
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --failed-first -rs
 
 rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a hub on this machine
 	$(BIN)/python -m pytest -n0 tests/long/test_hub_rehearsal.py
 
 record: $(INSTALLED)  ## record what every stage makes, once its version was raised or a recipe is new
-	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py -k "same_bytes"
+	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py tests/contract/test_exact_values.py \
+	  -k "same_bytes or changed_arithmetic"
 
 check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
 	$(BIN)/ruff format --check --quiet .

@@ -6,7 +6,8 @@
     tallmasks verify ./bundle
 
 Checks the values and metadata of artifacts against their recorded checksums, the recipe against the hash in the file's
-name, and results against their provenance. Missing artifacts are not a problem: Snakemake makes them when needed.
+name, and results against their provenance.json, which has its own checksum. Missing artifacts are not a problem:
+Snakemake makes them when needed.
 
 Damaged files of store/ are moved to .tallmasks/damaged/, and the output says how to restore them. Dangling links and
 named pipes are removed from store/ and results/, because DVC cannot read them. Nothing else is changed. The exit
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         damage = verify_bundle(folder, base=True)
         print(*damage, f"{folder}: all files of the bundle checked: {len(damage)} problems", sep="\n")
         problems += len(damage)
-    wanted = [path for path in wanted if not _is_bundle(path)]
+    wanted = [path for path in wanted if not _is_bundle(path) or (path / PROVENANCE).is_file()]
     problems += _verify_files(wanted, arguments)
     return int(problems > 0)
 
