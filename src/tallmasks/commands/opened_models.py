@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.commands.input_warnings import warn_of_inputs
+from tallmasks.commands.input_warnings import start_comparing_configurations, warn_of_inputs
 from tallmasks.commands.progress import work_progress
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.atomic_files import refuse_existing
@@ -120,7 +120,8 @@ def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
 def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     """Open all models and check that they fit.
 
-    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`.
+    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`. Otherwise
+    configurations begin to be compared, for `warn_of_configurations`.
 
     Raises TallmasksError if a model is missing, damaged or does not fit the base, or the output exists.
     """
@@ -130,6 +131,8 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     base = open_model(settings.base)
     check_fit(base, {})  # a LoRA is opened on the base
     tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
+    if not keeps_own:
+        start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
     elif settings.tokens:
