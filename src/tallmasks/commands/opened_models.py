@@ -25,7 +25,7 @@ from tallmasks.methods.streaming import Stream
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
-from tallmasks.vectors.checkpoints.library_models import library_advice
+from tallmasks.vectors.checkpoints.library_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
@@ -130,6 +130,8 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     refuse_existing(settings.output, folder=settings.output.is_dir())
     base = open_model(settings.base)
     check_fit(base, {})  # a LoRA is opened on the base
+    if settings.tokens == "union":
+        start_library_model(base)  # to be built while the others are opened
     tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
     if not keeps_own:
         start_comparing_configurations(base, tasks)
