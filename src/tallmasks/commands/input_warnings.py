@@ -11,7 +11,7 @@ import numpy as np
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.library_models import library_model
+from tallmasks.vectors.checkpoints.library_models import library_settings, start_library_settings
 from tallmasks.vectors.checkpoints.vocabularies import TOKENIZER, read_tokenizer
 
 if TYPE_CHECKING:
@@ -33,33 +33,46 @@ gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 def warn_of_inputs(models: Models, keeps_own: bool) -> None:
     """Warn about suspicious inputs, from a sample of their values.
 
-    With ``keeps_own``, every task keeps its configuration and tokenizer, so these may differ.
+    With ``keeps_own``, every task keeps its tokenizer, so these may differ.
     """
-    if not keeps_own:
-        _warn_of_configurations(models.base, models.tasks)
-        if models.settings.tokens is None:
-            _warn_of_tokenizers({"the base": models.base, **models.tasks})
+    if not keeps_own and models.settings.tokens is None:
+        _warn_of_tokenizers({"the base": models.base, **models.tasks})
     _warn_of_directions(models)
 
 
-def _warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
+def start_comparing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
+    """Start to read what `warn_of_configurations` waits for: a second that the work itself does not need."""
+    for task, name in _differing_configurations(base, tasks):
+        if name == "config.json":
+            start_library_settings(base)
+            start_library_settings(tasks[task])
+
+
+def warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
+    """Warn about fields of config.json that change what the weights compute; a merged model has the base's."""
     by_difference: dict[str, list[str]] = {}
-    for task, one in tasks.items():
-        for name in base.configs.keys() & one.configs.keys():
-            if fields := list(_differing(base, one, name)):
-                by_difference.setdefault(f"{name} differs from the base's in {name_some(fields, 6)}", []).append(task)
+    for task, name in _differing_configurations(base, tasks):
+        if fields := list(_differing_fields(base, tasks[task], name)):
+            by_difference.setdefault(f"{name} differs from the base's in {name_some(fields, 6)}", []).append(task)
     for difference, names in by_difference.items():
         warn(f"{name_some(names)}: {difference}; the result keeps the base's")
 
 
-def _differing(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
+def _differing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> Iterator[tuple[str, str]]:
+    """Tasks, and their files that differ from the base's as they are written."""
+    for task, one in tasks.items():
+        for name in base.configs.keys() & one.configs.keys():
+            mine, theirs = base.configs[name], one.configs[name]
+            if any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
+                yield task, name
+
+
+def _differing_fields(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
     """The differing fields that change what the weights compute, with both values if they are short."""
     mine: Mapping[str, Any] = base.configs[name]
     theirs: Mapping[str, Any] = task.configs[name]
-    if not any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
-        return
-    if name == "config.json" and (ours := library_model(base)) and (own := library_model(task)):
-        mine, theirs = ours.settings, own.settings  # with the library's defaults and current names
+    if name == "config.json" and (ours := library_settings(base)) and (own := library_settings(task)):
+        mine, theirs = ours, own  # with the library's defaults and current names
     for key in sorted({*mine, *theirs}):
         if _changes(key, mine.get(key), theirs.get(key)):
             value, other = theirs.get(key), mine.get(key)

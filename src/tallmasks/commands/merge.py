@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tallmasks.commands import shared_options
+from tallmasks.commands.input_warnings import warn_of_configurations
 from tallmasks.commands.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.commands.opened_models import Models, open_models, passes, print_copied
 from tallmasks.commands.options import number, one_of, whole_number
@@ -122,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
         models.describe(f"merge {what}", size)
+        warn_of_configurations(models.base, models.tasks)
         return 0
     _write(method, alpha, weighting, models)
     count = len(settings.tasks)
@@ -233,6 +235,7 @@ def _write(method: Method, alpha: float, weighting: Weighting, models: Models) -
             parallel(
                 lambda piece: new.write(piece.name, piece.start, models.mean(piece)), pieces_of(sizes, kernels.PIECE)
             )
+    warn_of_configurations(models.base, models.tasks)  # last, because it may wait for transformers
 
 
 def _heads(models: Models) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.commands.input_warnings import warn_of_inputs
+from tallmasks.commands.input_warnings import start_comparing_configurations, warn_of_inputs
 from tallmasks.commands.progress import work_progress
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.atomic_files import refuse_existing
@@ -25,7 +25,7 @@ from tallmasks.methods.streaming import Stream
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
-from tallmasks.vectors.checkpoints.library_models import library_advice
+from tallmasks.vectors.checkpoints.library_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
@@ -120,7 +120,8 @@ def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
 def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     """Open all models and check that they fit.
 
-    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`.
+    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`. Otherwise
+    configurations begin to be compared, for `warn_of_configurations`.
 
     Raises TallmasksError if a model is missing, damaged or does not fit the base, or the output exists.
     """
@@ -129,7 +130,11 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     refuse_existing(settings.output, folder=settings.output.is_dir())
     base = open_model(settings.base)
     check_fit(base, {})  # a LoRA is opened on the base
+    if settings.tokens == "union":
+        start_library_model(base)  # to be built while the others are opened
     tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
+    if not keeps_own:
+        start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
     elif settings.tokens:

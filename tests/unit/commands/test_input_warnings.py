@@ -12,7 +12,10 @@ import transformers
 import tallmasks
 from small_checkpoints import file_of
 from small_models import made, moved
+from tallmasks.commands import input_warnings
 from tallmasks.errors import TallmasksWarning
+from tallmasks.vectors.checkpoints import library_models
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
 
@@ -44,6 +47,34 @@ def test_configurations_that_compute_something_else_are_named():
     (line,) = said("base", {"a": "a", "b": "b"})
     assert line.startswith("b: config.json ") and "id2label" in line
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
+
+
+def test_no_merge_waits_for_a_warning(monkeypatch):
+    """A merge of eight BERTs took 17 s instead of 6, and waited for transformers to word one warning."""
+    model = made("BertForMaskedLM")
+    for seed, name in enumerate(("base", "a", "b")):
+        moved(model, seed).save_pretrained(name)
+    config = json.loads(Path("b/config.json").read_text())
+    Path("b/config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
+    order = []
+    monkeypatch.setattr(input_warnings, "start_library_settings", lambda one: order.append(f"asked of {one.title}"))
+    monkeypatch.setattr(input_warnings, "library_settings", lambda _: order.append(f"read, {Path('out').exists()}"))
+    with pytest.warns(TallmasksWarning, match=r"hidden_act \('relu', the base has 'gelu'\)"):
+        tallmasks.merge_checkpoints("base", {"a": "a", "b": "b"}, "weight_averaging", "out")
+    assert order == ["asked of base", "asked of b", "read, True"]
+
+
+@pytest.mark.parametrize("kind", ["MixtralForCausalLM", "T5ForConditionalGeneration", "Wav2Vec2ForCTC"])
+def test_settings_read_without_torch_are_those_of_the_model(kind):
+    """A default that only torch knows would be a difference, or a difference none."""
+    model = made(kind)
+    model.save_pretrained("base")
+    config = json.loads(Path("base/config.json").read_text())
+    written = {key: value for key, value in config.items() if not isinstance(value, bool | float)}
+    Path("base/config.json").write_text(json.dumps(written))  # the others are the library's to fill in
+    settings = library_models.library_settings(open_checkpoint(Path("base")))
+    expected = type(model.config).from_dict(written).to_json_string(use_diff=False)
+    assert settings == json.loads(expected) and settings.keys() > written.keys()
 
 
 def test_tokens_that_differ_are_named():

@@ -1,6 +1,6 @@
-"""The process in which transformers builds a config.json's model on the meta device, to answer `library_models`. A
-malicious configuration can describe a huge model, or name weights to download, so the process has no network, and its
-memory and time are limited."""
+"""The processes that answer `library_models`: one reads a config.json with transformers' configuration class, without
+torch, and one builds its model on the meta device. A malicious configuration can describe a huge model, or name weights
+to download, so the processes have no network, and their memory and time are limited."""
 
 from __future__ import annotations
 
@@ -16,22 +16,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tallmasks.io.child_processes import end_with_parent
 from tallmasks.vectors.checkpoints.loaded_names import Conversions
 
 MEMORY, SECONDS = 2 << 30, 30  # bytes beyond the libraries' own, CPU seconds per question
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 
 
-def answer_questions() -> None:
-    """Answer questions from stdin until it ends; the answer is null if transformers cannot build the model."""
+def answer_questions(with_torch: bool) -> None:
+    """Answer questions from stdin until it ends; the answer is null if transformers rejects the configuration. Without
+    torch, whose import takes seconds, only questions about "settings" can be answered."""
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print to stdout
     sys.addaudithook(_refuse_network)
-    import torch
+    if with_torch:
+        import torch
+
+        torch.set_num_threads(1)
+    else:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # configuration classes import it if they can
     import transformers  # noqa: F401  before the limits are set
 
     logging.disable(logging.WARNING)
-    torch.set_num_threads(1)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     memory = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -50,7 +57,9 @@ def _refuse_network(event: str, _: tuple) -> None:
 
 
 def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[int]]) -> Any:
-    """``about``: "model", "names" or "parts"; ``tensors``: the shapes in the file, by name."""
+    """``about``: "settings", "model", "names" or "parts"; ``tensors``: the shapes in the file, by name."""
+    if about == "settings":
+        return json.loads(_settings(json.loads(config)).to_json_string(use_diff=False))
     from transformers.pytorch_utils import Conv1D
 
     model = _model(config, most_modules)
@@ -60,7 +69,6 @@ def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[
             "tied": dict(model.all_tied_weights_keys),
             "inputs_first": [f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)],
             "buffers": [name for name, _ in model.named_buffers()],
-            "settings": json.loads(model.config.to_json_string(use_diff=False)),
             **_vocabulary(model, most_modules),
         }
     conversions, state = Conversions(model), model.state_dict()
@@ -77,12 +85,18 @@ def _parts(conversions: Conversions, target: str, shape: list[int]) -> dict[str,
     return {name: (list(view.shape), list(view.stride()), int(view.storage_offset())) for name, view in views.items()}
 
 
+def _settings(values: dict[str, Any]) -> Any:
+    import transformers
+
+    return transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
+
+
 @functools.lru_cache(maxsize=8)
 def _model(config: str, most_modules: int) -> Any:
     import transformers
 
     values = json.loads(config)
-    settings = transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
+    settings = _settings(values)
     kind: Any = getattr(transformers, str((values.get("architectures") or [None])[0]), None)
     kind = kind or transformers.MODEL_MAPPING[type(settings)]
     if not issubclass(kind, transformers.PreTrainedModel):

@@ -6,8 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json
+from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
@@ -87,7 +86,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
             count += own >= 0
         return total / np.maximum(count, 1).astype(np.float32)[:, None]
 
-    folder = TemporaryDirectory(prefix="tallmasks-tokens-")
+    folder = TemporaryFolder()
     before, after = max(_shape_of_rows(base, name)[0] for name in names), max(sizes.values())
     changes: dict[str, Callable[[Any], Any]] = {
         TOKENIZER: lambda content: {**content, "added_tokens": [*(content.get("added_tokens") or []), *added]},
@@ -95,7 +94,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     }
     companions = dict(base.companions)
     for name in companions.keys() & changes:
-        companions[name] = Path(folder.name, name)
+        companions[name] = folder.path / name
         largest = _LARGEST if name == TOKENIZER else LARGEST_JSON
         companions[name].write_bytes(edited(base.companions[name], changes[name], largest))
     grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, indexes={}, folder=folder)
@@ -119,7 +118,7 @@ class _WithTokens(Checkpoint):
 
     rows: Mapping[str, Rows]
     lacking: Callable[[str, Rows], Values]
-    folder: Any = None
+    folder: TemporaryFolder | None = None
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
