@@ -24,7 +24,7 @@ from typing import Any, TextIO, cast
 
 from tallmasks import __version__
 from tallmasks.commands.options import OptionError, Parser
-from tallmasks.errors import TallmasksError, TallmasksWarning, nearest, needed_for, user_errors
+from tallmasks.errors import ESCAPES, TallmasksError, TallmasksWarning, nearest, needed_for, one_line, user_errors
 
 GROUPS = {
     "checkpoints of your own": {
@@ -48,10 +48,7 @@ GROUPS = {
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
-_CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
-_DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_SURROGATES = range(0xD800, 0xE000)
-_ESCAPES = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_DIRECTIONS, *_SURROGATES)}
+_IN_TEXT = {code: escaped for code, escaped in ESCAPES.items() if chr(code) not in "\n\t"}
 
 
 @contextmanager
@@ -62,7 +59,7 @@ def _plain_output() -> Iterator[None]:
         with redirect_stdout(cast(TextIO, _Escaping(sys.stdout))), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", TallmasksWarning)
-            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {_escaped(text)}", file=sys.stderr)
+            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {one_line(text)}", file=sys.stderr)
             yield
     finally:
         logging.disable(logging.NOTSET)
@@ -75,14 +72,10 @@ class _Escaping:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return self._stream.write(_escaped(text))
+        return self._stream.write(text.translate(_IN_TEXT))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def _escaped(text: object) -> str:
-    return str(text).translate(_ESCAPES)
 
 
 @_plain_output()
@@ -105,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except TallmasksError as error:
         in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        print("\033[31merror:\033[0m" if in_colour else "error:", _escaped(error), file=sys.stderr)
+        print("\033[31merror:\033[0m" if in_colour else "error:", "\n".join(map(one_line, error.args)), file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)

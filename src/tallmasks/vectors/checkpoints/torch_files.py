@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.dtypes import DTYPES, code_of
+from tallmasks.io.tensor_files import LONGEST_NAME
 from tallmasks.vectors.checkpoints.pickled_tensors import (
     LONGEST,
     Items,
@@ -31,7 +32,6 @@ _MEMORY = 1 << 30  # bytes, for everything but the tensors
 _LARGEST_EXPANDED = 1 << 30  # bytes of tensors beyond twice the stored ones, for example with stride 0
 # Keys of the state dict in checkpoints of Lightning, torch's examples and DeepSpeed.
 _AROUND = ("state_dict", "model", "model_state_dict", "module")
-_LONGEST_NAME = 1000  # characters
 _ZIP, _LOCAL_HEADER = b"PK\x03\x04", struct.Struct("<4s22xHH")
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of files from before torch 1.6
 _Bytes = NDArray[np.uint8]
@@ -163,8 +163,8 @@ def _state_dict(saved: Any) -> dict[str, StoredTensor]:
         items = full[0][1] if full else items
     state = {}
     for name, value in items:
-        if not isinstance(name, str) or len(name) > _LONGEST_NAME:
-            raise Unusable(f"a key is {_in_words(name)}; expected names of at most {_LONGEST_NAME} characters")
+        if not isinstance(name, str) or len(name) > LONGEST_NAME:
+            raise Unusable(f"a key is {_in_words(name)}; expected names of at most {LONGEST_NAME} characters")
         if not isinstance(value, StoredTensor):
             raise Unusable(f"{name!a:.100} is {_in_words(value)}; expected a dense, unquantised CPU tensor")
         state[name] = value

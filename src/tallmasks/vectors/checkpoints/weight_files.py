@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
-from tallmasks.io.tensor_files import name_some, open_tensors
+from tallmasks.io.tensor_files import LONGEST_NAME, is_name, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
@@ -40,8 +40,9 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
     read = _Read()
     for name, path in files.items():
         names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
-        if odd := next((one for one in names if "\n" in one), None):
-            raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected one line. Rename it")
+        if odd := next((one for one in (*names, *read.aliases) if not is_name(one)), None):
+            expected = f"at most {LONGEST_NAME} characters, none of them a line break or a control character"
+            raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected {expected}. Rename it")
         if shards is not None:
             _check_shard(path, names, {one for one, file in shards.items() if file == name})
     read.tensors = dict(sorted(read.tensors.items()))
