@@ -24,7 +24,7 @@ from tallmasks.bundles.codings import CODINGS, Coding, coding_of
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
-from tallmasks.io.plain_files import LARGEST_JSON
+from tallmasks.io.plain_files import LARGEST_JSON, is_safe
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
 
@@ -359,10 +359,3 @@ def is_companion(name: str) -> bool:
     ends = (".json", ".jinja") if folders else ()
     by_name = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
     return is_safe(name) and len(folders) <= 2 and (by_name or last.endswith(ends))
-
-
-def is_safe(name: str) -> bool:
-    """True if a relative path from an untrusted file stays inside its folder on every operating system."""
-    parts = name.split("/")
-    printable = name.isprintable() and not set('\\:*?"<>|') & set(name)
-    return printable and all(part and part.strip() == part and part not in (".", "..") for part in parts)

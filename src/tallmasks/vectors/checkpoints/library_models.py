@@ -17,7 +17,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from tallmasks.errors import EXTRAS, warn
+from tallmasks.errors import EXTRAS, short, warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 _MODULES = 20  # modules per tensor, more than any class has
@@ -113,8 +113,9 @@ def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Colle
             _process.cache_clear()
             process.kill()
             process.wait()
-    kind = json.loads(config)["model_type"]
-    warn(f"a config.json with model_type {kind} describes a model that is too large to build; transformers is not used")
+    kind = short(json.loads(config)["model_type"])
+    what = f"a config.json with model_type {kind} describes a model that is too large to build"
+    warn(f"{what}; transformers is not used")
     return None
 
 

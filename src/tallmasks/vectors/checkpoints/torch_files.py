@@ -41,20 +41,13 @@ _Records = Callable[[Storage], _Bytes]
 def tensors_in(path: Path) -> dict[str, tuple[str, NDArray]]:
     """The safetensors dtype code and the read-only array of each tensor in a file, or in the only state dict in it.
     Tied tensors share one array object; dtypes that NumPy lacks are unsigned integers. Values that are compressed or
-    not aligned are read into memory. Raises Unusable with the reason."""
-    try:
-        with path.open("rb") as file, _limited_memory(_MEMORY + 2 * path.stat().st_size):
-            mapped = np.asarray(np.memmap(file, np.uint8, mode="r"))
-            if bytes(mapped[:4]) != _ZIP:
-                return _tensors(*_before_1_6(mapped))
-            with zipfile.ZipFile(file) as archive:
-                return _tensors(*_from_archive(archive, mapped))
-    except Unusable:
-        raise
-    except MemoryError:
-        raise Unusable("it would take much more memory than its size") from None
-    except Exception as error:  # a damaged file can raise any type
-        raise Unusable(f"it is damaged: {type(error).__name__}") from error
+    not aligned are read into memory. Raises Unusable with the reason, and any type if the file is damaged."""
+    with path.open("rb") as file, _limited_memory(_MEMORY + 2 * path.stat().st_size):
+        mapped = np.asarray(np.memmap(file, np.uint8, mode="r"))
+        if bytes(mapped[:4]) != _ZIP:
+            return _tensors(*_before_1_6(mapped))
+        with zipfile.ZipFile(file) as archive:
+            return _tensors(*_from_archive(archive, mapped))
 
 
 @contextmanager
@@ -102,7 +95,9 @@ def _before_1_6(mapped: _Bytes) -> tuple[Any, _Records]:
     _, _, saved, keys = (read_pickle(file) for _ in range(4))
     places, end = {}, file.tell()
     for key in keys.value:
-        storage = saved.storages[str(key)]
+        if not isinstance(key, str):
+            raise Unusable(f"the key of a storage is {_in_words(key)}")
+        storage = saved.storages[key]
         start, (count,) = end + 8, struct.unpack_from("<q", mapped, end)
         end = start + storage.nbytes
         if count != storage.count:

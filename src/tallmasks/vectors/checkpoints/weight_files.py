@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.plain_files import reading
 from tallmasks.io.tensor_files import LONGEST_NAME, is_name, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.pickled_tensors import Unusable
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
 SAFETENSORS = ".safetensors"
@@ -39,7 +41,8 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
     """
     read = _Read()
     for name, path in files.items():
-        names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
+        with reading(path, "a complete safetensors or torch.save file"):
+            names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
         if odd := next((one for one in (*names, *read.aliases) if not is_name(one)), None):
             expected = f"at most {LONGEST_NAME} characters, none of them a line break or a control character"
             raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected {expected}. Rename it")
@@ -85,7 +88,7 @@ def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
         raise TallmasksError(f"{path}: {problem}; expected a safetensors or torch.save file. Check the path")
     try:
         tensors = tensors_in(path)
-    except (ValueError, OSError) as error:
+    except Unusable as error:
         raise TallmasksError(
             f"{path}: found no state dict in it ({error}); expected a dict of tensors by name. Code in files is never"
             " run. Copy or download it again, or, if you trust it, load it with torch and save its `state_dict()`"
