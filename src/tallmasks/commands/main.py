@@ -48,6 +48,7 @@ GROUPS = {
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
+_LONGEST_WORD = 500
 _IN_TEXT = {code: escaped for code, escaped in ESCAPES.items() if chr(code) not in "\n\t"}
 
 
@@ -59,7 +60,7 @@ def _plain_output() -> Iterator[None]:
         with redirect_stdout(cast(TextIO, _Escaping(sys.stdout))), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", TallmasksWarning)
-            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {one_line(text)}", file=sys.stderr)
+            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {_message(text)}", file=sys.stderr)
             yield
     finally:
         logging.disable(logging.NOTSET)
@@ -76,6 +77,11 @@ class _Escaping:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _message(text: object) -> str:
+    """One line, without the rest of very long names."""
+    return re.sub(rf"(\S{{{_LONGEST_WORD}}})\S+", r"\1...", one_line(text))
 
 
 @_plain_output()
@@ -98,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except TallmasksError as error:
         in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        print("\033[31merror:\033[0m" if in_colour else "error:", "\n".join(map(one_line, error.args)), file=sys.stderr)
+        print("\033[31merror:\033[0m" if in_colour else "error:", "\n".join(map(_message, error.args)), file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)

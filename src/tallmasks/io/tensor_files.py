@@ -25,6 +25,7 @@ from tallmasks.io.plain_files import open_plain
 
 LARGEST_HEADER = 1 << 24  # bytes; the parsed header takes about 25 times as much memory
 LONGEST_NAME = 1000  # characters of a tensor's name
+NAME = f"a name of at most {LONGEST_NAME} characters without line breaks and control characters"  # see `is_name`
 _ALIGNMENT = 64
 _LATE_METADATA = 1024
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import reading
-from tallmasks.io.tensor_files import LONGEST_NAME, is_name, name_some, open_tensors
+from tallmasks.io.tensor_files import NAME, is_name, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 from tallmasks.vectors.checkpoints.pickled_tensors import Unusable
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
@@ -44,8 +44,7 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
         with reading(path, "a complete safetensors or torch.save file"):
             names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
         if odd := next((one for one in (*names, *read.aliases) if not is_name(one)), None):
-            expected = f"at most {LONGEST_NAME} characters, none of them a line break or a control character"
-            raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected {expected}. Rename it")
+            raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected {NAME}. Rename it")
         if shards is not None:
             _check_shard(path, names, {one for one, file in shards.items() if file == name})
     read.tensors = dict(sorted(read.tensors.items()))
