@@ -24,7 +24,8 @@ from tallmasks.bundles.codings import CODINGS, Coding, coding_of
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
-from tallmasks.io.plain_files import LARGEST_JSON
+from tallmasks.io.plain_files import LARGEST_JSON, is_safe
+from tallmasks.io.tensor_files import NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
 
@@ -223,7 +224,7 @@ class Manifest(_Object):
             is_allowed = tensor.dtype in FLOATS or tensor.stored == BUFFER
             expect(is_allowed, f"tensors[{name!a}].dtype", tensor.dtype, "a float dtype, or a buffer")
         for name in (*self.tensors, *self.aliases):
-            expect("\n" not in name, "a tensor's name", name, "a name without line breaks")
+            expect(is_name(name), "a tensor's name", name, NAME)
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "an alias", alias, "a name that no tensor has")
@@ -238,6 +239,8 @@ class Manifest(_Object):
         """Validates the values by task and returns the names of merged.safetensors and the tasks' files."""
         tasks, folder = set(self.tasks), UPDATES if self.updates else MASKS
         expect(len(tasks) == len(self.tasks), "tasks", self.tasks, "a list without duplicates")
+        for task in self.tasks:
+            expect(is_name(task), "a task's name", task, NAME)
         expect(self.task_files.keys() == tasks, f"the keys of {folder[:-1]}", [*self.task_files], "the tasks")
         for key, values in () if self.updates else (("mask_lambda", self.mask_lambda), ("scale", self.scale)):
             expect(values.keys() == tasks, f"the keys of {key}", [*values], "the tasks")
@@ -260,7 +263,7 @@ class Manifest(_Object):
             names = {*self.tensors, *self.aliases, *one.own}
             expect(one.names.keys() <= names, f"the keys of {key}.names", [*one.names], "names of the model's tensors")
             for name in (*one.own, *one.names.values()):
-                expect("\n" not in name, f"a tensor's name in {key}", name, "a name without line breaks")
+                expect(is_name(name), f"a tensor's name in {key}", name, NAME)
             for name in one.companions:
                 expect(is_companion(name), f"a key of {key}.companions", name, "a configuration or tokenizer file")
         expect(len(files) == len(set(files)), "own_file", files, "a different file for every task")
@@ -332,14 +335,13 @@ def _problem(error: ValidationError) -> str:
 
 def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
     """A file name per task, such as ``masks/<task>.safetensors``: percent-encoded, and unique regardless of case.
-    Raises TallmasksError if a task's name is not valid Unicode (an unpaired surrogate)."""
+    Raises TallmasksError if a task's name is no `is_name`."""
     taken: set[str] = set()
     files = {}
     for task in tasks:
-        try:
-            stem = quote(task, safe="").replace("~", "%7E")
-        except UnicodeEncodeError:
-            raise TallmasksError(f"The task name {task!a} is not valid Unicode. Choose another name.") from None
+        if not is_name(task):
+            raise TallmasksError(f"The task name is {task[:100]!a}; expected {NAME}. Choose another name.")
+        stem = quote(task, safe="").replace("~", "%7E")
         stem = f"%2E{stem[1:]}" if stem.startswith(".") else stem
         if not stem or len(stem) > _LONGEST_NAME or stem.lower() in taken:
             # encoded names contain no "~", so this cannot collide
@@ -359,10 +361,3 @@ def is_companion(name: str) -> bool:
     ends = (".json", ".jinja") if folders else ()
     by_name = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
     return is_safe(name) and len(folders) <= 2 and (by_name or last.endswith(ends))
-
-
-def is_safe(name: str) -> bool:
-    """True if a relative path from an untrusted file stays inside its folder on every operating system."""
-    parts = name.split("/")
-    printable = name.isprintable() and not set('\\:*?"<>|') & set(name)
-    return printable and all(part and part.strip() == part and part not in (".", "..") for part in parts)

@@ -23,8 +23,8 @@ from types import ModuleType
 
 from tallmasks import __version__
 from tallmasks.commands.options import OptionError, Parser
-from tallmasks.errors import TallmasksError, TallmasksWarning, nearest, needed_for, user_errors
-from tallmasks.io.surroundings import checked_surroundings, escaped
+from tallmasks.errors import TallmasksError, TallmasksWarning, nearest, needed_for, one_line, user_errors
+from tallmasks.io.surroundings import checked_surroundings
 
 GROUPS = {
     "checkpoints of your own": {
@@ -48,6 +48,8 @@ GROUPS = {
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
+_LONGEST_WORD = 500
+
 
 @contextmanager
 def _own_warnings() -> Iterator[None]:
@@ -57,10 +59,15 @@ def _own_warnings() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", TallmasksWarning)
-            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {escaped(text)}", file=sys.stderr)
+            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {_message(text)}", file=sys.stderr)
             yield
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _message(text: object) -> str:
+    """One line, without the rest of very long names."""
+    return re.sub(rf"(\S{{{_LONGEST_WORD}}})\S+", r"\1...", one_line(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TallmasksError as error:
         in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         with suppress(OSError):
-            print("\033[31merror:\033[0m" if in_colour else "error:", escaped(error), file=sys.stderr)
+            message = "\n".join(map(_message, error.args))
+            print("\033[31merror:\033[0m" if in_colour else "error:", message, file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt:
         with suppress(OSError):

@@ -309,7 +309,7 @@ def print_own(models: Models) -> None:
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
         print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
     if left_out := dict.fromkeys(name for one in models.whole.values() for name in one.left_out):
-        print(f"  files of the tasks' folders that are not stored: {name_some(map(_printable, left_out))}")
+        print(f"  files of the tasks' folders that are not stored: {name_some(left_out)}")
     code = [
         task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
     ]
@@ -319,15 +319,11 @@ def print_own(models: Models) -> None:
         )
 
 
-def _printable(name: str) -> str:
-    return name if name.isprintable() else ascii(name)
-
-
 def print_copied(base: Checkpoint) -> None:
     """Print which files of a folder were copied, and which were left out."""
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
-        left_out = name_some(map(_printable, base.left_out))
+        left_out = name_some(base.left_out)
         print(f"  copied from {base.title}: {copied}{f'; left out: {left_out}' if left_out else ''}")
 
 

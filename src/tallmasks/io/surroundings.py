@@ -10,17 +10,9 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import ESCAPES, TallmasksError
 
-_CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
-_DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_SURROGATES = range(0xD800, 0xE000)
-_ESCAPES = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_DIRECTIONS, *_SURROGATES)}
-
-
-def escaped(text: object) -> str:
-    """The text without characters that control a terminal."""
-    return str(text).translate(_ESCAPES)
+_IN_TEXT = {code: text for code, text in ESCAPES.items() if chr(code) not in "\n\t"}
 
 
 @contextmanager
@@ -67,7 +59,7 @@ class _Stream:
 class _Output(_Stream):
     def write(self, text: str) -> int:
         with self._reported():
-            return self._stream.write(escaped(text))
+            return self._stream.write(text.translate(_IN_TEXT))
 
     def flush(self) -> None:
         with self._reported():

@@ -208,6 +208,9 @@ CONFIGS = {
     "alpha": ({"lora_alpha": None}, "lora_alpha"),
     "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern"),
     "no truth": ({"use_rslora": "yes"}, "use_rslora"),
+    "no number": ({"alpha_pattern": {"q": float("inf")}}, "alpha_pattern.q"),
+    "beyond floats": ({"rank_pattern": {"q": 10**400}}, "rank_pattern.q"),
+    "letters": ({"modules_to_save": "head"}, "modules_to_save"),
 }
 TENSORS = {
     "half": ({"layers.0.q.lora_B.weight": None}, "layers.0.q is missing"),

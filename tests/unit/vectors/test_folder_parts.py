@@ -47,6 +47,17 @@ def pipeline(folder: Path, value: float) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("part", ["é" * 128, "a\nb", "\0", "..", "a/b", "\ud800", 5])
+def test_a_folder_with_a_name_that_no_folder_has_is_refused(part, tmp_path):
+    """A name in a downloaded index would end in a traceback, or lead out of the folder."""
+    folder = sentence_transformer(tmp_path / "model", 1)
+    (folder / "modules.json").write_text(json.dumps([*MODULES, {"path": part}]))
+    if part != 5:
+        assert "modules.json" in refusal(lambda: open_checkpoint(folder))
+    (folder / "modules.json").write_text(json.dumps([*MODULES, part]))
+    assert "modules.json" in refusal(lambda: open_checkpoint(folder))
+
+
 LAYOUTS = {
     sentence_transformer: {"0_Transformer/model.safetensors": 1, "2_Dense/model.safetensors": 2},
     pipeline: {

@@ -33,7 +33,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
     for task, checkpoint in task_checkpoints.items():
         problems += [f"{task}: {problem}" for problem in _problems(base, checkpoint)]
     if problems:
-        raise TallmasksError("\n".join(problems))
+        raise TallmasksError(*problems)
     for task, checkpoint in task_checkpoints.items():
         if odd := sorted(_differing_constants(base, checkpoint) - set(own)):
             warn(

@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from tallmasks.errors import EXTRAS, warn
+from tallmasks.errors import EXTRAS, short, warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 _MODULES = 20  # modules per tensor, more than any class has
@@ -137,7 +137,7 @@ def _ask(about: str, config: str, most_modules: int = 0, tensors: Mapping[str, C
     try:
         return _asked(about, config, most_modules, tensors).result()
     except ChildProcessError:
-        kind = json.loads(config)["model_type"]
+        kind = short(json.loads(config)["model_type"])
         warn(f"transformers cannot read a config.json with model_type {kind} in time and memory, so it is not used")
         return None
 

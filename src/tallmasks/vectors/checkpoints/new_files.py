@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, needed_for, short
+from tallmasks.errors import needed_for
 from tallmasks.io.atomic_files import no_room
 from tallmasks.io.dtypes import DTYPES, FLOATS, torch_dtypes
-from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json
+from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
@@ -219,15 +219,9 @@ def _renamed(file: str) -> str:
 def edited(path: Path | None, edit: Callable[[Any], Any], largest: int = LARGEST_JSON) -> bytes:
     """A JSON file of up to ``largest`` bytes (default: {}) with a change, as bytes. Raises TallmasksError if it cannot
     be read or serialised."""
-    try:
+    with reading(path or "the index", "JSON that can be written again, as transformers writes it"):
         content = edit(read_plain_json(path, largest) if path else {})
         return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
-    except (ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else short(str(error))
-        raise TallmasksError(
-            f"{path}: cannot be read and written again as JSON ({why}); expected a file that transformers wrote."
-            " Download it again"
-        ) from None
 
 
 def replaced(config: Any, keys: Collection[str], before: Collection[Any], after: Any) -> Any:

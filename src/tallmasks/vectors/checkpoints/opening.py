@@ -10,7 +10,7 @@ from typing import Any
 
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.hub import OPEN_CLIP_FILES
-from tallmasks.io.plain_files import read_plain_json, within
+from tallmasks.io.plain_files import read_plain_json, reading, within
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import joined_parts, parts_of
@@ -169,15 +169,10 @@ def _quantised_format(what: str) -> TallmasksError:
 
 def _read_index(path: Path) -> dict[str, str]:
     """The file of each tensor. Only files in the index's own folder are accepted."""
-    try:
+    with reading(path, "an index of shards: a JSON object whose `weight_map` maps tensors to weight files"):
         shards = read_plain_json(path)["weight_map"]
         if not shards or not all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values()):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise TallmasksError(
-            f"{path}: not an index of shards; expected a JSON object whose `weight_map` maps tensors to weight files."
-            " Download it again"
-        ) from None
+            raise ValueError("not every file is a weight file")
     if outside := [file for file in shards.values() if Path(file).name != file]:
         raise TallmasksError(
             f"{path}: found the file {short(outside[0])}; expected names of files in the same folder. Move the files"

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
-from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json
+from tallmasks.errors import TallmasksError, short
+from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
@@ -22,6 +22,7 @@ from tallmasks.vectors.checkpoints.new_files import edited, replaced
 
 TOKENIZER = "tokenizer.json"
 _LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
+_MOST_TOKENS = 1 << 31
 
 Rows = NDArray[np.int64]
 Values = NDArray[np.float32]
@@ -145,21 +146,21 @@ class Tokens(NamedTuple):
 
 def read_tokenizer(checkpoint: Checkpoint) -> Tokens:
     """Read the tokenizer.json. Raises TallmasksError if it is missing or unreadable."""
-    try:
-        content = read_plain_json(checkpoint.companions[TOKENIZER], _LARGEST)
+    if TOKENIZER not in checkpoint.companions:
+        raise TallmasksError(
+            f"{checkpoint.title}: {TOKENIZER} is missing. Save the tokenizer there with transformers' save_pretrained"
+        )
+    path = checkpoint.companions[TOKENIZER]
+    with reading(path, "a vocabulary of texts with their ids, as transformers' save_pretrained writes it"):
+        content = read_plain_json(path, _LARGEST)
         vocabulary = content["model"]["vocab"]
         if isinstance(vocabulary, list):  # unigram models have [text, score] pairs in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
         added = {str(token["content"]): token for token in content.get("added_tokens") or []}
         numbered = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
-        ids = {str(text): int(number) for text, number in numbered.items()}
-        if min(ids.values()) < 0:
-            raise ValueError
-    except (KeyError, TypeError, ValueError, OSError, AttributeError) as error:
-        raise TallmasksError(
-            f"{checkpoint.title}: {TOKENIZER} is missing or has no readable vocabulary ({type(error).__name__}). Save"
-            " the tokenizer there with transformers' save_pretrained"
-        ) from None
+        ids = {str(text): number for text, number in numbered.items()}
+        if odd := [number for number in ids.values() if type(number) is not int or not 0 <= number < _MOST_TOKENS]:
+            raise ValueError(f"the id of a token is {short(odd[0])}")
     return Tokens(ids, added)
 
 
