@@ -59,3 +59,10 @@ def within(root: Path, name: str) -> Path:
             f"{root / name} is a link to {target}, outside its folder; replace the link by the file if you trust it"
         )
     return target
+
+
+def is_safe(name: str) -> bool:
+    """True if a relative path from an untrusted file stays inside its folder on every operating system."""
+    parts = name.split("/")
+    printable = name.isprintable() and not set('\\:*?"<>|') & set(name)
+    return printable and all(part and part.strip() == part and part not in (".", "..") for part in parts)
