@@ -12,6 +12,8 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
@@ -89,6 +91,17 @@ def _library_model(config: str, most_modules: int) -> LibraryModel | None:
     return None if facts is None else LibraryModel(config, most_modules, **facts)
 
 
+def library_tokens(files: Mapping[str, Path]) -> dict[str, int] | None:
+    """The token ids by text of a tokenizer, given by the names of its files in their folder. None if transformers is
+    not installed or cannot read it."""
+    if not has_library():
+        return None
+    with TemporaryDirectory(prefix="tallmasks-tokens-") as folder:
+        for name, path in files.items():
+            Path(folder, name).symlink_to(path.absolute())
+        return _ask("tokens", folder, 0, {})
+
+
 def has_library() -> bool:
     return find_spec("transformers") is not None
 
@@ -113,6 +126,8 @@ def _ask(about: str, config: str, most_modules: int, tensors: Mapping[str, Colle
             _process.cache_clear()
             process.kill()
             process.wait()
+    if about == "tokens":
+        return None
     kind = json.loads(config)["model_type"]
     warn(f"a config.json with model_type {kind} describes a model that is too large to build; transformers is not used")
     return None
