@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote
@@ -27,7 +26,7 @@ from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, is_safe
 from tallmasks.io.tensor_files import NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
-from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
+from tallmasks.vectors.checkpoints.companions import is_companion
 
 FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3", "tallmasks/bundle/4")
 """1: masks; 2: compressed tensors per task; 3: either, with buffers; 4, the one written: identifies the base by the
@@ -353,11 +352,3 @@ def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
 
 def _is_file_in(folder: str, file: str) -> bool:
     return file.startswith(folder) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
-
-
-def is_companion(name: str) -> bool:
-    """True for the configuration and tokenizer files that are copied with a model's weights; never code."""
-    *folders, last = name.split("/")
-    ends = (".json", ".jinja") if folders else ()
-    by_name = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
-    return is_safe(name) and len(folders) <= 2 and (by_name or last.endswith(ends))

@@ -11,8 +11,9 @@ import numpy as np
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.library_models import library_settings, start_library_settings
-from tallmasks.vectors.checkpoints.vocabularies import TOKENIZER, read_tokenizer
+from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
 
 if TYPE_CHECKING:
     from tallmasks.commands.opened_models import Models
@@ -35,8 +36,11 @@ def warn_of_inputs(models: Models, keeps_own: bool) -> None:
 
     With ``keeps_own``, every task keeps its tokenizer, so these may differ.
     """
-    if not keeps_own and models.settings.tokens is None:
-        _warn_of_tokenizers({"the base": models.base, **models.tasks})
+    if not keeps_own:
+        every = {"the base": models.base, **models.tasks}
+        for folder in sorted({part_prefix(name) for one in every.values() for name in one.companions}):
+            if folder or models.settings.tokens is None:
+                _warn_of_tokenizers(every, folder)
     _warn_of_directions(models)
 
 
@@ -85,35 +89,28 @@ def _changes(key: str, mine: Any, theirs: Any) -> bool:
     return mine != theirs and not is_harmless
 
 
-def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
-    contents = {
-        name: one.companions[TOKENIZER].read_bytes() for name, one in every.items() if TOKENIZER in one.companions
-    }
-    if len(set(contents.values())) < 2:
+def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
+    """``folder``: "" for the model's tokenizer, or the subfolder of another one, such as `qformer_tokenizer/`."""
+    digests = {name: of_files for name, one in every.items() if (of_files := vocabulary_digests(one, folder))}
+    if all(of_files == next(iter(digests.values())) for of_files in digests.values()):
         return
-    advice = "`merge --tokens base` or `--tokens union` aligns the rows by token"
-    texts: dict[int, dict[str, str]] = {}
+    where = f" in {folder}" if folder else ""
+    advice = "the result keeps the base's"
+    if not folder:
+        advice += ". `merge --tokens base` or `--tokens union` aligns the rows by token"
     try:
-        for name in contents:
-            for text, row in read_tokenizer(every[name]).ids.items():
-                texts.setdefault(row, {}).setdefault(text, name)
-    except TallmasksError:
-        warn(f"{TOKENIZER} differs between {name_some(contents)}, and one of them cannot be read; {advice}")
+        ids = {name: read_tokenizer(every[name], folder).ids for name in digests}
+    except TallmasksError as error:
+        warn(f"the tokenizers{where} of {name_some(digests)} have different files and cannot be compared: {error}")
         return
-    clashes = [
-        f"row {row} is {' and '.join(f'{short(text)} in {name}' for text, name in list(of_row.items())[:2])}"
-        for row, of_row in sorted(texts.items())
-        if len(of_row) > 1
-    ]
-    if clashes:
-        warn(f"the tokenizers differ, so rows of different tokens are merged: {name_some(clashes, 2)}. {advice}")
+    if clashing := list(clashes(ids)):
+        warn(
+            f"the tokenizers{where} differ, so rows of different tokens are merged: {name_some(clashing, 2)}; {advice}"
+        )
         return
-    sets = {name: frozenset(read_tokenizer(every[name]).ids) for name in contents}
-    for name, of_task in sets.items():
-        if added := sorted(of_task - sets.get("the base", of_task)):
-            warn(
-                f"{name}: it has tokens that the base lacks ({name_some(added)}); the result keeps the base's. {advice}"
-            )
+    for name, of_task in ids.items():
+        if added := sorted(of_task.keys() - ids.get("the base", of_task).keys()):
+            warn(f"{name}: it has tokens{where} that the base lacks ({name_some(added)}); {advice}")
 
 
 def _warn_of_directions(models: Models) -> None:

@@ -74,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokens",
         type=one_of(("base", "union")),
         metavar="{base,union}",
-        help="for models with added tokens: keep the base's tokens, or those of all models (union); each model needs a"
-        " tokenizer.json",
+        help="for models with added tokens: keep the base's tokens, or those of all models (union, which needs"
+        " a tokenizer.json in each model)",
     )
     method.add_argument(
         "--scaling-coefficient",
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     _write(method, alpha, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
-    print_copied(models.base)
+    print_copied(models.base, models.tasks.values())
     models.print_buffers()
     if heads := sorted({name for names in models.apart.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")

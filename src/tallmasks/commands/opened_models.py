@@ -34,6 +34,9 @@ from tallmasks.vectors.differences import ReadPiece
 if TYPE_CHECKING:
     from tallmasks.commands.merge_settings import Settings
 
+_LISTED = 20
+"""The most names of files in a printed list."""
+
 
 @dataclass(frozen=True)
 class Apart:
@@ -308,8 +311,11 @@ def print_own(models: Models) -> None:
         print(f"  stored whole per task: {name_some(names)}")
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
         print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
-    if left_out := dict.fromkeys(name for one in models.whole.values() for name in one.left_out):
-        print(f"  files of the tasks' folders that are not stored: {name_some(left_out)}")
+    left_out = {name for one in models.whole.values() for name in one.left_out}
+    if not models.base.is_folder:
+        left_out.update(name for one in models.whole.values() for name in one.companions)
+    if left_out:
+        print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
     code = [
         task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
     ]
@@ -319,12 +325,20 @@ def print_own(models: Models) -> None:
         )
 
 
-def print_copied(base: Checkpoint) -> None:
-    """Print which files of a folder were copied, and which were left out."""
+def _listed(names: Iterable[str]) -> str:
+    """Names of files, subfolders first, because a missing subfolder can change what a processor computes."""
+    ordered = sorted(names, key=lambda name: ("/" not in name, name))
+    return name_some(ordered, _LISTED)
+
+
+def print_copied(base: Checkpoint, tasks: Iterable[Checkpoint] = ()) -> None:
+    """Print which files of the base's folder were copied, and which of its files or the tasks' were left out."""
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
-        left_out = name_some(base.left_out)
-        print(f"  copied from {base.title}: {copied}{f'; left out: {left_out}' if left_out else ''}")
+        print(f"  copied from {base.title}: {copied}{f'; left out: {_listed(base.left_out)}' if base.left_out else ''}")
+    here = {*base.companions, *base.left_out, *base.files, *base.indexes}
+    if only := {name for one in tasks for name in (*one.companions, *one.left_out)} - here:
+        print(f"  only in the tasks' folders, so not copied: {_listed(only)}")
 
 
 def print_sizes(base: int, bundle: int, models: int, count: int) -> None:

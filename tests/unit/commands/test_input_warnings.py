@@ -89,6 +89,13 @@ def test_tokens_that_differ_are_named():
     assert "row 18 is '<x>' in a and '<y>' in b" in line and "--tokens union" in line
     lines = said("base", {"a": "a", "c": "c"}, tokens=None)
     assert len(lines) == 2 and "it has tokens that the base lacks (<x>, <y>)" in lines[0]
+    for name, text in {"base": "x", "a": "y"}.items():
+        Path(name, "second").mkdir()
+        Path(name, "second/tokenizer.json").write_text(json.dumps({"model": {"vocab": {text: 0}}}))
+        Path(name, "tokenizer.json").rename(Path(name, "spiece.model"))
+    first, second, _ = said("base", {"a": "a"})
+    assert "the base, a" in first and "cannot be compared" in first
+    assert "tokenizers in second/ differ" in second and "row 0 is 'x' in the base and 'y' in a" in second
 
 
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", "T5ForConditionalGeneration"])

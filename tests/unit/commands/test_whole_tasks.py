@@ -138,7 +138,7 @@ def files_of(folder: str) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def test_a_chat_model_comes_back_with_its_template_and_positions() -> None:
+def test_a_chat_model_comes_back_with_its_template_and_positions(capsys: pytest.CaptureFixture[str]) -> None:
     """A chat model came back with the base's template, generation settings and rotary positions: another function."""
     base = made("LlamaForCausalLM")
     base.save_pretrained("base")
@@ -151,9 +151,16 @@ def test_a_chat_model_comes_back_with_its_template_and_positions() -> None:
     Path("chat/additional_chat_templates").mkdir(exist_ok=True)
     Path("chat/additional_chat_templates/tools.jinja").write_text("{{ tools }}")
     Path("chat/modeling_own.py").touch()
+    tokenizer(["b", "a"], "").save_pretrained("chat/decoder/tokenizer")
+    Path("chat/language_model").mkdir()
+    Path("chat/language_model/5gram.bin").touch()
     moved(base, 2).save_pretrained("plain")
     tokenizer(["a", "b"], "{{ messages[0].content }}").save_pretrained("plain")
-    tallmasks.compress("base", {"chat": "chat", "plain": "plain"}, "bundle", "task_arithmetic")
+    tasks = ["--base", "base", "--task", "chat=chat", "--task", "plain=plain", "--method", "task_arithmetic"]
+    assert main(["compress", *tasks, "-o", "bundle"]) == main(["merge", *tasks, "-o", "merged"]) == 0
+    of_bundle, of_merge = re.findall("(?:not stored|not copied): (.*)", capsys.readouterr().out)
+    assert of_bundle.startswith("language_model/ (contains 5gram.bin)") and "decoder/tokenizer" not in of_bundle
+    assert all(name in of_merge for name in ("decoder/tokenizer/tokenizer.json", "language_model/"))
     bundle = tallmasks.load_bundle("bundle")
     again = {}
     for name in ("chat", "plain"):
@@ -226,7 +233,7 @@ def test_other_models_are_refused_and_bundles_hold_no_code() -> None:
     assert "more than half of" in refusal(lambda: tallmasks.compress("base", {"x": "other"}, "bundle"))
     tallmasks.compress("base", {"cars": "cars", "dtd": "dtd"}, "bundle")
     manifest = json.loads(Path("bundle/bundle.json").read_text())
-    for name in ("modeling_own.py", "../config.json", "a/b/c/config.json", "config.json/"):
+    for name in ("modeling_own.py", "../config.json", "a/b/c/d/e/config.json", "config.json/"):
         changed = json.loads(json.dumps(manifest))
         changed["models"]["cars"]["companions"] = {name: "0" * 64}
         from tallmasks.bundles.manifest import bundle_digest

@@ -301,6 +301,45 @@ def test_only_known_files_of_the_folder_itself_are_companions(tmp_path):
     )  # fmt: skip
 
 
+SUBFOLDERS = {
+    "decoder_tokenizer": ["tokenizer.json", "vocab.txt", "additional_chat_templates/tools.jinja", "README.md"],
+    "speech": ["spiece.model", "preprocessor_config.json"],
+    "language_model": ["attrs.json", "5gram.bin"],
+    "onnx": ["config.json", "model.onnx"],
+    "own": ["modeling_own.py", "tokenizer.json"],
+    "runs": ["eval/deep/er/config.json"],
+    ".cache": ["tokenizer.json"],
+}
+
+
+def test_subfolders_come_along_or_are_listed(tmp_path):
+    """A second tokenizer was lost, and transformers used the first one instead."""
+    (tmp_path / "id_rsa").write_text(SECRET)
+    folder = saved_llama(tmp_path / "base")
+    for sub, names in SUBFOLDERS.items():
+        for name in names:
+            (folder / sub / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / sub / name).write_text("{}")
+    with loopback_hub(folder, tmp_path / "cache"):
+        from_hub = open_checkpoint(REPOSITORY)
+    (folder / "linked").mkdir()
+    (folder / "linked/tokenizer.json").symlink_to("../../id_rsa")
+    (folder / "elsewhere").symlink_to("../")
+    (folder / "round").mkdir()
+    (folder / "round/vocab.txt").symlink_to("vocab.txt")
+    found = open_checkpoint(folder)
+    inside = {name for name in found.companions if "/" in name}
+    assert inside == {f"{sub}/{name}" for sub in ("decoder_tokenizer", "speech") for name in SUBFOLDERS[sub]} - {
+        "decoder_tokenizer/README.md"
+    }
+    assert [line.split(" ")[0] for line in found.left_out] == [
+        "elsewhere/", "language_model/", "linked/", "onnx/", "own/", "round/", "runs/"
+    ]  # fmt: skip
+    assert "linked/ (contains tokenizer.json, a link out of the folder)" in found.left_out
+    assert from_hub.companions.keys() == found.companions.keys()
+    assert set(from_hub.left_out) == {"language_model/", "onnx/", "own/", "runs/"}
+
+
 @pytest.mark.parametrize("file", ["model-00002-of", "model.safetensors.index.json", "model.safetensors", "adapter_"])
 def test_weights_that_are_links_out_of_the_folder_are_refused(file, tmp_path):
     """Another file of this machine would be merged and published."""

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from numpy.lib.stride_tricks import as_strided
 
 from tallmasks.errors import EXTRAS, short, warn
+from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 _MODULES = 20  # modules per tensor, more than any class has
@@ -121,6 +123,17 @@ def start_library_settings(checkpoint: Checkpoint) -> None:
         _asked("settings", described[0])
 
 
+def library_tokens(files: Mapping[str, Path]) -> dict[str, int] | None:
+    """The token ids by text of a tokenizer, given by the names of its files in their folder. None if transformers is
+    not installed or cannot read it."""
+    if not has_library():
+        return None
+    with TemporaryFolder() as folder:
+        for name, path in files.items():
+            Path(folder, name).symlink_to(path.absolute())
+        return _ask("tokens", str(folder))
+
+
 def has_library() -> bool:
     return find_spec("transformers") is not None
 
@@ -137,6 +150,8 @@ def _ask(about: str, config: str, most_modules: int = 0, tensors: Mapping[str, C
     try:
         return _asked(about, config, most_modules, tensors).result()
     except ChildProcessError:
+        if about == "tokens":
+            return None
         kind = short(json.loads(config)["model_type"])
         warn(f"transformers cannot read a config.json with model_type {kind} in time and memory, so it is not used")
         return None

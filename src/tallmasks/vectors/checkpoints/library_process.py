@@ -57,9 +57,12 @@ def _refuse_network(event: str, _: tuple) -> None:
 
 
 def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[int]]) -> Any:
-    """``about``: "settings", "model", "names" or "parts"; ``tensors``: the shapes in the file, by name."""
+    """``about``: "settings", "model", "names" or "parts"; ``tensors``: the shapes in the file, by name. For "tokens",
+    ``config`` is the path of a folder with a tokenizer."""
     if about == "settings":
         return json.loads(_settings(json.loads(config)).to_json_string(use_diff=False))
+    if about == "tokens":
+        return _token_ids(config)
     from transformers.pytorch_utils import Conv1D
 
     model = _model(config, most_modules)
@@ -89,6 +92,17 @@ def _settings(values: dict[str, Any]) -> Any:
     import transformers
 
     return transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
+
+
+def _token_ids(folder: str) -> dict[str, int]:
+    """Raises ValueError if the tokenizer's class reads none of the folder's files: it would make up a vocabulary."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    files = [file for key, file in tokenizer.vocab_files_names.items() if file and key != "merges_file"]
+    if not any(Path(folder, file).is_file() for file in files):
+        raise ValueError(files)
+    return tokenizer.get_vocab()
 
 
 @functools.lru_cache(maxsize=8)
