@@ -105,6 +105,8 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
 
 def _warn_of_directions(models: Models) -> None:
     names, tasks = models.layout.names, models.tasks
+    if not names:
+        return
     count = max(_SAMPLED // len(names), 1)
     pieces = []
     for name in names:
