@@ -68,7 +68,7 @@ class Bundle:
 
     def density(self, task: str) -> float:
         """The fraction of the stored values that a task's mask keeps. Raises like :meth:`update`, or without masks."""
-        if self.manifest.codings:
+        if self.manifest.updates:
             raise TallmasksError(f"A bundle made by {self.manifest.method} has no masks, so there is no mask density.")
         return density(self.manifest, self.parts.of_task(task).__getitem__)
 

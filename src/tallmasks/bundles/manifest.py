@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
@@ -24,7 +25,7 @@ from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, is_safe
-from tallmasks.io.tensor_files import NAME, is_name
+from tallmasks.io.tensor_files import METADATA, NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.companions import is_companion
 
@@ -37,7 +38,7 @@ MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _LONGEST_NAME = 100
 # Fields of bundles of masks only, and of bundles of compressed tensors only.
-_OF_MASKS, _OF_UPDATES = ("dtype", "masks", "mask_lambda", "scale"), ("updates", "coding_texts")
+_OF_MASKS, _OF_UPDATES = ("dtype", "masks", "mask_lambda", "scale"), ("updates",)
 
 Count = Annotated[int, Strict(), Field(ge=0)]
 Single = Annotated[float, Field(ge=-_LARGEST_SINGLE, le=_LARGEST_SINGLE)]
@@ -52,7 +53,7 @@ class _Object(BaseModel):
 
 class BundledTensor(_Object):
     """A tensor of the base, under its safetensors dtype code. ``stored``: False if no model changed it, "buffer" if
-    every task's values are stored as they are; only buffers may have a dtype that is not a float."""
+    every task's values are stored whole, in this dtype, which then may be any."""
 
     shape: Shape
     dtype: Dtype
@@ -223,13 +224,13 @@ class Manifest(_Object):
             is_allowed = tensor.dtype in FLOATS or tensor.stored == BUFFER
             expect(is_allowed, f"tensors[{name!a}].dtype", tensor.dtype, "a float dtype, or a buffer")
         for name in (*self.tensors, *self.aliases):
-            expect(is_name(name), "a tensor's name", name, NAME)
+            _expect_name(name, "a tensor's name")
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "an alias", alias, "a name that no tensor has")
-        if self.updates:
-            names = [*self.coding_texts]
-            expect({*names} == self.stored.keys(), "the keys of codings", names, "the names of all stored tensors")
+        names, expected = [*self.coding_texts], "the names of all stored tensors" if self.updates else "no names"
+        stored = self.stored.keys() if self.updates else set()
+        expect({*names} == stored, "the keys of codings", names, expected)
         for name, text in self.coding_texts.items():
             expected = f"one of {', '.join(CODINGS)} that fits shape {list(self.tensors[name].shape)}"
             expect(name in self.codings, f"codings[{name!a}]", text, expected)
@@ -262,7 +263,11 @@ class Manifest(_Object):
             names = {*self.tensors, *self.aliases, *one.own}
             expect(one.names.keys() <= names, f"the keys of {key}.names", [*one.names], "names of the model's tensors")
             for name in (*one.own, *one.names.values()):
-                expect(is_name(name), f"a tensor's name in {key}", name, NAME)
+                _expect_name(name, f"a tensor's name in {key}")
+            present = [name for name in names if self.aliases.get(name, name) not in one.missing]
+            counts = Counter(one.names.get(name, name) for name in present)
+            twice = [name for name, count in counts.items() if count > 1]
+            expect(not twice, f"a value of {key}.names", twice[:1], "a name that no other tensor of the model has")
             for name in one.companions:
                 expect(is_companion(name), f"a key of {key}.companions", name, "a configuration or tokenizer file")
         expect(len(files) == len(set(files)), "own_file", files, "a different file for every task")
@@ -272,6 +277,10 @@ class Manifest(_Object):
 def expect(correct: object, key: str, value: object, expected: str) -> None:
     if not correct:
         raise ValueError(f"{key} is {short(value)}; expected {expected}")
+
+
+def _expect_name(name: str, key: str) -> None:
+    expect(is_name(name) and name != METADATA, key, name, f"{NAME}, other than {METADATA}")
 
 
 def bundle_digest(value: Mapping[str, Any]) -> str:

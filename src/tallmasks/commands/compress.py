@@ -153,7 +153,7 @@ def _prepared(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         missing=models.missing,
         sizes=models.nbytes,
         mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
-        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else {},
+        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else None,
         include_base=settings.include_base,
     )
     return method, models, facts
@@ -192,12 +192,13 @@ def _write(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str
                 return lengths, products
 
             every = parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
-            pieces, products = zip(*every, strict=True)
-            if method.scaled_mask:
+            pieces, products = [one for one, _ in every], [one for _, one in every]
+            if method.scaled_mask and pieces:
                 for task, pairs in zip(settings.tasks, zip(*pieces, strict=True), strict=True):
                     own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
-            for task, (own, both, held) in zip(settings.tasks, np.sum(products, axis=0).tolist(), strict=True):
+            totals = np.sum(products or np.zeros((1, len(lambdas), 3)), axis=0).tolist()
+            for task, (own, both, held) in zip(settings.tasks, totals, strict=True):
                 scale = new.scale[task]
                 new.error[task] = _relative(own - 2 * scale * both + scale**2 * held, own)
     return new.scale if method.scaled_mask else dict(zip(settings.tasks, lambdas, strict=True)), new.error
@@ -220,7 +221,7 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
         def work(piece: TensorPiece) -> None:
-            coding = facts.codings[piece.name]
+            coding = new.manifest.codings[piece.name]
             for task in facts.tasks:
                 tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
                 content = own.content(tensor, coding, **options)

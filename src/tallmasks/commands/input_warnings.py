@@ -115,6 +115,8 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
 
 def _warn_of_directions(models: Models) -> None:
     names, tasks = models.layout.names, models.tasks
+    if not names:
+        return
     count = max(_SAMPLED // len(names), 1)
     pieces = []
     for name in names:

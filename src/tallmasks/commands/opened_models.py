@@ -29,6 +29,7 @@ from tallmasks.vectors.checkpoints.library_models import library_advice, start_l
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
+from tallmasks.vectors.checkpoints.whole_tensors import whole_tensors
 from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
                 " checkpoint of the recipe, or remove sha256 from it"
             )
     for name, one in models.task_parts.items():
-        if all(one.same(models.part, tensor) for tensor in models.layout.names):
+        if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
             warn(f"{name}: its weights are identical to the base's, so it adds nothing")
     warn_of_inputs(models, keeps_own)
     return models
@@ -232,19 +233,22 @@ class Models:
 
     @cached_property
     def buffers(self) -> tuple[str, ...]:
-        """Buffers and non-float tensors that differ in some task, if each task keeps its own."""
-        weights = set(self.part.layout.names)
-        names = [name for name in self.part.tensors if name not in weights] if self.keeps_own else []
+        """The tensors that differ in some task and are stored whole, if each task keeps its own: buffers, non-floats,
+        and `whole_tensors`."""
+        if not self.keeps_own:
+            return ()
+        weights = set(self.part.layout.names) - whole_tensors(self.part, self.whole.values())
         every = self.task_parts.values()
+        names = [name for name in self.part.tensors if name not in weights]
         names = [name for name in names if all(_has_its_form(self.part, one, name) for one in every)]
         return tuple(name for name in names if self.moves(name))
 
     @cached_property
     def layout(self) -> Layout:
         """The weights that some task changed. Raises TallmasksError if there are none."""
-        same = set(self.unchanged)
+        same = {*self.unchanged, *self.buffers}
         changed = [name for name in self.part.layout.names if name not in same]
-        if not changed:
+        if not (changed or self.buffers):
             raise TallmasksError("the weights of every task are identical to the base's: there is nothing to merge")
         return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
 
@@ -275,7 +279,7 @@ class Models:
         """Print which tensors are treated as buffers, and where their values come from."""
         models = [self.part, *self.task_parts.values()]
         buffers = {name: kind for one in models for name, kind in one.buffers.items()}
-        moved = self.buffers if self.keeps_own else self.part.averages
+        moved = [name for name in self.buffers if name in buffers] if self.keeps_own else self.part.averages
         rest = sorted(buffers.keys() - moved)
         everywhere = [name for name in rest if all(_has_its_form(self.part, one, name) for one in models)]
         floats = [name for name in everywhere if self.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
@@ -307,7 +311,8 @@ def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
 
 def print_own(models: Models) -> None:
     """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
-    if names := sorted({name for of_task in models.own.values() for name in of_task}):
+    of_tasks = {name for of_task in models.own.values() for name in of_task}
+    if names := sorted(of_tasks.union(models.buffers).difference(models.part.buffers)):
         print(f"  stored whole per task: {name_some(names)}")
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
         print(f"  missing in some tasks' models, and not added there: {name_some(names)}")

@@ -86,7 +86,7 @@ def bundle_facts(
         unchanged=[name for name in floats if name not in start.trainable],
         mask_lambda=dict(zip(tasks, lambdas, strict=True)),
         include_base=start.included,
-        codings=own.codings(stored, len(tasks)) if own else {},
+        codings=own.codings(stored, len(tasks)) if own else None,
     )
 
 

@@ -14,6 +14,7 @@ from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
+from tallmasks.commands.compress import compress
 from tallmasks.commands.main import main
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -83,6 +84,25 @@ def test_a_name_with_a_line_break_is_refused(tmp_path):
         content = json.dumps(value | {"digest": bundle_digest(value)}).encode()
         with pytest.raises(TallmasksError, match=said):
             read_manifest(content, "bundle.json")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{"w": "x", "v": "x"}, {"w": "v"}, {"w": "head"}, {"tied": "v"}, {"v": "__metadata__"}, {"head": "tied"}],
+)
+def test_two_tensors_of_one_name_are_refused(tmp_path, names):
+    """An edited bundle gave a file that no library reads, and `verify` found no fault."""
+    folder, content = tmp_path / "bundle", {"w": torch.ones(40, 40), "v": torch.zeros(40, 40)}
+    save_file(content, tmp_path / "base.safetensors", {"tied": "w"})
+    save_file({**content, "w": torch.eye(40), "head": torch.ones(5)}, tmp_path / "task.safetensors", {"tied": "w"})
+    compress(tmp_path / "base.safetensors", {"a": tmp_path / "task.safetensors"}, folder)
+    facts = json.loads((folder / "bundle.json").read_text())
+    for renamed in ({"w": "v", "v": "w"}, names):
+        facts["models"]["a"]["names"] = renamed
+        facts["digest"] = bundle_digest(facts)
+        (folder / "bundle.json").write_text(json.dumps(facts))
+        assert bool(verify_bundle(folder)) == (renamed is names)
+    assert main(["export", str(folder), "--task", "a", "-o", str(tmp_path / "out.safetensors")]) == 1
 
 
 def test_file_names_of_tasks_are_safe_and_unique():

@@ -14,7 +14,7 @@ from transformers import AutoModelForImageClassification, AutoTokenizer
 
 import tallmasks
 from small_checkpoints import file_of, lora, refusal
-from small_models import IMAGES, SIZE, made, moved
+from small_models import IMAGES, SIZE, SPEECH, WORDS, made, moved
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.commands.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -224,6 +224,46 @@ def test_a_head_of_an_adapter_is_the_tasks_own() -> None:
         head = load_file(f"{name}/adapter_model.safetensors")["base_model.model.classifier.weight"]
         assert head.shape == (3 + seed, 16)
         assert torch.equal(tallmasks.load_bundle("bundle").state_dict(name)["classifier.weight"], head)
+
+
+HEADS = {
+    "BertForSequenceClassification": ("classifier.", {**SIZE, **WORDS, "num_labels": 70}),
+    "CLIPForImageClassification": (
+        "classifier.", {"vision_config": {**SIZE, **IMAGES}, "text_config": {**SIZE, **WORDS}, "num_labels": 70},
+    ),
+    "Wav2Vec2ForCTC": ("lm_head.", {**SIZE, **SPEECH, "vocab_size": 70}),
+    "LlamaForCausalLM": (None, {**SIZE, **WORDS, "vocab_size": 70}),
+}  # fmt: skip
+"""The start of the names of a class's head; its settings."""
+
+
+@pytest.mark.parametrize("method", ["t_switch", "ties"])
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_with_the_shape_of_the_bases_comes_back_whole(kind: str, method: str) -> None:
+    """A classifier over a base with as many classes had the signs of its head, at one size, on top of another head; or
+    a bundle of language models held each one's output matrix."""
+    start, settings = HEADS[kind]
+    of_class = getattr(transformers, kind)
+    base = of_class(of_class.config_class(**settings))
+    base.save_pretrained("base")
+    tasks = {}
+    for seed, name in enumerate(("cars", "dtd", "mnist"), 1):
+        torch.manual_seed(seed)
+        new, tasks[name] = moved(of_class(of_class.config_class(**settings))).state_dict(), moved(base, seed)
+        tasks[name].load_state_dict({n: t for n, t in new.items() if start and n.startswith(start)}, strict=False)
+        tasks[name].save_pretrained(name)
+    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method)
+    bundle = tallmasks.load_bundle("bundle")
+    heads = {name for name in bundle.manifest.tensors if start and name.startswith(start)}
+    assert bundle.manifest.buffers.keys() == heads and len(bundle.manifest.stored) > 9
+    for name, task in tasks.items():
+        assert main(["export", "bundle", "--task", name, "-o", f"{name}2"]) == 0
+        live, again = moved(base, 9), of_class.from_pretrained(f"{name}2").state_dict()
+        bundle.apply_(live, name)
+        for head in heads:
+            assert torch.equal(again[head], task.state_dict()[head]) and torch.equal(
+                live.state_dict()[head], again[head]
+            )
 
 
 def test_other_models_are_refused_and_bundles_hold_no_code() -> None:

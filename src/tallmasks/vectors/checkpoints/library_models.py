@@ -37,6 +37,7 @@ class LibraryModel:
     Attributes:
         tied: tied tensors, each mapped to the one that it is tied to.
         inputs_first: Conv1D weights, [inputs, outputs].
+        outside: tensors that are not in the base model, such as a classifier.
         token_tensors: tensors with one row per token, with the token axis; all axes before it have length 1.
             Empty if unknown.
         vocabulary_key: the vocabulary size's key in config.json.
@@ -48,12 +49,21 @@ class LibraryModel:
     tied: Mapping[str, str]
     inputs_first: Collection[str]
     buffers: Collection[str]
+    outside: Collection[str]
     token_tensors: Mapping[str, int]
     vocabulary_key: str
 
     def names(self, names: Collection[str]) -> dict[str, str]:
         """The model's name for each name in a file; tensors that need more than renaming are left out."""
         return _ask("names", self.config, self.most_modules, dict.fromkeys(names, ())) or {}
+
+    def inside_and_outside(self, names: Collection[str]) -> tuple[set[str], set[str]]:
+        """Names in a file: those of the base model's parameters, and those of heads, buffers and tensors that the model
+        does not have."""
+        others, own = {*self.outside, *self.buffers}, self.names(names)
+        groups = {name: self.tie_group(own[name]) for name in own}
+        outside = {name for name, group in groups.items() if group in others or group not in self.tensors}
+        return {*names} - outside, outside
 
     def in_parts(self, checkpoint: Checkpoint) -> Checkpoint:
         """Split tensors that transformers joins (experts), and give the parts the names they have in files."""

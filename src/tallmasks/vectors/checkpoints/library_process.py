@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[
             "tied": dict(model.all_tied_weights_keys),
             "inputs_first": [f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)],
             "buffers": [name for name, _ in model.named_buffers()],
+            "outside": _outside(model, most_modules),
             **_vocabulary(model, most_modules),
         }
     conversions, state = Conversions(model), model.state_dict()
@@ -135,6 +137,27 @@ def _built(kind: Any, settings: Any, most_modules: int) -> Any:
             return kind(settings)
     finally:
         hook.remove()
+
+
+def _outside(model: Any, most_modules: int) -> list[str]:
+    """The tensors outside the base model, for example a classifier. The layer that predicts the tokens of the input
+    embedding is not one of them, because it is pretrained like the embedding."""
+    import transformers
+
+    kind: Any
+    inner, names = model.base_model, list(model.state_dict())
+    if inner is not model:
+        inside = {name for name in names if name.startswith(f"{model.base_model_prefix}.")}
+    elif kind := transformers.MODEL_MAPPING.get(type(model.config), None):
+        kind = kind[0] if isinstance(kind, tuple) else kind
+        inside = set(_built(kind, model.config, most_modules).state_dict())  # it shares the names, not a prefix
+    else:
+        inside = set(names)
+    with suppress(AttributeError, NotImplementedError):  # no such layers
+        predicting, embedding = model.get_output_embeddings().weight, model.get_input_embeddings().weight
+        if predicting.shape == embedding.shape:
+            inside |= {name for name, tensor in model.named_parameters() if tensor is predicting}
+    return [name for name in names if name not in inside]
 
 
 def _vocabulary(model: Any, most_modules: int) -> dict[str, Any]:
