@@ -209,6 +209,11 @@ def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[f
     return [float(np.einsum("i,i", *pair)) for pair in ((vector, vector), (vector, held), (held, held))]
 
 
+def _squared_length(values: Vector) -> float:
+    """|values|^2, in pieces, because a float64 copy of a tensor is twice its size."""
+    return fsum(kernels.in_pieces(values.size, lambda part: np.square(values[part], dtype=np.float64).sum()))
+
+
 def _relative(gap: float, own: float) -> float:
     """The relative error from the squared lengths of the error and of the task vector."""
     return sqrt(max(gap, 0) / own) if own else 0.0
@@ -219,17 +224,18 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.settings.output, facts) as new:
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
-        def work(piece: TensorPiece) -> None:
+        def work(job: tuple[TensorPiece, str]) -> None:
+            piece, task = job
             coding = facts.codings[piece.name]
-            for task in facts.tasks:
-                tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
-                content = own.content(tensor, coding, **options)
-                new.write(task, piece.name, content)
-                gap = tensor - coding.values(content)
-                squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
+            tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
+            content = own.content(tensor, coding, **options)
+            new.write(task, piece.name, content)
+            gap = tensor - coding.values(content)
+            squares[task] += [_squared_length(part.reshape(-1)) for part in (gap, tensor)]
 
         # one tensor at a time: it can be large, and matrix products use several threads
-        parallel(work, pieces_of_layout(stream.layout, whole_tensors=True), threads=1)
+        every = pieces_of_layout(stream.layout, whole_tensors=True)
+        parallel(work, [(piece, task) for piece in every for task in facts.tasks], threads=1)
         new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
     return new.error
 
