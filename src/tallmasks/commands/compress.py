@@ -137,9 +137,8 @@ def _prepared(settings: Settings) -> tuple[Method, Models, BundleFacts]:
             f"{settings.base}: a task of a bundle cannot be the base; write it with `tallmasks export` first"
         )
     origin = dict(models.base.origin)
-    if "path" in origin:  # relative to the bundle's folder, or only the name, so that no home folder is published
-        there = os.path.relpath(origin["path"], settings.output.parent)
-        origin["path"] = Path(there).name if there.startswith("../") else there
+    if "path" in origin:
+        origin["path"] = _path_from(settings.output.parent, Path(origin["path"]))
     facts = BundleFacts(
         method=method.name,
         base=replace(models.base, origin=origin),
@@ -157,6 +156,15 @@ def _prepared(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         include_base=settings.include_base,
     )
     return method, models, facts
+
+
+def _path_from(folder: Path, base: Path) -> str:
+    """The relative path of the base, or only its name if the path would publish the name of the home folder."""
+    base, folder = base.absolute().parent.resolve() / base.name, folder.resolve()
+    home = Path("~").expanduser().resolve()
+    if base.is_relative_to(home) and not folder.is_relative_to(home):
+        return base.name
+    return os.path.relpath(base, folder)
 
 
 def _common_dtype(models: Models) -> str:
