@@ -101,6 +101,18 @@ def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
     return tensors, left
 
 
+def forget_old_weights(module: torch.nn.Module) -> None:
+    """Resets what modules remember of their weights after a forward pass, and would apply to the new ones."""
+    for inner in module.modules():
+        state = vars(inner)
+        if "layers_are_rescaled" in state:  # RWKV: it has divided some weights, and divides them again if this is False
+            state["layers_are_rescaled"] = False
+        if "attention_bias_cache" in state:  # LeViT, EfficientFormer, TinyViT: computed from the weights
+            state["attention_bias_cache"] = {}
+        if type(inner).__name__ == "MimiEuclideanCodebook":  # the same
+            state["_embed"] = None
+
+
 def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.Tensor]) -> Tensors:
     """A bundle's state dict under the module's names, with every tied name.
 

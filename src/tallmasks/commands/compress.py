@@ -137,9 +137,8 @@ def _prepared(settings: Settings) -> tuple[Method, Models, BundleFacts]:
             f"{settings.base}: a task of a bundle cannot be the base; write it with `tallmasks export` first"
         )
     origin = dict(models.base.origin)
-    if "path" in origin:  # relative to the bundle's folder, or only the name, so that no home folder is published
-        there = os.path.relpath(origin["path"], settings.output.parent)
-        origin["path"] = Path(there).name if there.startswith("../") else there
+    if "path" in origin:
+        origin["path"] = _path_from(settings.output.parent, Path(origin["path"]))
     facts = BundleFacts(
         method=method.name,
         base=replace(models.base, origin=origin),
@@ -157,6 +156,15 @@ def _prepared(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         include_base=settings.include_base,
     )
     return method, models, facts
+
+
+def _path_from(folder: Path, base: Path) -> str:
+    """The relative path of the base, or only its name if the path would publish the name of the home folder."""
+    base, folder = base.absolute().parent.resolve() / base.name, folder.resolve()
+    home = Path("~").expanduser().resolve()
+    if base.is_relative_to(home) and not folder.is_relative_to(home):
+        return base.name
+    return os.path.relpath(base, folder)
 
 
 def _common_dtype(models: Models) -> str:
@@ -210,6 +218,11 @@ def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[f
     return [float(np.einsum("i,i", *pair)) for pair in ((vector, vector), (vector, held), (held, held))]
 
 
+def _squared_length(values: Vector) -> float:
+    """|values|^2, in pieces, because a float64 copy of a tensor is twice its size."""
+    return fsum(kernels.in_pieces(values.size, lambda part: np.square(values[part], dtype=np.float64).sum()))
+
+
 def _relative(gap: float, own: float) -> float:
     """The relative error from the squared lengths of the error and of the task vector."""
     return sqrt(max(gap, 0) / own) if own else 0.0
@@ -220,17 +233,18 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.settings.output, facts) as new:
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
-        def work(piece: TensorPiece) -> None:
+        def work(job: tuple[TensorPiece, str]) -> None:
+            piece, task = job
             coding = new.manifest.codings[piece.name]
-            for task in facts.tasks:
-                tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
-                content = own.content(tensor, coding, **options)
-                new.write(task, piece.name, content)
-                gap = tensor - coding.values(content)
-                squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
+            tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
+            content = own.content(tensor, coding, **options)
+            new.write(task, piece.name, content)
+            gap = tensor - coding.values(content)
+            squares[task] += [_squared_length(part.reshape(-1)) for part in (gap, tensor)]
 
         # one tensor at a time: it can be large, and matrix products use several threads
-        parallel(work, pieces_of_layout(stream.layout, whole_tensors=True), threads=1)
+        every = pieces_of_layout(stream.layout, whole_tensors=True)
+        parallel(work, [(piece, task) for piece in every for task in facts.tasks], threads=1)
         new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
     return new.error
 
