@@ -26,8 +26,8 @@ from tallmasks.vectors.checkpoints.loaded_names import modern
 from tallmasks.vectors.checkpoints.lora_ties import (
     MERGE_IT,
     UNTIE,
+    one_name,
     refuse_unknown_ties,
-    tied_tensors,
     without_second_names,
 )
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
@@ -130,33 +130,43 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
     factors, others = _sorted_out(adapter)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
-    # all other adapted modules are linear layers, which are never tied
-    may_be_tied = [*others, *(f"{module}.weight" for module, pair in factors.items() if "embedding" in pair)]
+    targets = [*(f"{module}.weight" for module in factors), *others]
+    embeddings = [f"{module}.weight" for module, pair in factors.items() if "embedding" in pair]
+    # the linear layers of a block are never tied
+    may_be_tied = any(name in others or name in embeddings or not _INSIDE.search(name) for name in targets)
     model = library_model(base) if may_be_tied else None
-    both_trained = without_second_names(factors, others, model, adapter, base) if model else set()
-    copies &= others.keys()
-    targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
-    renamed = _fitted(targets, copies, base, title)
-    whole = {renamed[name]: stored for name, stored in others.items()}
-    refuse_unknown_ties(
-        {renamed[name]: others.get(name) for name in may_be_tied if name in renamed}, model, adapter, base
-    )
+    names = one_name(base, model)
+    renamed = _fitted(list(dict.fromkeys(targets)), copies, names, base, title)
+    refuse_unknown_ties({renamed[name]: others.get(name) for name in (*others, *embeddings)}, model, adapter, base)
+    by_tensor: dict[str, list[str]] = {}
+    for target, name in renamed.items():
+        by_tensor.setdefault(name, []).append(target)
+    both_trained = without_second_names(factors, others, by_tensor, adapter, base)
     # peft's `ensure_weight_tying` is not needed here: if it ties, both names are in the file
-    tied = tied_tensors(base, model) - {renamed[name] for name in both_trained}
+    tied = {one for name, one in names.items() if name != one} - both_trained
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
             f"{title}: modules_to_save trained a copy of {name_some(apart)}, but {base.title} ties that to another"
             f" tensor, which peft does not change. {UNTIE}"
         )
+    stored_names: dict[str, list[str]] = {}
+    for name in base.tensors:
+        stored_names.setdefault(names[name], []).append(name)
+    whole = {
+        name: stored
+        for target, stored in others.items()
+        for name in stored_names.get(renamed[target], [renamed[target]])
+    }
     products = {}
     for module, pair in factors.items():
         name = renamed[f"{module}.weight"]
         if name in tied:
             warn(
-                f"{title}: {base.title} ties {name} to another tensor. Both change here, as with peft's"
+                f"{title}: {name} is tied to another tensor in {base.title}. Both change here, as with peft's"
                 " merge_and_unload; peft's unmerged adapter changes only one"
             )
-        products[name] = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
+        product = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
+        products |= dict.fromkeys(stored_names[name], product)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
         **facts,
@@ -245,12 +255,14 @@ def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[st
     return factors, others
 
 
-def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, title: str) -> dict[str, str]:
-    """The base's name of each target, allowing one prefix more or less for all, or transformers' renaming. Copied
-    modules that the base lacks (heads) keep their names."""
+def _fitted(
+    targets: Sequence[str], copies: Collection[str], names: Mapping[str, str], base: Checkpoint, title: str
+) -> dict[str, str]:
+    """The base's tensor of each target, allowing one prefix more or less for all, or transformers' renaming. Copied
+    modules that the base lacks (heads) keep their names. ``names``: from `one_name`."""
     absent = dict(zip(targets, targets, strict=True))
     with_heads: list[dict[str, str]] = []
-    for ours, theirs in _readings(targets, base):
+    for ours, theirs in _readings(targets, names, base):
         plain = list(theirs.values())
         fitting: list[dict[str, str]] = []
         for keys in _guesses(plain, ours):
@@ -259,7 +271,8 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
             lacking = {name: key for name, key in guess.items() if key not in ours and name not in copies}
             absent = min(absent, lacking, key=len)
             if not lacking and len(set(guess.values())) == len(guess):
-                fitting.append({name: ours.get(key, key) for name, key in guess.items()})
+                tensors = {name: ours.get(key, key) for name, key in guess.items()}
+                fitting += [tensors] if tensors not in fitting else []
                 if keys == plain:
                     break
         if len(fitting) > 1:
@@ -272,20 +285,23 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
             break  # otherwise what looks like a head can be a tensor of a block under another name
     if with_heads:
         return max(with_heads, key=lambda one: len(base.tensors.keys() & one.values()))
-    tied = [name for name, key in absent.items() if key in base.aliases]
-    why = f"which {base.title} {'ties to another tensor' if tied else 'does not have'}"
     raise TallmasksError(
-        f"{title}: it changes {name_some(tied or sorted(absent))}, {why}. Give the base that it was trained on"
-        f"{library_advice(base)}. If this is that base: {MERGE_IT}"
+        f"{title}: it changes {name_some(sorted(absent))}, which {base.title} does not have. Give the base that it was"
+        f" trained on{library_advice(base)}. If this is that base: {MERGE_IT}"
     )
 
 
-def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+def _readings(
+    targets: Sequence[str], names: Mapping[str, str], base: Checkpoint
+) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """The base's tensors by key, and the key of each target: its modern name, or its name as transformers loads it."""
-    yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
+    yield {modern(name): one for name, one in names.items()}, {name: modern(name) for name in targets}
     if (model := library_model(base)) is not None:
-        ours, theirs = model.names(base.tensors), model.names(targets)
-        yield {key: name for name, key in ours.items()}, {name: theirs.get(name, name) for name in targets}
+        ours, theirs = model.names(names), model.names(targets)
+        yield (
+            {ours.get(name, name): one for name, one in names.items()},
+            {name: theirs.get(name, name) for name in targets},
+        )
 
 
 def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[str]]:
