@@ -85,6 +85,9 @@ def _differing_fields(base: Checkpoint, task: Checkpoint, name: str) -> Iterator
 
 
 def _changes(key: str, mine: Any, theirs: Any) -> bool:
+    """Nested settings, such as `text_config`, are compared field by field."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return any(_changes(inner, mine.get(inner), theirs.get(inner)) for inner in {*mine, *theirs})
     is_harmless = key in _HARMLESS or key.startswith(("initializer", "_")) or "drop" in key
     return mine != theirs and not is_harmless
 

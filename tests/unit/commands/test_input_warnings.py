@@ -49,6 +49,17 @@ def test_configurations_that_compute_something_else_are_named():
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
 
 
+def test_a_nested_dtype_is_no_difference():
+    """Every merge of a vision-language model warned of a difference that changes nothing."""
+    for name, nested in {"base": "float32", "a": "bfloat16"}.items():
+        file_of(Path(name), {"layer.weight": torch.randn(4, 4)})
+        config = {"text_config": {"dtype": nested, "rope_theta": 1e4}, "vision_config": {"torch_dtype": nested}}
+        Path(name, "config.json").write_text(json.dumps(config))
+    assert not any("config" in line for line in said("base", {"a": "a"}))
+    Path("a", "config.json").write_text(json.dumps(config | {"text_config": {"dtype": nested, "rope_theta": 1e6}}))
+    assert any("text_config" in line for line in said("base", {"a": "a"}))
+
+
 def test_no_merge_waits_for_a_warning(monkeypatch):
     """A merge of eight BERTs took 17 s instead of 6, and waited for transformers to word one warning."""
     model = made("BertForMaskedLM")

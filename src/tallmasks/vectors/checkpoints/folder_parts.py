@@ -12,6 +12,7 @@ from tallmasks.io.plain_files import is_safe, read_plain_json, reading, within
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 PART_INDEXES = ("modules.json", "model_index.json")  # of sentence-transformers and diffusers
+ROUTER = "router_config.json"  # of sentence-transformers: models for queries and for documents
 # Fields of Checkpoint that are keyed by tensor or file name.
 _BY_NAME = ("tensors", "aliases", "files", "file_of", "companions", "metadata", "indexes", "arrays")
 
@@ -28,6 +29,9 @@ def parts_of(folder: Path, names: Collection[str]) -> list[str]:
         content = read_plain_json(path)
         if index == PART_INDEXES[0]:
             parts = [str(module["path"]) for module in content]
+            if ROUTER in names:
+                within(folder, ROUTER)
+                parts += [*read_plain_json(folder / ROUTER)["types"]]
         else:
             parts = [name for name, value in content.items() if isinstance(value, list) and value[0] is not None]
     if odd := [part for part in parts if part and ("/" in part or part.startswith(".") or not is_safe(part))]:

@@ -38,7 +38,17 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
+_ADAPTER_NAME = re.compile(r"\.lora_(?:embedding_)?[AB]\.(.+)\.weight")
 _INSIDE = re.compile(r"\.\d+\.")  # in names of tensors inside a block
+_PROMPTS = (
+    "PROMPT_TUNING",
+    "PREFIX_TUNING",
+    "P_TUNING",
+    "MULTITASK_PROMPT_TUNING",
+    "ADAPTION_PROMPT",
+    "CPT",
+    "CARTRIDGE",
+)
 # Options with which the model is not just its weights plus B A.
 _OTHER_KINDS = (
     "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
@@ -157,7 +167,7 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
         for target, stored in others.items()
         for name in stored_names.get(renamed[target], [renamed[target]])
     }
-    products = {}
+    products: dict[str, _Product] = {}
     for module, pair in factors.items():
         name = renamed[f"{module}.weight"]
         if name in tied:
@@ -204,6 +214,11 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise TallmasksError(f"{path}: not a JSON object; expected a configuration that peft wrote. Copy it again")
     kind = config.get("peft_type")
+    if kind in _PROMPTS:
+        raise TallmasksError(
+            f"{title}: found an adapter with peft_type {short(kind)}, which learns inputs and changes no weights;"
+            " expected 'LORA'. It cannot be merged; leave it out"
+        )
     if kind != "LORA":
         raise TallmasksError(f"{title}: found an adapter with peft_type {short(kind)}; expected 'LORA'. {MERGE_IT}")
     if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
@@ -244,6 +259,11 @@ def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[st
             names, key = factors.setdefault(match["module"], {}), match["factor"]
             if match["embedding"]:
                 names["embedding"] = stored
+        elif match := _ADAPTER_NAME.search(name):
+            raise TallmasksError(
+                f"{title}: found the tensor {stored}, which names the adapter {match[1]}; expected names without it, as"
+                " peft's save_pretrained writes them. Save the adapter with it"
+            )
         elif ".lora_" in name:
             raise TallmasksError(f"{title}: the tensor {stored} belongs to an unsupported kind of LoRA. {MERGE_IT}")
         if (other := names.setdefault(key, stored)) != stored and not adapter.same(adapter, other, stored):

@@ -26,8 +26,10 @@ def one_name(base: Checkpoint, model: LibraryModel | None) -> dict[str, str]:
     for name, source in model.tied.items():
         groups.setdefault(source, [source]).append(name)
     for group in groups.values():
-        first = next((stored[name] for name in group if name in stored), None)
-        for name in group if first else ():
+        if not any(name in stored for name in group):
+            continue
+        first = next(stored[name] for name in group if name in stored)
+        for name in group:
             if name not in stored:
                 names.setdefault(name, first)
             elif base.same(base, stored[name], first):

@@ -77,8 +77,9 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
         entry = entries[f"data/{storage.key}"]
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
             return np.frombuffer(archive.read(entry), np.uint8)
-        magic, *lengths = _LOCAL_HEADER.unpack_from(mapped, entry.header_offset)
-        start = entry.header_offset + _LOCAL_HEADER.size + sum(lengths)
+        after = entry.header_offset + _LOCAL_HEADER.size
+        magic, *lengths = _LOCAL_HEADER.unpack(mapped[entry.header_offset : after].tobytes())
+        start = after + sum(lengths)
         end = start + entry.file_size
         if magic != _ZIP or end > starts[bisect.bisect(starts, entry.header_offset)]:
             raise Unusable(f"its record data/{storage.key} is not where the archive's directory says")
@@ -89,7 +90,7 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
 
 def _before_1_6(mapped: _Bytes) -> tuple[Any, _Records]:
     """Five pickles, then every storage: the number of its values, and their bytes."""
-    file = io.BytesIO(mapped[:LONGEST])
+    file = io.BytesIO(mapped[:LONGEST].tobytes())
     if read_pickle(file).value != _OLD_MAGIC:
         raise Unusable("it is not in torch.save's format")
     _, _, saved, keys = (read_pickle(file) for _ in range(4))
@@ -98,10 +99,10 @@ def _before_1_6(mapped: _Bytes) -> tuple[Any, _Records]:
         if not isinstance(key, str):
             raise Unusable(f"the key of a storage is {_in_words(key)}")
         storage = saved.storages[key]
-        start, (count,) = end + 8, struct.unpack_from("<q", mapped, end)
+        start, (count,) = end + 8, struct.unpack("<q", mapped[end : end + 8].tobytes())
         end = start + storage.nbytes
-        if count != storage.count:
-            raise Unusable(f"a storage has {count} values; expected {storage.count}")
+        if count != storage.size:
+            raise Unusable(f"a storage has {count} values; expected {storage.size}")
         places[storage.key] = slice(start, end)
     return saved.value, lambda storage: mapped[places[storage.key]]
 
