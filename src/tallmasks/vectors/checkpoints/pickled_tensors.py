@@ -40,11 +40,11 @@ class Storage(NamedTuple):
     key: str
     dtype: str
     width: int  # bytes of a value
-    count: int
+    length: int  # in values
 
     @property
     def nbytes(self) -> int:
-        return self.width * self.count
+        return self.width * self.length
 
 
 class StoredTensor(NamedTuple):
@@ -83,6 +83,7 @@ def read_pickle(file: BinaryIO) -> Pickled:
     marked: list[list[Any]] = []
     memo: dict[int, Any] = {}
     storages: dict[str, Storage] = {}
+    argument: Any
     for operation, argument, _ in pickletools.genops(file):
         code = operation.name
         if code in _PUSHED:

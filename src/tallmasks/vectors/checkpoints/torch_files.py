@@ -65,6 +65,8 @@ def _limited_memory(more: int) -> Iterator[None]:
 
 def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Records]:
     entries = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
+    if len(entries) < len(archive.infolist()):
+        raise Unusable("two of its records have the same name")
     starts = sorted([*(entry.header_offset for entry in entries.values()), archive.start_dir])
     if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
         raise Unusable("it was saved on a big-endian machine")
@@ -77,7 +79,7 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
         entry = entries[f"data/{storage.key}"]
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
             return np.frombuffer(archive.read(entry), np.uint8)
-        magic, *lengths = _LOCAL_HEADER.unpack_from(mapped, entry.header_offset)
+        magic, *lengths = _LOCAL_HEADER.unpack_from(mapped.data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + sum(lengths)
         end = start + entry.file_size
         if magic != _ZIP or end > starts[bisect.bisect(starts, entry.header_offset)]:
@@ -89,7 +91,7 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
 
 def _before_1_6(mapped: _Bytes) -> tuple[Any, _Records]:
     """Five pickles, then every storage: the number of its values, and their bytes."""
-    file = io.BytesIO(mapped[:LONGEST])
+    file = io.BytesIO(mapped[:LONGEST].tobytes())
     if read_pickle(file).value != _OLD_MAGIC:
         raise Unusable("it is not in torch.save's format")
     _, _, saved, keys = (read_pickle(file) for _ in range(4))
@@ -98,10 +100,10 @@ def _before_1_6(mapped: _Bytes) -> tuple[Any, _Records]:
         if not isinstance(key, str):
             raise Unusable(f"the key of a storage is {_in_words(key)}")
         storage = saved.storages[key]
-        start, (count,) = end + 8, struct.unpack_from("<q", mapped, end)
+        start, (count,) = end + 8, struct.unpack_from("<q", mapped.data, end)
         end = start + storage.nbytes
-        if count != storage.count:
-            raise Unusable(f"a storage has {count} values; expected {storage.count}")
+        if count != storage.length:
+            raise Unusable(f"a storage has {count} values; expected {storage.length}")
         places[storage.key] = slice(start, end)
     return saved.value, lambda storage: mapped[places[storage.key]]
 
