@@ -26,7 +26,7 @@ def reading(path: Path | str, expected: str) -> Iterator[None]:
         raise
     except Exception as error:
         problem = str((error.strerror if isinstance(error, OSError) else "") or error)
-        why = cut(one_line(f"{type(error).__name__}: {problem}"))
+        why = cut(one_line(f"{type(error).__name__}: {problem}".removesuffix(": ")))
         raise TallmasksError(
             f"{path}: cannot be read ({why}); expected {expected}. Copy or download it again"
         ) from error

@@ -129,6 +129,14 @@ def test_a_directory_that_points_elsewhere_is_refused(tmp_path):
     assert "data/0" in refusal(lambda: open_checkpoint(path))
 
 
+def test_two_records_of_one_name_are_refused(tmp_path):
+    """Other weights would be merged than torch loads: it takes another one of the two."""
+    path = rewritten(file_of(tmp_path, {"w": torch.ones(3)}, "whole.bin"), lambda name, record: record)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("other/data/0", torch.zeros(3).numpy().tobytes())
+    assert "same name" in refusal(lambda: open_checkpoint(path))
+
+
 DEEP = b"(K\x01q\x01" + b"".join(bytes([104, n, 104, n, 0x86, 113, n + 1]) for n in range(1, 61)) + b"t"
 TORCH_TRAPS = {
     "a key of a set": b"}X\x01\x00\x00\x00wcbuiltins\nset\n]" + DEEP + b"a\x85Rs.",

@@ -40,11 +40,11 @@ class Storage(NamedTuple):
     key: str
     dtype: str
     width: int  # bytes of a value
-    size: int  # number of values
+    length: int  # in values
 
     @property
     def nbytes(self) -> int:
-        return self.width * self.size
+        return self.width * self.length
 
 
 class StoredTensor(NamedTuple):

@@ -65,6 +65,8 @@ def _limited_memory(more: int) -> Iterator[None]:
 
 def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Records]:
     entries = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
+    if len(entries) < len(archive.infolist()):
+        raise Unusable("two of its records have the same name")
     starts = sorted([*(entry.header_offset for entry in entries.values()), archive.start_dir])
     if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
         raise Unusable("it was saved on a big-endian machine")
@@ -77,9 +79,8 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
         entry = entries[f"data/{storage.key}"]
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
             return np.frombuffer(archive.read(entry), np.uint8)
-        after = entry.header_offset + _LOCAL_HEADER.size
-        magic, *lengths = _LOCAL_HEADER.unpack(mapped[entry.header_offset : after].tobytes())
-        start = after + sum(lengths)
+        magic, *lengths = _LOCAL_HEADER.unpack_from(mapped.data, entry.header_offset)
+        start = entry.header_offset + _LOCAL_HEADER.size + sum(lengths)
         end = start + entry.file_size
         if magic != _ZIP or end > starts[bisect.bisect(starts, entry.header_offset)]:
             raise Unusable(f"its record data/{storage.key} is not where the archive's directory says")
@@ -99,10 +100,10 @@ def _before_1_6(mapped: _Bytes) -> tuple[Any, _Records]:
         if not isinstance(key, str):
             raise Unusable(f"the key of a storage is {_in_words(key)}")
         storage = saved.storages[key]
-        start, (count,) = end + 8, struct.unpack("<q", mapped[end : end + 8].tobytes())
+        start, (count,) = end + 8, struct.unpack_from("<q", mapped.data, end)
         end = start + storage.nbytes
-        if count != storage.size:
-            raise Unusable(f"a storage has {count} values; expected {storage.size}")
+        if count != storage.length:
+            raise Unusable(f"a storage has {count} values; expected {storage.length}")
         places[storage.key] = slice(start, end)
     return saved.value, lambda storage: mapped[places[storage.key]]
 
