@@ -138,7 +138,7 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     for unreadable in ('{"model": {"vocab": {"the": -1}}}', '{"model": {"vocab": {"the": 1e999}}}', None):
         path = tmp_path / "task" / "tokenizer.json"
         path.write_text(unreadable) if unreadable else path.unlink()
-        with pytest.raises(TallmasksError, match=r"expected a readable tokenizer\.json"):
+        with pytest.raises(TallmasksError, match=r"tokenizer\.json"):
             with_tokens_of(base, open_model(tmp_path / "task"))
 
 

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.plain_files import read_plain_json, reading
 from tallmasks.io.tensor_files import name_some
-from tallmasks.io.validation import validated
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
@@ -191,21 +189,6 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
     )
 
 
-class _Fields(BaseModel):
-    """Fields of adapter_config.json, with the types that peft writes."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-    r: float | None = None
-    lora_alpha: float | None = None
-    rank_pattern: dict[str, float] | None = None
-    alpha_pattern: dict[str, float] | None = None
-    use_rslora: bool | None = None
-    fan_in_fan_out: bool | None = None
-    modules_to_save: list[str] | None = None
-    base_model_name_or_path: str | None = None
-
-
 def _read_config(path: Path, title: str) -> dict[str, Any]:
     if not path.exists():
         raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing. Copy it to the adapter's folder")
@@ -227,7 +210,10 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(
             f"{title}: init_lora_weights is {short(start)}, which also changes the base's weights. {MERGE_IT}"
         )
-    validated(config, _Fields, path)
+    from tallmasks.io.validation import validated  # slow to import, like the next
+    from tallmasks.vectors.checkpoints.adapter_fields import AdapterFields
+
+    validated(config, AdapterFields, path)
     for option in ("rank_pattern", "alpha_pattern"):
         patterns = config.get(option) or {}
         try:
