@@ -9,6 +9,10 @@ SLURM := .venv/slurm/installed
 REMOTES := .venv/remotes/installed
 SITE := .venv/site
 SNAKEMAKE := $(BIN)/snakemake -j$(JOBS) --
+# Every package is checked by hash; one without a wheel is built with the setuptools of requirements.lock, and nothing else.
+PIP_INSTALL := pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all:
+UV_INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --require-build-hashes \
+  --build-constraints requirements.lock
 
 # Without bytecode, which images of containers forbid, each call of snakemake compiles 850 modules: seconds a call.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,7 +58,7 @@ ifneq ($(file <$(INSTALLED)),$(CURDIR))
 CLEAR := $(if $(wildcard $(INSTALLED)),--clear)
 endif
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements.lock requirements-uv.lock pyproject.toml
 	@command -v $(firstword $(PYTHON)) >/dev/null || { \
 	  echo "error: $(PYTHON): there is no such program; Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; \
 	  exit 1; }
@@ -65,29 +69,28 @@ $(INSTALLED): requirements.lock pyproject.toml
 	  echo "error: $(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; \
 	  exit 1; }
 	@$(STEP) $(PYTHON) -m venv $(CLEAR) .venv
-	@$(STEP) $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(STEP) $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(STEP) $(BIN)/python -m $(PIP_INSTALL) -r requirements-uv.lock
+	@$(STEP) $(UV_INSTALL) -r requirements.lock
 	@$(STEP) $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@for command in snakemake dvc tallmasks; do $(BIN)/$$command --version >/dev/null || exit 1; done
 	@echo "$(CURDIR)" > $@
 
 slurm: $(INSTALLED)  ## add Snakemake's slurm plugin, for `snakemake --profile profiles/slurm`
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-slurm.lock
+	$(UV_INSTALL) --no-deps -r requirements-slurm.lock
 	$(BIN)/uv pip check --quiet --python $(BIN)/python
 
 # For the tests it lies apart, since a plugin that is installed costs every call of snakemake two seconds.
 $(SLURM): $(INSTALLED) requirements-slurm.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps --require-hashes -r requirements-slurm.lock
+	$(UV_INSTALL) --target $(@D) --no-deps -r requirements-slurm.lock
 	@touch $@
 
 remotes: $(INSTALLED)  ## add DVC's plugins for remotes on S3 and over SSH
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-remotes.lock
+	$(UV_INSTALL) --no-deps -r requirements-remotes.lock
 	$(BIN)/uv pip check --quiet --python $(BIN)/python
 
 # For the tests they lie apart, with an S3 server. Without them the tests of remotes are skipped.
 $(REMOTES): $(INSTALLED) requirements-remotes.lock tests/helpers/moto.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps --require-hashes \
-	  -r requirements-remotes.lock -r tests/helpers/moto.txt && touch $@ \
+	$(UV_INSTALL) --target $(@D) --no-deps -r requirements-remotes.lock -r tests/helpers/moto.txt && touch $@ \
 	  || echo "DVC's plugins could not be installed: the tests of remotes are skipped" >&2
 
 figures: $(INSTALLED)  ## every table of the paper, and every figure but figure 5, of the models under `build`
@@ -108,14 +111,15 @@ test: $(INSTALLED)  ## code checks and the tests: unit, contract, workflow, and 
 	  $(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup -m "not long"; tests=$$?; \
 	  wait $$checks || { echo "error: make check: see above" >&2; exit 1; }; exit $$tests
 
-test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests, first those that failed the last time
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --failed-first -rs
 
 rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a hub on this machine
 	$(BIN)/python -m pytest -n0 tests/long/test_hub_rehearsal.py
 
 record: $(INSTALLED)  ## record what every stage makes, once its version was raised or a recipe is new
-	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py -k "same_bytes"
+	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py tests/contract/test_exact_values.py \
+	  -k "same_bytes or changed_arithmetic"
 
 check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
 	$(BIN)/ruff format --check --quiet .
@@ -159,12 +163,12 @@ screens: $(SITE)/installed  ## pictures of the site's first page and of results/
 # In an environment of its own: the project's needs nothing of it.
 $(SITE)/installed: requirements-site.lock
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-site.lock
+	$(@D)/bin/python -m $(PIP_INSTALL) -r requirements-site.lock
 	@touch $@
 
 # Beside the project's own environment: each lock has what requirements.lock lacks.
 .venv/%/installed: examples/%/requirements.lock $(INSTALLED)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps --require-hashes -r $<
+	$(UV_INSTALL) --target $(@D) --no-deps -r $<
 	@touch $@
 
 bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge, compress and switching a model (SCALE=0.1 smaller, PEER=mergekit beside it); into OUT=results/benchmarks
@@ -172,8 +176,8 @@ bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge, com
 	$(BIN)/python benchmarks/applying.py
 
 # Beside the project's own torch and transformers, so that both are measured on the same ones.
-.venv/mergekit/installed: $(INSTALLED) benchmarks/mergekit.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --target $(@D) --no-deps -r benchmarks/mergekit.txt
+.venv/mergekit/installed: benchmarks/mergekit.lock $(INSTALLED)
+	$(UV_INSTALL) --target $(@D) --no-deps -r $<
 	@touch $@
 
 bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forward pass
@@ -181,17 +185,17 @@ bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forwa
 	$(BIN)/python benchmarks/evaluation_text.py
 	$(BIN)/python benchmarks/evaluation_text.py --free
 
-lock: $(INSTALLED)  ## resolve requirements.lock anew from pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --no-annotate --group reproduction --group dev pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --no-annotate --no-deps --group slurm -o requirements-slurm.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --no-annotate --no-deps --group remotes -o requirements-remotes.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --no-annotate --group site -o requirements-site.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --no-annotate --constraints requirements.lock --group llms -o examples/llms/requirements.lock \
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --no-header --no-annotate
+
+lock: $(INSTALLED)  ## resolve requirements.lock and the other lock files anew from pyproject.toml
+	$(COMPILE) --group reproduction --group dev pyproject.toml -o requirements.lock
+	$(COMPILE) --group uv -o requirements-uv.lock
+	$(COMPILE) --no-deps --group slurm -o requirements-slurm.lock
+	$(COMPILE) --no-deps --group remotes -o requirements-remotes.lock
+	$(COMPILE) --no-deps --group mergekit -o benchmarks/mergekit.lock
+	$(COMPILE) --group site -o requirements-site.lock
+	$(COMPILE) --constraints requirements.lock --group llms -o examples/llms/requirements.lock \
 	  $$(sed -n 's/^\([a-zA-Z0-9_.-]*\)==.*/--no-emit-package \1/p' requirements.lock | sort -u)
 
 clean:  ## remove what make and the workflow made, but not results/; asks first, YES=1 answers

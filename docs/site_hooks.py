@@ -13,7 +13,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 """Pages of the project's folder that the site has too."""
 NOTEBOOK = "notebook.ipynb"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")

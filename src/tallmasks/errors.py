@@ -3,6 +3,7 @@
 import difflib
 import errno
 import os
+import reprlib
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
@@ -11,14 +12,31 @@ from pathlib import Path
 
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
+_TOO_LONG = errno.ENAMETOOLONG
 
 # Optional libraries, and the extra in pyproject.toml that installs each.
 EXTRAS = {"torch": "torch", "transformers": "transformers"}
 
 
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_LINE_BREAKS = (0x2028, 0x2029)
+_SURROGATES = range(0xD800, 0xE000)
+_UNSEEN = (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS, *_LINE_BREAKS, *_SURROGATES)
+ESCAPES = {code: ascii(chr(code))[1:-1] for code in _UNSEEN}
+
+_REPR = reprlib.Repr()  # bounded: aliases in a YAML file can stand for billions of values
+_REPR.maxlevel = 4
+_REPR.maxlist = _REPR.maxtuple = _REPR.maxdict = _REPR.maxset = 10
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 200
+
+
 class TallmasksError(Exception):
     """An error that the user can fix. The message names the file or key, what was found, what was expected, and what to
-    do. The command line prints only the message, without a traceback, and exits with status 1."""
+    do. The command line prints only the message, without a traceback, and exits with status 1. Several arguments are
+    several messages, one per line."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class OptionError(TallmasksError):
@@ -46,9 +64,11 @@ def user_errors() -> Iterator[None]:
             " memory"
         ) from None
     except OSError as error:
-        if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, errno.EIO):
+        if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, _TOO_LONG, errno.EIO):
             raise
         path, why = Path(os.fsdecode(error.filename)), os.strerror(error.errno)
+        if error.errno == _TOO_LONG:
+            raise TallmasksError(f"{cut(str(path))}: {why}; shorten it") from None
         if error.errno == errno.EIO:
             raise TallmasksError(f"{path}: {why}; the disk is failing") from None
         if error.errno in _NO_RIGHT:
@@ -90,17 +110,27 @@ def _by_extra(library: str) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the closest valid name, or an empty string if none is close."""
     by_lower_case = {other.lower(): other for other in names}
-    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    close = difflib.get_close_matches(name[:100].lower(), by_lower_case, n=1)
     return f" (did you mean {by_lower_case[close[0]]!r}?)" if close else ""
 
 
 def short(value: object) -> str:
     """The repr of a user's value for an error message, cut to 100 characters."""
     try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a huge integer, or deep nesting
+        text = _REPR.repr(value[:101] if isinstance(value, str) else value)
+    except ValueError:  # a huge integer
         return f"a {type(value).__name__}"
+    return cut(text)
+
+
+def cut(text: str) -> str:
+    """At most 100 characters of a text for a message."""
     return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def one_line(text: object) -> str:
+    """Escape line breaks, other control characters and marks of direction, which could fake a terminal's output."""
+    return str(text).translate(ESCAPES)
 
 
 def at_import(error: Exception) -> TallmasksError:

@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "results/tiny").mkdir(parents=True)
     (tmp_path / ".venv/bin").mkdir(parents=True)
-    for name in ("requirements.lock", "pyproject.toml"):
+    for name in ("requirements.lock", "requirements-uv.lock", "pyproject.toml"):
         (tmp_path / name).touch()
     (tmp_path / ".venv/installed").write_text(f"{tmp_path}\n")
     program(tmp_path / ".venv/bin/snakemake", 'echo "snakemake $*"')

@@ -1,14 +1,20 @@
 """Tests that need a process of their own: imports, memory use, and leftovers of a kill."""
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import pytest
+
 from conftest import PARAMS, ROOT
+from processes import gone, wait_for
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import closure
 from small_checkpoints import file_of, saved_llama, state
+from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -85,28 +91,56 @@ def test_memory_does_not_grow_with_the_models(tmp_path):
 
 KILLED = """
 import sys, time
+from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
-with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new:
+with new_checkpoint(sys.argv[2], open_checkpoint(sys.argv[1]), None) as new, TemporaryFolder():
     print("writing", flush=True)
     time.sleep(600)
 """
 
 
-def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
+def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gigabytes of hidden halves would fill the disk; or the next run would remove what another one is writing."""
     source, out = saved_llama(tmp_path / "model"), tmp_path / "out"
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     command = [sys.executable, "-c", KILLED, str(source), str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "writing\n"
-        (hidden,) = tmp_path.glob(".*")
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "writing\n"
+        (hidden,), (temporary,) = tmp_path.glob(".*"), (tmp_path / "tmp").iterdir()
         base = open_checkpoint(source)
-        with new_checkpoint(out, base, None):
-            assert hidden.exists()  # its owner lives
+        with new_checkpoint(out, base, None), TemporaryFolder() as own:
+            assert hidden.exists() and temporary.exists() and own != temporary  # their owner lives
+        assert not own.exists()
         process.kill()
-    assert hidden.exists() and not list(out.glob(".*"))
+    assert hidden.exists() and temporary.exists() and not list(out.glob(".*"))
     out.rename(tmp_path / "elsewhere")
-    with new_checkpoint(out, base, None):
-        assert not hidden.exists()
+    with new_checkpoint(out, base, None), TemporaryFolder():
+        assert not hidden.exists() and not temporary.exists()
     assert open_checkpoint(out).tensors == base.tensors
+
+
+ASKING = """
+import sys, time
+from pathlib import Path
+from tallmasks.vectors.checkpoints.library_models import library_settings
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+assert library_settings(open_checkpoint(Path(sys.argv[1])))
+print(*[path.read_text() for path in Path("/proc/self/task").glob("*/children")], flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_process_that_reads_a_configuration_ends_with_the_one_that_asks(tmp_path: Path) -> None:
+    """A configuration that takes long to read kept a core busy for minutes after its command was killed."""
+    source = saved_llama(tmp_path / "model")
+    with subprocess.Popen([sys.executable, "-c", ASKING, str(source)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        child = int(process.stdout.readline())
+        os.kill(child, signal.SIGSTOP)  # it reads nothing, as in a long computation
+        process.kill()
+    wait_for(lambda: gone(child))

@@ -58,6 +58,7 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     project.path("wait").touch()
     interrupted, killed = (end_at_work(project, end) for end in (ctrl_c_twice, subprocess.Popen.kill))
     assert "Traceback" not in interrupted + killed and interrupted.strip().splitlines()[-1].startswith("Interrupted")
+    assert "Error" not in interrupted and "Failed" not in interrupted, "jobs that the signal ended, and their logs"
     project.path("wait").rename(project.path("fail"))
     output = project.run(*COMMAND, fails=True).output
     assert '"recipe"' not in output and "Traceback" not in output

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
+import os
 import signal
 import sys
 import time
@@ -39,12 +39,17 @@ def report_progress(logger: logging.Logger) -> None:
 
 
 def report_interruption() -> None:
-    """After Ctrl-C, end the output with a message.  Ignore further Ctrl-C, because all jobs are already ending."""
+    """After Ctrl-C, print one message and nothing else: Snakemake would report every job that the signal ended as
+    failed, with its log.  Ignore further Ctrl-C, because all jobs are already ending."""
 
     def interrupted(number: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        show_cursor = "\033[?25h" if os.isatty(terminal) else ""  # progress bars hide it
         message = "Interrupted. Nothing is lost: call the same command again, and it continues."
-        atexit.register(print, message, file=sys.stderr)
+        os.write(terminal, f"\n{show_cursor}{message}\n".encode())
         raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -8,7 +8,6 @@ import fcntl
 import functools
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from snakemake.exceptions import WorkflowError
 from reproduction.artifacts.folders import SCRATCH, try_lock
 from reproduction.models import cuda
 from tallmasks.errors import TallmasksError, user_errors
+from tallmasks.io.temporary_folders import TemporaryFolder
 
 InputFunction = Callable[..., Any]
 NO_PROFILE = (
@@ -151,8 +151,9 @@ def start_warm_python() -> None:
     """
     if "TALLMASKS_WARM" in os.environ:
         return
-    folder = os.environ["TALLMASKS_WARM"] = tempfile.mkdtemp(prefix="tallmasks-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = TemporaryFolder()
+    atexit.register(folder.__exit__)  # keeps it until then
+    os.environ["TALLMASKS_WARM"] = str(folder.path)
     command = [sys.executable, "workflow/runner/warm.py", "--serve"]  # its own session: Ctrl-C goes to Snakemake only
     server = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert server.stdout

@@ -31,8 +31,8 @@ def write_own(job: Job, start: StartingPoint, out: Path) -> None:
         for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():
-                new.write(task, name, own.content(tensor, facts.codings[name], **method.chosen))
-            print(f"{task}: {len(facts.codings)} tensors", flush=True)
+                new.write(task, name, own.content(tensor, new.manifest.codings[name], **method.chosen))
+            print(f"{task}: {len(new.manifest.codings)} tensors", flush=True)
 
 
 @main

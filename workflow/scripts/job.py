@@ -28,6 +28,7 @@ import checked_inputs
 import gpu
 from reproduction.artifacts.labels import as_metadata, write_json
 from tallmasks.errors import TallmasksError, user_errors
+from tallmasks.io.surroundings import checked_surroundings
 
 
 @dataclass(frozen=True)
@@ -95,21 +96,24 @@ def main(run: Callable[[Job], None]) -> Callable[[Job], None]:
         return run
     script, file, *copies = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
-    job, start = Job.read(file, copies), time.monotonic()
-    use_threads(job.threads)
+    start = time.monotonic()
     try:
-        with user_errors(), checked_inputs.damage_put_away():
+        with checked_surroundings(), user_errors(), checked_inputs.damage_put_away():
+            job = Job.read(file, copies)
+            use_threads(job.threads)
             gpu.lease(job.gpus, job.submitted, job.jobs_per_gpu)
             checked_inputs.check_all(job.recipe, job.inputs, job.model, job.threads)
             run(job)
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Snakemake cannot measure a fork
+            print(f"done in {time.monotonic() - start:.1f} s, with {memory:.0f} MB of memory", flush=True)
+    except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         print(f"error: {error}", file=sys.stderr) if isinstance(error, TallmasksError) else traceback.print_exc()
         if stat.S_ISREG(os.fstat(1).st_mode):  # a log file
             sys.stdout.flush()
             print(f"This job alone: python {script} {file}", file=sys.stderr)
         sys.exit(1)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Snakemake cannot measure a fork
-    print(f"done in {time.monotonic() - start:.1f} s, with {memory:.0f} MB of memory", flush=True)
     return run
 
 

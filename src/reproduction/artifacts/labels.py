@@ -85,7 +85,7 @@ def _read_label(path: Path) -> Label:
         files = dict(facts.get(FILES, {})) if path.suffix == ".json" else {}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(path, "has no valid recipe and content digest; this workflow did not write it") from None
-    if path.suffix == ".json" and content_of_json(facts) != label.content:
+    if path.suffix == ".json" and _content(facts) != label.content:
         raise Damaged(path, CHANGED)
     if named and digest_of(label.recipe) != named["digest"]:
         raise Damaged(path, "has a recipe whose digest is not the one in the file name")
@@ -174,9 +174,14 @@ def as_metadata(recipe: Mapping[str, Any]) -> dict[str, str]:
 
 
 def as_json(value: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON artifact: the value, its recipe and the digest of its content."""
+    """A JSON artifact or provenance.json: the value, its recipe and the digest of its content."""
     plain = json.loads(canonical({**value, "recipe": recipe}))  # as it will be read: tuples become lists
-    return {**plain, CONTENT: content_of_json(plain)}
+    return {**plain, CONTENT: _content(plain)}
+
+
+def _content(facts: Mapping[str, Any]) -> str:
+    """The content digest of a JSON artifact, or of a provenance.json, which includes the recipe."""
+    return content_of_json(facts, (CONTENT,)) if FILES in facts else content_of_json(facts)
 
 
 def write_json(path: Path, value: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:

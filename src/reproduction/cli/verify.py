@@ -6,7 +6,8 @@
     tallmasks verify ./bundle
 
 Checks the values and metadata of artifacts against their recorded checksums, the recipe against the hash in the file's
-name, and results against their provenance. Missing artifacts are not a problem: Snakemake makes them when needed.
+name, and results against their provenance.json, which has its own checksum. Missing artifacts are not a problem:
+Snakemake makes them when needed.
 
 Damaged files of store/ are moved to .tallmasks/damaged/, and the output says how to restore them. Dangling links and
 named pipes are removed from store/ and results/, because DVC cannot read them. Nothing else is changed. The exit
@@ -49,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not path.exists() and not path.is_symlink():
             raise TallmasksError(f"{path}: no such file or folder")
     problems = sum(map(print_problems, filter(is_bundle, wanted)))
-    problems += _verify_files([path for path in wanted if not is_bundle(path)], arguments)
+    wanted = [path for path in wanted if not is_bundle(path) or (path / PROVENANCE).is_file()]
+    problems += _verify_files(wanted, arguments)
     return int(problems > 0)
 
 

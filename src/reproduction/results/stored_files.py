@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from reproduction.models.families import family
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
 from tallmasks.io.dtypes import FLOATS
+from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import Layout, TensorSpec, bytes_of_file, write_tensors
 from tallmasks.methods import bits
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -63,8 +63,8 @@ def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[Starti
             origin |= {"repository": recorded["repository"], "revision": recorded["commit"]}
         yield StartingPoint(replace(checkpoint, origin=origin), tuple(initial))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "initial.safetensors")
+    with TemporaryFolder() as folder:
+        file = folder / "initial.safetensors"
         write_tensors(file, {name: np.asarray(values) for name, values in initial.items()}, {})
         base = replace(open_checkpoint(file), origin={})
         yield StartingPoint(base, tuple(initial), included=True, beside=pretrained.stat().st_size)
@@ -86,7 +86,7 @@ def bundle_facts(
         unchanged=[name for name in floats if name not in start.trainable],
         mask_lambda=dict(zip(tasks, lambdas, strict=True)),
         include_base=start.included,
-        codings=own.codings(stored, len(tasks)) if own else {},
+        codings=own.codings(stored, len(tasks)) if own else None,
     )
 
 

@@ -60,7 +60,7 @@ def _by_name(specs: list[tuple[str, TensorSpec]]) -> Specs:
 
 def metadata_of(manifest: Manifest, task: str | None = None) -> dict[str, str]:
     """Metadata of merged.safetensors, or of a task's file."""
-    part = "update" if manifest.codings else "masks"
+    part = "update" if manifest.updates else "masks"
     return {"format": manifest.format} | ({"part": "merged"} if task is None else {"part": part, "task": task})
 
 

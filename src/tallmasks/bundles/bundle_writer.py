@@ -67,6 +67,7 @@ class BundleFacts:
         mask_lambda: by task; tasks without a mask lambda can be left out.
         scale: factor of the update (default: 1).
         codings: by stored tensor, for a bundle of compressed tensors; dtype, mask_lambda and scale are then unused.
+            None for a bundle of masks.
     """
 
     method: str
@@ -83,7 +84,7 @@ class BundleFacts:
     mask_lambda: Mapping[str, float | None] = field(default_factory=dict)
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
-    codings: Mapping[str, Coding] = field(default_factory=dict)
+    codings: Mapping[str, Coding] | None = None
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,8 @@ def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: M
 
     def copy(piece: tuple[str, str, int, int]) -> None:
         task, name, start, stop = piece
-        model, dtype = facts.models[task], draft.tensors[name].dtype
+        is_of_base = name in facts.own.get(task, ()) or name in facts.missing.get(task, ())
+        model, dtype = facts.base if is_of_base else facts.models[task], draft.tensors[name].dtype
         part = new[task].tensors[name].reshape(-1)[start:stop].view(np.uint8)
         part[...] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
 
@@ -269,7 +271,7 @@ def _draft(facts: BundleFacts) -> Manifest:
         for name, tensor in sorted(facts.base.tensors.items())
         if tensor.dtype in FLOATS or name in buffers
     }
-    if facts.codings:
+    if facts.codings is not None:
         kind: dict[str, Any] = {
             "updates": task_files(facts.tasks, UPDATES),
             "coding_texts": {name: coding.text for name, coding in sorted(facts.codings.items())},

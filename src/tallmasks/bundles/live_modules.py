@@ -84,9 +84,12 @@ def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
     tensors = sorted(matched, key=lambda one: one.name)
     left = tuple(sorted(form.heads - {one.name for one in tensors}))
     if (left or extra) and not keep_heads:
+        shapes = {name: list(tensor.shape) for name, tensor in module.state_dict(keep_vars=True).items()}
+        ours = name_some(f"{name} {list(form.tensors[name].shape)}" for name in left) or "none"
+        theirs = name_some(f"{name} {shapes.get(name)}" for name in extra) or "none"
         raise TallmasksError(
-            "The module and the task's model have different heads. Only in the task's model:"
-            f" {name_some(left) or 'none'}; only in the module: {name_some(extra) or 'none'}. Build the module from the"
+            f"The module and the task's model have different heads. The task's: {ours}; the module's: {theirs}."
+            " Build the module from the"
             " task's configuration (`tallmasks export` writes it), or pass keep_heads=True to leave the module's heads"
             " unchanged."
         )
@@ -99,6 +102,18 @@ def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
                 " offloading."
             )
     return tensors, left
+
+
+def forget_old_weights(module: torch.nn.Module) -> None:
+    """Resets what modules remember of their weights after a forward pass, and would apply to the new ones."""
+    for inner in module.modules():
+        state = vars(inner)
+        if "layers_are_rescaled" in state:  # RWKV: it has divided some weights, and divides them again if this is False
+            state["layers_are_rescaled"] = False
+        if "attention_bias_cache" in state:  # LeViT, EfficientFormer, TinyViT: computed from the weights
+            state["attention_bias_cache"] = {}
+        if type(inner).__name__ == "MimiEuclideanCodebook":  # the same
+            state["_embed"] = None
 
 
 def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.Tensor]) -> Tensors:

@@ -100,7 +100,7 @@ class DeviceWeights:
 
     def _model(self, group: Group, task: str) -> torch.Tensor:
         """theta_0 plus the update, in the dtype of the bundle's models, [size]."""
-        is_compressed = bool(self._parts.manifest.codings)
+        is_compressed = bool(self._parts.manifest.updates)
         update = self._decoded_update(group, task) if is_compressed else self._masked_tau(group, task)
         return update.add_(self._theta(group).float()).to(torch_dtypes()[group.dtype])
 

@@ -68,7 +68,7 @@ class Bundle:
 
     def density(self, task: str) -> float:
         """The fraction of the stored values that a task's mask keeps. Raises like :meth:`update`, or without masks."""
-        if self.manifest.codings:
+        if self.manifest.updates:
             raise TallmasksError(f"A bundle made by {self.manifest.method} has no masks, so there is no mask density.")
         return density(self.manifest, self.parts.of_task(task).__getitem__)
 
@@ -171,7 +171,7 @@ class Bundle:
         self, module: torch.nn.Module, task: str | None, module_is_base: bool, keep_heads: bool
     ) -> tuple[str, ...]:
         with needed_for("switching a module"):
-            from tallmasks.bundles.live_modules import form_of, module_tensors
+            from tallmasks.bundles.live_modules import forget_old_weights, form_of, module_tensors
             from tallmasks.bundles.live_weights import DeviceWeights, copy_of, overwrite
 
         tensors, left = module_tensors(module, form_of(self.manifest, task), keep_heads)
@@ -192,6 +192,7 @@ class Bundle:
             )
         if self._device is not None and self._kept is None:
             self._kept = DeviceWeights(self.parts, base, self._device, self.manifest.stored, keep=True)
+        forget_old_weights(module)
         overwrite(tensors, weights, TaskWeights(self.parts, base, None), self._kept)
         return left
 

@@ -10,8 +10,8 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote
@@ -24,9 +24,10 @@ from tallmasks.bundles.codings import CODINGS, Coding, coding_of
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
-from tallmasks.io.plain_files import LARGEST_JSON
+from tallmasks.io.plain_files import LARGEST_JSON, is_safe
+from tallmasks.io.tensor_files import METADATA, NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
-from tallmasks.vectors.checkpoints.hub_models import COMPANIONS as COMPANION_FILES
+from tallmasks.vectors.checkpoints.companions import is_companion
 
 FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3", "tallmasks/bundle/4")
 """1: masks; 2: compressed tensors per task; 3: either, with buffers; 4, the one written: identifies the base by the
@@ -37,7 +38,7 @@ MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _LONGEST_NAME = 100
 # Fields of bundles of masks only, and of bundles of compressed tensors only.
-_OF_MASKS, _OF_UPDATES = ("dtype", "masks", "mask_lambda", "scale"), ("updates", "coding_texts")
+_OF_MASKS, _OF_UPDATES = ("dtype", "masks", "mask_lambda", "scale"), ("updates",)
 
 Count = Annotated[int, Strict(), Field(ge=0)]
 Single = Annotated[float, Field(ge=-_LARGEST_SINGLE, le=_LARGEST_SINGLE)]
@@ -52,7 +53,7 @@ class _Object(BaseModel):
 
 class BundledTensor(_Object):
     """A tensor of the base, under its safetensors dtype code. ``stored``: False if no model changed it, "buffer" if
-    every task's values are stored as they are; only buffers may have a dtype that is not a float."""
+    every task's values are stored whole, in this dtype, which then may be any."""
 
     shape: Shape
     dtype: Dtype
@@ -223,13 +224,13 @@ class Manifest(_Object):
             is_allowed = tensor.dtype in FLOATS or tensor.stored == BUFFER
             expect(is_allowed, f"tensors[{name!a}].dtype", tensor.dtype, "a float dtype, or a buffer")
         for name in (*self.tensors, *self.aliases):
-            expect("\n" not in name, "a tensor's name", name, "a name without line breaks")
+            _expect_name(name, "a tensor's name")
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "an alias", alias, "a name that no tensor has")
-        if self.updates:
-            names = [*self.coding_texts]
-            expect({*names} == self.stored.keys(), "the keys of codings", names, "the names of all stored tensors")
+        names, expected = [*self.coding_texts], "the names of all stored tensors" if self.updates else "no names"
+        stored = self.stored.keys() if self.updates else set()
+        expect({*names} == stored, "the keys of codings", names, expected)
         for name, text in self.coding_texts.items():
             expected = f"one of {', '.join(CODINGS)} that fits shape {list(self.tensors[name].shape)}"
             expect(name in self.codings, f"codings[{name!a}]", text, expected)
@@ -238,6 +239,8 @@ class Manifest(_Object):
         """Validates the values by task and returns the names of merged.safetensors and the tasks' files."""
         tasks, folder = set(self.tasks), UPDATES if self.updates else MASKS
         expect(len(tasks) == len(self.tasks), "tasks", self.tasks, "a list without duplicates")
+        for task in self.tasks:
+            expect(is_name(task), "a task's name", task, NAME)
         expect(self.task_files.keys() == tasks, f"the keys of {folder[:-1]}", [*self.task_files], "the tasks")
         for key, values in () if self.updates else (("mask_lambda", self.mask_lambda), ("scale", self.scale)):
             expect(values.keys() == tasks, f"the keys of {key}", [*values], "the tasks")
@@ -260,7 +263,11 @@ class Manifest(_Object):
             names = {*self.tensors, *self.aliases, *one.own}
             expect(one.names.keys() <= names, f"the keys of {key}.names", [*one.names], "names of the model's tensors")
             for name in (*one.own, *one.names.values()):
-                expect("\n" not in name, f"a tensor's name in {key}", name, "a name without line breaks")
+                _expect_name(name, f"a tensor's name in {key}")
+            present = [name for name in names if self.aliases.get(name, name) not in one.missing]
+            counts = Counter(one.names.get(name, name) for name in present)
+            twice = [name for name, count in counts.items() if count > 1]
+            expect(not twice, f"a value of {key}.names", twice[:1], "a name that no other tensor of the model has")
             for name in one.companions:
                 expect(is_companion(name), f"a key of {key}.companions", name, "a configuration or tokenizer file")
         expect(len(files) == len(set(files)), "own_file", files, "a different file for every task")
@@ -270,6 +277,10 @@ class Manifest(_Object):
 def expect(correct: object, key: str, value: object, expected: str) -> None:
     if not correct:
         raise ValueError(f"{key} is {short(value)}; expected {expected}")
+
+
+def _expect_name(name: str, key: str) -> None:
+    expect(is_name(name) and name != METADATA, key, name, f"{NAME}, other than {METADATA}")
 
 
 def bundle_digest(value: Mapping[str, Any]) -> str:
@@ -332,14 +343,13 @@ def _problem(error: ValidationError) -> str:
 
 def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
     """A file name per task, such as ``masks/<task>.safetensors``: percent-encoded, and unique regardless of case.
-    Raises TallmasksError if a task's name is not valid Unicode (an unpaired surrogate)."""
+    Raises TallmasksError if a task's name is no `is_name`."""
     taken: set[str] = set()
     files = {}
     for task in tasks:
-        try:
-            stem = quote(task, safe="").replace("~", "%7E")
-        except UnicodeEncodeError:
-            raise TallmasksError(f"The task name {task!a} is not valid Unicode. Choose another name.") from None
+        if not is_name(task):
+            raise TallmasksError(f"The task name is {task[:100]!a}; expected {NAME}. Choose another name.")
+        stem = quote(task, safe="").replace("~", "%7E")
         stem = f"%2E{stem[1:]}" if stem.startswith(".") else stem
         if not stem or len(stem) > _LONGEST_NAME or stem.lower() in taken:
             # encoded names contain no "~", so this cannot collide
@@ -351,18 +361,3 @@ def task_files(tasks: Collection[str], folder: str) -> dict[str, str]:
 
 def _is_file_in(folder: str, file: str) -> bool:
     return file.startswith(folder) and file.count("/") == 1 and file.endswith(".safetensors") and is_safe(file)
-
-
-def is_companion(name: str) -> bool:
-    """True for the configuration and tokenizer files that are copied with a model's weights; never code."""
-    *folders, last = name.split("/")
-    ends = (".json", ".jinja") if folders else ()
-    by_name = any(fnmatchcase(last, pattern) for pattern in COMPANION_FILES)
-    return is_safe(name) and len(folders) <= 2 and (by_name or last.endswith(ends))
-
-
-def is_safe(name: str) -> bool:
-    """True if a relative path from an untrusted file stays inside its folder on every operating system."""
-    parts = name.split("/")
-    printable = name.isprintable() and not set('\\:*?"<>|') & set(name)
-    return printable and all(part and part.strip() == part and part not in (".", "..") for part in parts)

@@ -23,10 +23,10 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
         origin = f"[{base.repository}](https://huggingface.co/{base.repository}) at `{base.revision}`"
     where = "included here, under `base/`" if base.included else "not included"
     values = sum(tensor.size for tensor in manifest.tensors.values())
-    kept = sum(tensor.size for tensor in manifest.stored.values())
+    kept = sum(tensor.size for tensor in (*manifest.stored.values(), *manifest.buffers.values()))
     total = sum(part.size for part in manifest.files.values())
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
-    if manifest.codings:
+    if manifest.updates:
         what = "The weights of task *t* are theta_0 plus the task's compressed task vector."
         rows = ["| task | size |", "|---|---:|"]
         rows += [f"| {plain_markdown(task)} | {sizes[task]} |" for task in manifest.tasks]

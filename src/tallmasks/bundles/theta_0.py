@@ -28,10 +28,12 @@ def find_base(parts: BundleParts, base: Checkpoint | None) -> Checkpoint:
         return own_base(parts.included_base(), manifest, f"{parts.location.title}: base")
     candidates, problems = [], []
     if origin.path:
-        paths = dict.fromkeys(folder / origin.path for folder in (parts.location.root.parent, Path()))
+        name, folders = Path(origin.path).name, (parts.location.root.parent, Path())
+        paths = dict.fromkeys(folder / path for path in (origin.path, name) for folder in folders)
         candidates = [str(path) for path in paths if path.exists()]
         if not candidates:
-            problems = [f"{origin.path} is neither next to the bundle nor in the current folder"]
+            there = folders[0] / origin.path
+            problems = [f"{there} does not exist, and no {name} is next to the bundle or in the current folder"]
     if origin.repository:
         candidates.append(f"{origin.repository}@{origin.revision}")
     for spec in candidates:

@@ -83,9 +83,9 @@ def of_bundle(bundle: Bundle) -> None:
     how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
     print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {how}")
     if manifest.buffers:
-        print(f"  buffers (not weights), kept per task: {name_some(manifest.buffers, 2)}")
+        print(f"  stored whole for every task: {name_some(manifest.buffers)}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
-    if manifest.codings:
+    if manifest.updates:
         print(f"  {'task':24} {'own':>10}")
         for task in bundle.tasks:
             print(f"  {task:24} {sizes[task]:>10}")

@@ -18,14 +18,14 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO, cast
 
 from tallmasks import __version__
 from tallmasks.cli.options import Parser
-from tallmasks.errors import OptionError, TallmasksError, TallmasksWarning, nearest, needed_for, user_errors
+from tallmasks.errors import OptionError, TallmasksError, TallmasksWarning, nearest, needed_for, one_line, user_errors
+from tallmasks.io.surroundings import checked_surroundings
 
 OF_A_CLONE = "a clone of the project, in its folder (params.yaml, store/, results/)"
 GROUPS = {
@@ -50,72 +50,61 @@ GROUPS = {
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
-_CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
-_DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_SURROGATES = range(0xD800, 0xE000)
-_ESCAPES = {code: ascii(chr(code))[1:-1] for code in (*_CONTROLS, *_DIRECTIONS, *_SURROGATES)}
+_LONGEST_WORD = 500
 
 
 @contextmanager
-def _plain_output() -> Iterator[None]:
-    """Escape control characters on stdout, and print only the package's own warnings, one line each on stderr."""
+def _own_warnings() -> Iterator[None]:
+    """Print only the package's own warnings, one line each on stderr."""
     logging.disable(logging.WARNING)
     try:
-        with redirect_stdout(cast(TextIO, _Escaping(sys.stdout))), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", TallmasksWarning)
-            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {_escaped(text)}", file=sys.stderr)
+            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {_message(text)}", file=sys.stderr)
             yield
     finally:
         logging.disable(logging.NOTSET)
 
 
-class _Escaping:
-    """A stream that escapes control characters."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        return self._stream.write(_escaped(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def _message(text: object) -> str:
+    """One line, without the rest of very long names."""
+    return re.sub(rf"(\S{{{_LONGEST_WORD}}})\S+", r"\1...", one_line(text))
 
 
-def _escaped(text: object) -> str:
-    return str(text).translate(_ESCAPES)
-
-
-@_plain_output()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Errors that a user can fix are one line without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    command = arguments[0]
     try:
-        for argument in arguments:
-            if re.search(r"[\ud800-\udfff]", argument):
-                raise TallmasksError(f"{argument}: the argument is not valid UTF-8; rename the file or folder")
-        if command.startswith("-"):
-            _top_parser().parse_args(arguments)
-        if command not in COMMANDS:
-            raise OptionError(f"unknown command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
-        install = "make install" if _in_reproduction(command) else None
-        with user_errors(), needed_for(f"tallmasks {command}", install):
-            parsed = command_parser(command).parse_args(arguments[1:])
-            status = int(parsed.run(parsed))
-        sys.stdout.flush()
-        return status
+        with checked_surroundings(), _own_warnings():
+            return _run(arguments)
     except TallmasksError as error:
         in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        print("\033[31merror:\033[0m" if in_colour else "error:", _escaped(error), file=sys.stderr)
+        with suppress(OSError):
+            message = "\n".join(map(_message, error.args))
+            print("\033[31merror:\033[0m" if in_colour else "error:", message, file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt:
-        print("\nInterrupted.", file=sys.stderr)
+        with suppress(OSError):
+            print("\nInterrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit does not fail
+    except BrokenPipeError:
         return 128 + signal.SIGPIPE
+
+
+def _run(arguments: list[str]) -> int:
+    command = arguments[0]
+    for argument in arguments:
+        if re.search(r"[\ud800-\udfff]", argument):
+            raise TallmasksError(f"{argument}: the argument is not valid UTF-8; rename the file or folder")
+    if command.startswith("-"):
+        _top_parser().parse_args(arguments)
+    if command not in COMMANDS:
+        raise OptionError(f"unknown command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
+    install = "make install" if _in_reproduction(command) else None
+    with user_errors(), needed_for(f"tallmasks {command}", install):
+        parsed = command_parser(command).parse_args(arguments[1:])
+        return int(parsed.run(parsed))
 
 
 def _top_parser() -> Parser:

@@ -25,6 +25,7 @@ from tallmasks.cli import shared_options
 from tallmasks.cli.options import number, one_of, whole_number
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
+from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge import MERGED_DTYPES, method_names, prepare_merge, write_merged
 from tallmasks.operations.opened_models import print_copied
 from tallmasks.vectors.checkpoints.writing import bytes_of_new
@@ -49,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokens",
         type=one_of(("base", "union")),
         metavar="{base,union}",
-        help="for models with added tokens: keep the base's tokens, or those of all models (union); each model needs a"
-        " tokenizer.json",
+        help="for models with added tokens: keep the base's tokens, or those of all models (union, which needs"
+        " a tokenizer.json in each model)",
     )
     method.add_argument(
         "--scaling-coefficient",
@@ -98,11 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
         models.describe(f"merge {what}", size)
+        warn_of_configurations(models.base, models.tasks)
         return 0
     write_merged(method, alpha, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
-    print_copied(models.base)
+    print_copied(models.base, models.tasks.values())
     models.print_buffers()
     if heads := sorted({name for names in models.apart.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")

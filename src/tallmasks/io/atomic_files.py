@@ -69,14 +69,13 @@ def atomic_write_text(path: Path | str, text: str) -> None:
 @contextmanager
 def hidden_beside(path: Path, *, folder: bool = True) -> Iterator[Path]:
     """Create a hidden folder (or file) next to a path; it is removed at the end, or by the next writer."""
-    parent = path.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    _remove_left(parent, path.name)
-    temporary, lock = _locked(parent, path.name, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_left(path)
+    temporary, lock = locked_beside(path, folder)
     try:
         yield temporary
     finally:
-        _remove(temporary)
+        remove(temporary)
         os.close(lock)
 
 
@@ -97,11 +96,13 @@ def no_room(path: Path, size: int) -> TallmasksError:
     )
 
 
-def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
+def locked_beside(path: Path, folder: bool, mode: int = 0o777) -> tuple[Path, int]:
+    """Create a hidden folder (or file) next to a path. Returns it with its lock, which the kernel keeps until the file
+    descriptor is closed or the process ends."""
     while True:
-        temporary = parent / f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        temporary = path.parent / f".{path.name[:100]}.{secrets.token_hex(6)}.tmp"
         if folder:
-            temporary.mkdir()
+            temporary.mkdir(mode)
         else:
             temporary.touch(exist_ok=False)
         lock = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
@@ -112,19 +113,20 @@ def _locked(parent: Path, name: str, folder: bool) -> tuple[Path, int]:
         os.close(lock)
 
 
-def _remove_left(parent: Path, name: str) -> None:
-    names = [entry.name for entry in os.scandir(parent) if TEMPORARY.fullmatch(entry.name)]
-    for path in (parent / hidden for hidden in names if hidden[1:-17] == name[:100]):
+def remove_left(path: Path) -> None:
+    """Remove what killed processes left next to a path."""
+    names = [entry.name for entry in os.scandir(path.parent) if TEMPORARY.fullmatch(entry.name)]
+    for left in (path.parent / hidden for hidden in names if hidden[1:-17] == path.name[:100]):
         with suppress(OSError):  # its owner is alive, or the disk has no locks
-            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            lock = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(path)
+                remove(left)
             finally:
                 os.close(lock)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,10 +1,10 @@
-"""The digest of an artifact's content (128-bit XXH3), stored in safetensors metadata or as a JSON key. It covers
-everything but the recipe, which has its own digest in the file name. It detects accidental damage, not tampering."""
+"""The digest of a file's content (128-bit XXH3), stored in safetensors metadata or as a JSON key. In artifacts it
+excludes the recipe, which has its own digest in the file name. It detects accidental damage, not tampering."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import xxhash
@@ -33,7 +33,6 @@ def content_of_tensors(
     return digest.hexdigest()
 
 
-def content_of_json(value: Mapping[str, Any]) -> str:
-    without = (*NOT_CONTENT, *(["origins"] if "seal" in value else []))
+def content_of_json(value: Mapping[str, Any], without: Container[str] = NOT_CONTENT) -> str:
     content = {key: inner for key, inner in value.items() if key not in without}
     return xxhash.xxh3_128(canonical(content).encode()).hexdigest()

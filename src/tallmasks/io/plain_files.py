@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import json
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from tallmasks.errors import TallmasksError, naming
+from tallmasks.errors import TallmasksError, cut, naming, one_line
 
 LARGEST_JSON = 1 << 24  # bytes; parsed JSON takes up to thirty times as much memory
+_LONGEST = 255  # bytes of a file's name
+
+
+@contextmanager
+def reading(path: Path | str, expected: str) -> Iterator[None]:
+    """Turn every exception into a TallmasksError that names the file and what was expected. Only for code that parses
+    or checks the content of an untrusted file, which can be wrong in any way; the exception stays its cause."""
+    try:
+        yield
+    except TallmasksError:
+        raise
+    except Exception as error:
+        problem = str((error.strerror if isinstance(error, OSError) else "") or error)
+        why = cut(one_line(f"{type(error).__name__}: {problem}".removesuffix(": ")))
+        raise TallmasksError(
+            f"{path}: cannot be read ({why}); expected {expected}. Copy or download it again"
+        ) from error
 
 
 def open_plain(path: Path | str) -> BufferedReader:
@@ -47,6 +65,15 @@ def expanded(text: str) -> str:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
         raise TallmasksError(f"{text}: no such home folder; write ./{text} if this is a file name") from None
+
+
+def is_safe(name: str) -> bool:
+    """True if a relative path from an untrusted file stays inside its folder on every operating system."""
+    parts = name.split("/")
+    printable = name.isprintable() and not set('\\:*?"<>|') & set(name)
+    return printable and all(
+        part and part.strip() == part and part not in (".", "..") and len(part.encode()) <= _LONGEST for part in parts
+    )
 
 
 def within(root: Path, name: str) -> Path:

@@ -17,13 +17,16 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, cut, one_line
 from tallmasks.io.atomic_files import whole
 from tallmasks.io.content_digests import CONTENT, content_of_tensors
 from tallmasks.io.dtypes import DTYPES, code_of
 from tallmasks.io.plain_files import open_plain
 
 LARGEST_HEADER = 1 << 24  # bytes; the parsed header takes about 25 times as much memory
+LONGEST_NAME = 1000  # characters of a tensor's name
+NAME = f"a name of at most {LONGEST_NAME} characters without line breaks and control characters"  # see `is_name`
+METADATA = "__metadata__"  # the key of a header that is no tensor
 _ALIGNMENT = 64
 _LATE_METADATA = 1024
 
@@ -282,7 +285,7 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
         raise TallmasksError(f"{path} cannot be read ({error.strerror}); change its permissions") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise TallmasksError(f"{path} is not a complete safetensors file: {error}. Copy or create it again") from error
-    metadata = header.pop("__metadata__", None)
+    metadata = header.pop(METADATA, None)
     return header, metadata or {}
 
 
@@ -294,7 +297,7 @@ def _byte_ranges(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
 
 
 def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> bytes:
-    header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
+    header: dict[str, object] = {METADATA: dict(sorted(metadata.items()))}
     for name, part in _byte_ranges(specs).items():
         spec = specs[name]
         header[name] = {"dtype": spec.code, "shape": list(spec.shape), "data_offsets": [part.start, part.stop]}
@@ -302,7 +305,12 @@ def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str])
 
 
 def name_some(names: Iterable[str], limit: int = 5) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names, cut, and how many more there are."""
     names = list(names)
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    return ", ".join(cut(one_line(name)) for name in names[:limit]) + more
+
+
+def is_name(text: str) -> bool:
+    """Whether a name from an untrusted file can be shown as it is."""
+    return len(text) <= LONGEST_NAME and one_line(text) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,20 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning
+from ruamel.yaml.nodes import Node, ScalarNode
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import open_plain
 
 LARGEST = 1 << 17  # bytes; the shipped params.yaml has 10,000
-_MOST_MERGED = 10_000  # keys of a mapping; nested references can produce billions
+_LARGEST_EXPANDED = (
+    1 << 20
+)  # characters and values if every alias is written out; nested aliases can stand for billions
 
 
 def read_yaml(path: Path) -> Any:
     """The value of a YAML file. Raises FileNotFoundError. Raises TallmasksError if it is not a regular file, too large,
-    not valid YAML, or has a key or an anchor twice."""
+    not valid YAML, has a key or an anchor twice, or has aliases that expand to more than `_LARGEST_EXPANDED`."""
     try:
         with open_plain(path) as file:
             content = file.read(LARGEST + 1)
@@ -51,7 +55,13 @@ def scalar(text: str) -> Any:
 
 
 class _Constructor(SafeConstructor):
-    """Also refuses duplicate keys beside `<<`, which ruamel accepts, and lone surrogates."""
+    """Also refuses aliases that expand without end, duplicate keys beside `<<`, and lone surrogates."""
+
+    def construct_document(self, node: Any) -> Any:
+        if _expanded(node, {}) > _LARGEST_EXPANDED:
+            problem = f"its aliases expand to more than {_LARGEST_EXPANDED:,} characters and values; write them out"
+            raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return super().construct_document(node)
 
     def construct_scalar(self, node: Any) -> Any:
         text = super().construct_scalar(node)
@@ -64,8 +74,18 @@ class _Constructor(SafeConstructor):
             twice = next(key for key, _ in node.value if written.count(str(key.value)) > 1)
             raise MarkedYAMLError(problem=f"duplicate key {twice.value!r}", problem_mark=twice.start_mark)
         super().flatten_mapping(node)
-        if len(node.value) > _MOST_MERGED:
-            raise MarkedYAMLError(problem=f"a mapping has more than {_MOST_MERGED} keys", problem_mark=node.start_mark)
+
+
+def _expanded(node: Node, sizes: dict[int, float]) -> float:
+    """The characters and values of a node with every alias written out; infinite for an alias inside its own value.
+    ``sizes``: those of the nodes that were visited, by id."""
+    if isinstance(node, ScalarNode):
+        return 1 + len(node.value)
+    if id(node) not in sizes:
+        sizes[id(node)] = math.inf
+        parts = (part for item in node.value for part in (item if isinstance(item, tuple) else (item,)))
+        sizes[id(node)] = 1 + sum(_expanded(part, sizes) for part in parts)
+    return sizes[id(node)]
 
 
 def _yaml() -> YAML:

@@ -87,9 +87,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
             f"{settings.base}: a task of a bundle cannot be the base; write it with `tallmasks export` first"
         )
     origin = dict(models.base.origin)
-    if "path" in origin:  # relative to the bundle's folder, or only the name, so that no home folder is published
-        there = os.path.relpath(origin["path"], settings.output.parent)
-        origin["path"] = Path(there).name if there.startswith("../") else there
+    if "path" in origin:
+        origin["path"] = _path_from(settings.output.parent, Path(origin["path"]))
     facts = BundleFacts(
         method=method.name,
         base=replace(models.base, origin=origin),
@@ -103,10 +102,19 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         missing=models.missing,
         sizes=models.nbytes,
         mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
-        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else {},
+        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else None,
         include_base=settings.include_base,
     )
     return method, models, facts
+
+
+def _path_from(folder: Path, base: Path) -> str:
+    """The relative path of the base, or only its name if the path would publish the name of the home folder."""
+    base, folder = base.absolute().parent.resolve() / base.name, folder.resolve()
+    home = Path("~").expanduser().resolve()
+    if base.is_relative_to(home) and not folder.is_relative_to(home):
+        return base.name
+    return os.path.relpath(base, folder)
 
 
 def _common_dtype(models: Models) -> str:
@@ -142,12 +150,13 @@ def write_bundle(method: Method, models: Models, facts: BundleFacts) -> tuple[di
                 return lengths, products
 
             every = parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
-            pieces, products = zip(*every, strict=True)
-            if method.scaled_mask:
+            pieces, products = [one for one, _ in every], [one for _, one in every]
+            if method.scaled_mask and pieces:
                 for task, pairs in zip(settings.tasks, zip(*pieces, strict=True), strict=True):
                     own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
-            for task, (own, both, held) in zip(settings.tasks, np.sum(products, axis=0).tolist(), strict=True):
+            totals = np.sum(products or np.zeros((1, len(lambdas), 3)), axis=0).tolist()
+            for task, (own, both, held) in zip(settings.tasks, totals, strict=True):
                 scale = new.scale[task]
                 new.error[task] = _relative(own - 2 * scale * both + scale**2 * held, own)
     return new.scale if method.scaled_mask else dict(zip(settings.tasks, lambdas, strict=True)), new.error
@@ -157,6 +166,11 @@ def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[f
     """|tau|^2, tau . h and |h|^2 of a slice, for h = mask * tau_MTL."""
     held = merged * np.unpackbits(bits, count=merged.size, bitorder="little")
     return [float(np.einsum("i,i", *pair)) for pair in ((vector, vector), (vector, held), (held, held))]
+
+
+def _squared_length(values: Vector) -> float:
+    """|values|^2, in pieces, because a float64 copy of a tensor is twice its size."""
+    return fsum(kernels.in_pieces(values.size, lambda part: np.square(values[part], dtype=np.float64).sum()))
 
 
 def _relative(gap: float, own: float) -> float:
@@ -169,17 +183,18 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
     with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.settings.output, facts) as new:
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
-        def work(piece: TensorPiece) -> None:
-            coding = facts.codings[piece.name]
-            for task in facts.tasks:
-                tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
-                content = own.content(tensor, coding, **options)
-                new.write(task, piece.name, content)
-                gap = tensor - coding.values(content)
-                squares[task] += [np.square(part, dtype=np.float64).sum() for part in (gap, tensor)]
+        def work(job: tuple[TensorPiece, str]) -> None:
+            piece, task = job
+            coding = new.manifest.codings[piece.name]
+            tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
+            content = own.content(tensor, coding, **options)
+            new.write(task, piece.name, content)
+            gap = tensor - coding.values(content)
+            squares[task] += [_squared_length(part.reshape(-1)) for part in (gap, tensor)]
 
         # one tensor at a time: it can be large, and matrix products use several threads
-        parallel(work, pieces_of_layout(stream.layout, whole_tensors=True), threads=1)
+        every = pieces_of_layout(stream.layout, whole_tensors=True)
+        parallel(work, [(piece, task) for piece in every for task in facts.tasks], threads=1)
         new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
     return new.error
 

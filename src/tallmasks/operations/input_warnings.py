@@ -11,8 +11,9 @@ import numpy as np
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.library_models import library_model
-from tallmasks.vectors.checkpoints.vocabularies import TOKENIZER, read_tokenizer
+from tallmasks.vectors.checkpoints.folder_parts import part_prefix
+from tallmasks.vectors.checkpoints.library_models import library_settings, start_library_settings
+from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
 
 if TYPE_CHECKING:
     from tallmasks.operations.opened_models import Models
@@ -33,33 +34,49 @@ gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 def warn_of_inputs(models: Models, keeps_own: bool) -> None:
     """Warn about suspicious inputs, from a sample of their values.
 
-    With ``keeps_own``, every task keeps its configuration and tokenizer, so these may differ.
+    With ``keeps_own``, every task keeps its tokenizer, so these may differ.
     """
     if not keeps_own:
-        _warn_of_configurations(models.base, models.tasks)
-        if models.settings.tokens is None:
-            _warn_of_tokenizers({"the base": models.base, **models.tasks})
+        every = {"the base": models.base, **models.tasks}
+        for folder in sorted({part_prefix(name) for one in every.values() for name in one.companions}):
+            if folder or models.settings.tokens is None:
+                _warn_of_tokenizers(every, folder)
     _warn_of_directions(models)
 
 
-def _warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
+def start_comparing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
+    """Start to read what `warn_of_configurations` waits for: a second that the work itself does not need."""
+    for task, name in _differing_configurations(base, tasks):
+        if name == "config.json":
+            start_library_settings(base)
+            start_library_settings(tasks[task])
+
+
+def warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
+    """Warn about fields of config.json that change what the weights compute; a merged model has the base's."""
     by_difference: dict[str, list[str]] = {}
-    for task, one in tasks.items():
-        for name in base.configs.keys() & one.configs.keys():
-            if fields := list(_differing(base, one, name)):
-                by_difference.setdefault(f"{name} differs from the base's in {name_some(fields, 6)}", []).append(task)
+    for task, name in _differing_configurations(base, tasks):
+        if fields := list(_differing_fields(base, tasks[task], name)):
+            by_difference.setdefault(f"{name} differs from the base's in {name_some(fields, 6)}", []).append(task)
     for difference, names in by_difference.items():
         warn(f"{name_some(names)}: {difference}; the result keeps the base's")
 
 
-def _differing(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
+def _differing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> Iterator[tuple[str, str]]:
+    """Tasks, and their files that differ from the base's as they are written."""
+    for task, one in tasks.items():
+        for name in base.configs.keys() & one.configs.keys():
+            mine, theirs = base.configs[name], one.configs[name]
+            if any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
+                yield task, name
+
+
+def _differing_fields(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
     """The differing fields that change what the weights compute, with both values if they are short."""
     mine: Mapping[str, Any] = base.configs[name]
     theirs: Mapping[str, Any] = task.configs[name]
-    if not any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
-        return
-    if name == "config.json" and (ours := library_model(base)) and (own := library_model(task)):
-        mine, theirs = ours.settings, own.settings  # with the library's defaults and current names
+    if name == "config.json" and (ours := library_settings(base)) and (own := library_settings(task)):
+        mine, theirs = ours, own  # with the library's defaults and current names
     for key in sorted({*mine, *theirs}):
         if _changes(key, mine.get(key), theirs.get(key)):
             value, other = theirs.get(key), mine.get(key)
@@ -68,43 +85,41 @@ def _differing(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
 
 
 def _changes(key: str, mine: Any, theirs: Any) -> bool:
+    """Nested settings, such as `text_config`, are compared field by field."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return any(_changes(inner, mine.get(inner), theirs.get(inner)) for inner in {*mine, *theirs})
     is_harmless = key in _HARMLESS or key.startswith(("initializer", "_")) or "drop" in key
     return mine != theirs and not is_harmless
 
 
-def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
-    contents = {
-        name: one.companions[TOKENIZER].read_bytes() for name, one in every.items() if TOKENIZER in one.companions
-    }
-    if len(set(contents.values())) < 2:
+def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
+    """``folder``: "" for the model's tokenizer, or the subfolder of another one, such as `qformer_tokenizer/`."""
+    digests = {name: of_files for name, one in every.items() if (of_files := vocabulary_digests(one, folder))}
+    if all(of_files == next(iter(digests.values())) for of_files in digests.values()):
         return
-    advice = "`merge --tokens base` or `--tokens union` aligns the rows by token"
-    texts: dict[int, dict[str, str]] = {}
+    where = f" in {folder}" if folder else ""
+    advice = "the result keeps the base's"
+    if not folder:
+        advice += ". `merge --tokens base` or `--tokens union` aligns the rows by token"
     try:
-        for name in contents:
-            for text, row in read_tokenizer(every[name]).ids.items():
-                texts.setdefault(row, {}).setdefault(text, name)
-    except TallmasksError:
-        warn(f"{TOKENIZER} differs between {name_some(contents)}, and one of them cannot be read; {advice}")
+        ids = {name: read_tokenizer(every[name], folder).ids for name in digests}
+    except TallmasksError as error:
+        warn(f"the tokenizers{where} of {name_some(digests)} have different files and cannot be compared: {error}")
         return
-    clashes = [
-        f"row {row} is {' and '.join(f'{short(text)} in {name}' for text, name in list(of_row.items())[:2])}"
-        for row, of_row in sorted(texts.items())
-        if len(of_row) > 1
-    ]
-    if clashes:
-        warn(f"the tokenizers differ, so rows of different tokens are merged: {name_some(clashes, 2)}. {advice}")
+    if clashing := list(clashes(ids)):
+        warn(
+            f"the tokenizers{where} differ, so rows of different tokens are merged: {name_some(clashing, 2)}; {advice}"
+        )
         return
-    sets = {name: frozenset(read_tokenizer(every[name]).ids) for name in contents}
-    for name, of_task in sets.items():
-        if added := sorted(of_task - sets.get("the base", of_task)):
-            warn(
-                f"{name}: it has tokens that the base lacks ({name_some(added)}); the result keeps the base's. {advice}"
-            )
+    for name, of_task in ids.items():
+        if added := sorted(of_task.keys() - ids.get("the base", of_task).keys()):
+            warn(f"{name}: it has tokens{where} that the base lacks ({name_some(added)}); {advice}")
 
 
 def _warn_of_directions(models: Models) -> None:
     names, tasks = models.layout.names, models.tasks
+    if not names:
+        return
     count = max(_SAMPLED // len(names), 1)
     pieces = []
     for name in names:

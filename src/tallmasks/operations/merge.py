@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
@@ -20,12 +21,14 @@ from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.streaming import Merging, OnePiece, in_stream
 from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import Weighting
+from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.new_files import tensors_file
+from tallmasks.vectors.checkpoints.whole_tensors import is_small
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 if TYPE_CHECKING:
@@ -121,6 +124,7 @@ def write_merged(method: Method, alpha: float, weighting: Weighting, models: Mod
     if models.base.is_folder:
         recipe = recipe_of(method, alpha, weighting, models)
         more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
+    statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
@@ -129,13 +133,33 @@ def write_merged(method: Method, alpha: float, weighting: Weighting, models: Mod
             def work(piece: TensorPiece) -> None:
                 source = OnePiece(stream, piece, merging, lambdas)
                 change = np.float32(alpha) * Updates(method, source)()
-                new.write(piece.name, piece.start, source.pretrained + change)
+                merged = source.pretrained + change
+                new.write(piece.name, piece.start, merged)
+                if is_small(models.part.info(piece.name).shape):
+                    statistics.update(_lost_kinds(models, piece, merged))
 
             parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
             sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
             parallel(
                 lambda piece: new.write(piece.name, piece.start, models.mean(piece)), pieces_of(sizes, kernels.PIECE)
             )
+    if statistics:
+        warn(
+            "the result differs in kind from all models, so these are probably not weights:"
+            f" {name_some(f'{name} ({kind})' for name, kind in sorted(statistics.items()))}. Keep the base's values"
+            f" with `--keep-base '{min(statistics)}'`"
+        )
+    warn_of_configurations(models.base, models.tasks)  # last, because it may wait for transformers
+
+
+def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:
+    """What all models' values of a tensor have in common, by its name, if the merged ones lack it or are new counts."""
+    every = np.array([one.piece(piece.name, piece.start, piece.stop) for one in models.every.values()])
+    if (every >= 0).all() and every[0].any() and (merged < 0).any():
+        return {piece.name: "never negative"}
+    if (every == np.rint(every)).all() and (merged != every[0]).any():
+        return {piece.name: "whole numbers"}
+    return {}
 
 
 def _heads(models: Models) -> dict[str, bytes]:

@@ -20,19 +20,23 @@ from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.methods.merges import TensorPiece
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
-from tallmasks.operations.input_warnings import warn_of_inputs
+from tallmasks.operations.input_warnings import start_comparing_configurations, warn_of_inputs
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
-from tallmasks.vectors.checkpoints.library_models import library_advice
+from tallmasks.vectors.checkpoints.library_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
+from tallmasks.vectors.checkpoints.whole_tensors import whole_tensors
 from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
+
+_LISTED = 20
+"""The most names of files in a printed list."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,8 @@ def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
 def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     """Open all models and check that they fit.
 
-    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`.
+    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`. Otherwise
+    configurations begin to be compared, for `warn_of_configurations`.
 
     Raises TallmasksError if a model is missing, damaged or does not fit the base, or the output exists.
     """
@@ -129,7 +134,11 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     refuse_existing(settings.output, folder=settings.output.is_dir())
     base = open_model(settings.base)
     check_fit(base, {})  # a LoRA is opened on the base
+    if settings.tokens == "union":
+        start_library_model(base)  # to be built while the others are opened
     tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
+    if not keeps_own:
+        start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
     elif settings.tokens:
@@ -154,7 +163,7 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
                 " checkpoint of the recipe, or remove sha256 from it"
             )
     for name, one in models.task_parts.items():
-        if all(one.same(models.part, tensor) for tensor in models.layout.names):
+        if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
             warn(f"{name}: its weights are identical to the base's, so it adds nothing")
     warn_of_inputs(models, keeps_own)
     return models
@@ -224,19 +233,22 @@ class Models:
 
     @cached_property
     def buffers(self) -> tuple[str, ...]:
-        """Buffers and non-float tensors that differ in some task, if each task keeps its own."""
-        weights = set(self.part.layout.names)
-        names = [name for name in self.part.tensors if name not in weights] if self.keeps_own else []
+        """The tensors that differ in some task and are stored whole, if each task keeps its own: buffers, non-floats,
+        and `whole_tensors`."""
+        if not self.keeps_own:
+            return ()
+        weights = set(self.part.layout.names) - whole_tensors(self.part, self.whole.values())
         every = self.task_parts.values()
+        names = [name for name in self.part.tensors if name not in weights]
         names = [name for name in names if all(_has_its_form(self.part, one, name) for one in every)]
         return tuple(name for name in names if self.moves(name))
 
     @cached_property
     def layout(self) -> Layout:
         """The weights that some task changed. Raises TallmasksError if there are none."""
-        same = set(self.unchanged)
+        same = {*self.unchanged, *self.buffers}
         changed = [name for name in self.part.layout.names if name not in same]
-        if not changed:
+        if not (changed or self.buffers):
             raise TallmasksError("the weights of every task are identical to the base's: there is nothing to merge")
         return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
 
@@ -267,7 +279,7 @@ class Models:
         """Print which tensors are treated as buffers, and where their values come from."""
         models = [self.part, *self.task_parts.values()]
         buffers = {name: kind for one in models for name, kind in one.buffers.items()}
-        moved = self.buffers if self.keeps_own else self.part.averages
+        moved = [name for name in self.buffers if name in buffers] if self.keeps_own else self.part.averages
         rest = sorted(buffers.keys() - moved)
         everywhere = [name for name in rest if all(_has_its_form(self.part, one, name) for one in models)]
         floats = [name for name in everywhere if self.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
@@ -299,12 +311,16 @@ def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
 
 def print_own(models: Models) -> None:
     """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
-    if names := sorted({name for of_task in models.own.values() for name in of_task}):
+    of_tasks = {name for of_task in models.own.values() for name in of_task}
+    if names := sorted(of_tasks.union(models.buffers).difference(models.part.buffers)):
         print(f"  stored whole per task: {name_some(names)}")
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
         print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
-    if left_out := dict.fromkeys(name for one in models.whole.values() for name in one.left_out):
-        print(f"  files of the tasks' folders that are not stored: {name_some(map(_printable, left_out))}")
+    left_out = {name for one in models.whole.values() for name in one.left_out}
+    if not models.base.is_folder:
+        left_out.update(name for one in models.whole.values() for name in one.companions)
+    if left_out:
+        print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
     code = [
         task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
     ]
@@ -314,16 +330,20 @@ def print_own(models: Models) -> None:
         )
 
 
-def _printable(name: str) -> str:
-    return name if name.isprintable() else ascii(name)
+def _listed(names: Iterable[str]) -> str:
+    """Names of files, subfolders first, because a missing subfolder can change what a processor computes."""
+    ordered = sorted(names, key=lambda name: ("/" not in name, name))
+    return name_some(ordered, _LISTED)
 
 
-def print_copied(base: Checkpoint) -> None:
-    """Print which files of a folder were copied, and which were left out."""
+def print_copied(base: Checkpoint, tasks: Iterable[Checkpoint] = ()) -> None:
+    """Print which files of the base's folder were copied, and which of its files or the tasks' were left out."""
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
-        left_out = name_some(map(_printable, base.left_out))
-        print(f"  copied from {base.title}: {copied}{f'; left out: {left_out}' if left_out else ''}")
+        print(f"  copied from {base.title}: {copied}{f'; left out: {_listed(base.left_out)}' if base.left_out else ''}")
+    here = {*base.companions, *base.left_out, *base.files, *base.indexes}
+    if only := {name for one in tasks for name in (*one.companions, *one.left_out)} - here:
+        print(f"  only in the tasks' folders, so not copied: {_listed(only)}")
 
 
 def print_sizes(base: int, bundle: int, models: int, count: int) -> None:

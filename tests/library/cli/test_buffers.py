@@ -213,6 +213,72 @@ def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
     assert output(merged, inputs).isfinite().all()
 
 
+def policies(folder: Path) -> dict[str, dict[str, torch.Tensor]]:
+    """Models that no library knows, with the statistics of their data."""
+    torch.manual_seed(0)
+    matrix, models = torch.randn(64, 40), {}
+    for number, name in enumerate(("base", *TASKS)):
+        models[name] = {
+            "policy.weight": matrix + 0.01 * number * torch.randn(64, 40),
+            "policy.bias": torch.randn(64),
+            "inputs.image.std": 0.05 + torch.rand(3, 1, 1) * (number == 0),
+            "outputs.action.range": torch.randn(2, 14).sort(0).values,
+            "outputs.action.covariance": torch.randn(14, 14),
+            "episodes": torch.tensor([1000.0 * number + 7]),
+            "frames": torch.tensor(300 * number),
+        }
+        save_file(models[name], folder / f"{name}.safetensors")
+    return models
+
+
+@pytest.mark.parametrize("method", ["t_switch", "ties", "emr", "bitdelta", "tsv_c"])
+def test_small_tensors_of_unknown_models_come_back_whole(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The standard deviation of a robot's actions came back 96 % too small."""
+    monkeypatch.chdir(tmp_path)
+    models = policies(tmp_path)
+    assert run("compress", *CALL, "--method", method, "-o", "bundle") == 0
+    assert "stored whole per task: episodes, frames" in capsys.readouterr().out
+    bundle = tallmasks.load_bundle("bundle")
+    assert list(bundle.manifest.stored) == ["policy.weight"]
+    for task in TASKS:
+        state = bundle.state_dict(task)
+        assert all(torch.equal(models[task][name], state[name]) for name in state if name != "policy.weight")
+
+
+@pytest.mark.parametrize("method", [("task_arithmetic", "--weight", "1"), ("ties",), ("weight_averaging",)])
+def test_a_merge_of_statistics_that_become_another_kind_is_said(
+    method: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A standard deviation below 0, or the mean of step counters, was written without a word."""
+    monkeypatch.chdir(tmp_path)
+    policies(tmp_path)
+    assert run("merge", *CALL, "--method", *method, "-o", "merged.safetensors") == 0
+    error = capsys.readouterr().err
+    assert "episodes (whole numbers)" in error and "frames" in error
+    is_negative = bool((load_file("merged.safetensors")["inputs.image.std"] < 0).any())
+    assert is_negative == ("inputs.image.std (never negative)" in error) == (method[0] == "task_arithmetic")
+
+
+def test_models_that_differ_in_whole_tensors_alone_have_a_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Classifiers on one frozen encoder could not be compressed."""
+    monkeypatch.chdir(tmp_path)
+    models = policies(tmp_path)
+    for task in TASKS:
+        models[task]["policy.weight"] = models["base"]["policy.weight"]
+        save_file(models[task], f"{task}.safetensors")
+    for method in ("t_switch", "ties", "emr"):
+        assert run("compress", *CALL, "--method", method, "-o", method) == 0 and run("verify", method) == 0
+        assert run("info", method) == 0
+        bundle = tallmasks.load_bundle(method)
+        for task in TASKS:
+            state = bundle.state_dict(task)
+            assert all(torch.equal(models[task][name], state[name]) for name in models[task])
+
+
 LANGUAGE = {"vocab_size": 40, "bos_token_id": None, "eos_token_id": None}
 OLD_FILES: dict[str, tuple[str, dict[str, Any], dict[str, torch.Tensor]]] = {
     "gpt2": (

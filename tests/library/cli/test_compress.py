@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from itertools import pairwise
@@ -166,3 +167,27 @@ def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureF
     assert run("verify", "bundle") == 1 and "base" in capsys.readouterr().out
     assert run("merge", "--base", "moved", "--task", "b=bundle#b", "--method", "ties", "-o", "with-base") == 0
     assert "no task 'z'" in refusal(capsys, "export", "bundle", "--task", "z", "-o", "out"), "before a base is needed"
+
+
+@pytest.mark.parametrize("base", ["models/base", "../elsewhere/deep/base"])
+def test_the_base_that_was_compressed_is_found(
+    base: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users would have to name the base again a minute later; or a published bundle would name their home folder."""
+    work = tmp_path / "work"
+    (work / "out").mkdir(parents=True)
+    place = work / base
+    place.parent.mkdir(parents=True, exist_ok=True)
+    Path("base").rename(place)
+    monkeypatch.chdir(work)
+    for name, home in (("bundle", "/nowhere"), ("private", place.parent)):
+        monkeypatch.setenv("HOME", str(home))
+        tallmasks.compress(base, {"cars": "../cars"}, f"out/{name}")
+    monkeypatch.chdir("/")
+    paths = [tallmasks.load_bundle(work / "out" / name).manifest.base.path for name in ("bundle", "private")]
+    assert paths == [os.path.relpath(place, work / "out"), "base"]
+    assert run("export", work / "out/bundle", "--task", "cars", "-o", tmp_path / "again") == 0
+    monkeypatch.chdir(place.parent)
+    assert run("export", work / "out/private", "--task", "cars", "-o", tmp_path / "more") == 0
+    again, more = (tmp_path / name / "model.safetensors" for name in ("again", "more"))
+    assert again.read_bytes() == more.read_bytes()

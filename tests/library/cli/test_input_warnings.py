@@ -13,6 +13,9 @@ import tallmasks
 from small_checkpoints import file_of
 from small_models import made, moved
 from tallmasks.errors import TallmasksWarning
+from tallmasks.operations import input_warnings
+from tallmasks.vectors.checkpoints import library_models
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
 
@@ -46,6 +49,45 @@ def test_configurations_that_compute_something_else_are_named():
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
 
 
+def test_a_nested_dtype_is_no_difference():
+    """Every merge of a vision-language model warned of a difference that changes nothing."""
+    for name, nested in {"base": "float32", "a": "bfloat16"}.items():
+        file_of(Path(name), {"layer.weight": torch.randn(4, 4)})
+        config = {"text_config": {"dtype": nested, "rope_theta": 1e4}, "vision_config": {"torch_dtype": nested}}
+        Path(name, "config.json").write_text(json.dumps(config))
+    assert not any("config" in line for line in said("base", {"a": "a"}))
+    Path("a", "config.json").write_text(json.dumps(config | {"text_config": {"dtype": nested, "rope_theta": 1e6}}))
+    assert any("text_config" in line for line in said("base", {"a": "a"}))
+
+
+def test_no_merge_waits_for_a_warning(monkeypatch):
+    """A merge of eight BERTs took 17 s instead of 6, and waited for transformers to word one warning."""
+    model = made("BertForMaskedLM")
+    for seed, name in enumerate(("base", "a", "b")):
+        moved(model, seed).save_pretrained(name)
+    config = json.loads(Path("b/config.json").read_text())
+    Path("b/config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
+    order = []
+    monkeypatch.setattr(input_warnings, "start_library_settings", lambda one: order.append(f"asked of {one.title}"))
+    monkeypatch.setattr(input_warnings, "library_settings", lambda _: order.append(f"read, {Path('out').exists()}"))
+    with pytest.warns(TallmasksWarning, match=r"hidden_act \('relu', the base has 'gelu'\)"):
+        tallmasks.merge_checkpoints("base", {"a": "a", "b": "b"}, "weight_averaging", "out")
+    assert order == ["asked of base", "asked of b", "read, True"]
+
+
+@pytest.mark.parametrize("kind", ["MixtralForCausalLM", "T5ForConditionalGeneration", "Wav2Vec2ForCTC"])
+def test_settings_read_without_torch_are_those_of_the_model(kind):
+    """A default that only torch knows would be a difference, or a difference none."""
+    model = made(kind)
+    model.save_pretrained("base")
+    config = json.loads(Path("base/config.json").read_text())
+    written = {key: value for key, value in config.items() if not isinstance(value, bool | float)}
+    Path("base/config.json").write_text(json.dumps(written))  # the others are the library's to fill in
+    settings = library_models.library_settings(open_checkpoint(Path("base")))
+    expected = type(model.config).from_dict(written).to_json_string(use_diff=False)
+    assert settings == json.loads(expected) and settings.keys() > written.keys()
+
+
 def test_tokens_that_differ_are_named():
     """Rows of different tokens were averaged in silence, with both tokenizers beside the weights."""
     model = made("BartForConditionalGeneration")
@@ -58,6 +100,13 @@ def test_tokens_that_differ_are_named():
     assert "row 18 is '<x>' in a and '<y>' in b" in line and "--tokens union" in line
     lines = said("base", {"a": "a", "c": "c"}, tokens=None)
     assert len(lines) == 2 and "it has tokens that the base lacks (<x>, <y>)" in lines[0]
+    for name, text in {"base": "x", "a": "y"}.items():
+        Path(name, "second").mkdir()
+        Path(name, "second/tokenizer.json").write_text(json.dumps({"model": {"vocab": {text: 0}}}))
+        Path(name, "tokenizer.json").rename(Path(name, "spiece.model"))
+    first, second, _ = said("base", {"a": "a"})
+    assert "the base, a" in first and "cannot be compared" in first
+    assert "tokenizers in second/ differ" in second and "row 0 is 'x' in the base and 'y' in a" in second
 
 
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", "T5ForConditionalGeneration"])

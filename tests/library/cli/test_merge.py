@@ -165,6 +165,7 @@ def test_the_card_has_names_as_text(small: Path) -> None:
     card = Path("merged/README.md").read_text()
     assert "| \\<script\\> \\`\\`\\` \\# x\\| | a\\`\\|b |\n" in card
     assert card.endswith(f"````yaml\n{Path('merged/merge.yaml').read_text()}````\n")
+    strange = strange.replace("\n", " ")  # a bundle's tasks are one line
     bundle = ("--base", "base", "--task", f"{strange}=a`|b", "-o", "bundle")
     assert run("compress", *bundle) == 0 and run("export", "bundle", "--task", strange, "-o", "exported") == 0
     assert Path("exported/README.md").read_text().startswith("# \\<script\\> \\`\\`\\` \\# x\\|\n")
@@ -373,11 +374,14 @@ def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixtu
     torch.save({**odd, f"z{escape}": odd[f"{escape}w"]}, "odd.pt")
     words = ("merge", "--base", "base", "--task", "a=odd.pt", "--method", "ties", "-o", "x")
     assert "\\x1b[31m" in refusal(capsys, *words)
-    assert run("info", "odd.pt") == 0
-    assert run("compress", "--base", "base", "--task", f"{escape}=cars", "-o", "bundle") == 0
-    assert run("info", "bundle") == 0
+    assert "\\x1b[31m" in refusal(capsys, "compress", "--base", "base", "--task", f"{escape}=cars", "-o", "bundle")
+    Path(f"base/a{escape}\nerror: b.txt").touch()
+    assert run(*CALL, "--task", f"{escape}\nerror: x=cars", "--method", "ties", "-o", "x") == 0
     printed = "".join(capsys.readouterr())
     assert "\\x1b[31m\\x9b1A\\u202e" in printed and not set("\x1b\x9b\u202e") & set(printed)
+    assert "\nerror" not in printed
+    said = refusal(capsys, *CALL, "--method", "x" * 10_000, "-o", "y")
+    assert len(said) < 2000
     said = refusal(capsys, *CALL, "--task", "\udcff=cars", "--method", "ties", "-o", "x")
     assert "UTF-8" in said and "\\udcff" in said
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForImageClassification, AutoTokenizer
 
 import tallmasks
 from small_checkpoints import file_of, lora, refusal
-from small_models import IMAGES, SIZE, made, moved
+from small_models import IMAGES, SIZE, SPEECH, WORDS, made, moved
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -138,7 +138,7 @@ def files_of(folder: str) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def test_a_chat_model_comes_back_with_its_template_and_positions() -> None:
+def test_a_chat_model_comes_back_with_its_template_and_positions(capsys: pytest.CaptureFixture[str]) -> None:
     """A chat model came back with the base's template, generation settings and rotary positions: another function."""
     base = made("LlamaForCausalLM")
     base.save_pretrained("base")
@@ -151,9 +151,16 @@ def test_a_chat_model_comes_back_with_its_template_and_positions() -> None:
     Path("chat/additional_chat_templates").mkdir(exist_ok=True)
     Path("chat/additional_chat_templates/tools.jinja").write_text("{{ tools }}")
     Path("chat/modeling_own.py").touch()
+    tokenizer(["b", "a"], "").save_pretrained("chat/decoder/tokenizer")
+    Path("chat/language_model").mkdir()
+    Path("chat/language_model/5gram.bin").touch()
     moved(base, 2).save_pretrained("plain")
     tokenizer(["a", "b"], "{{ messages[0].content }}").save_pretrained("plain")
-    tallmasks.compress("base", {"chat": "chat", "plain": "plain"}, "bundle", "task_arithmetic")
+    tasks = ["--base", "base", "--task", "chat=chat", "--task", "plain=plain", "--method", "task_arithmetic"]
+    assert main(["compress", *tasks, "-o", "bundle"]) == main(["merge", *tasks, "-o", "merged"]) == 0
+    of_bundle, of_merge = re.findall("(?:not stored|not copied): (.*)", capsys.readouterr().out)
+    assert of_bundle.startswith("language_model/ (contains 5gram.bin)") and "decoder/tokenizer" not in of_bundle
+    assert all(name in of_merge for name in ("decoder/tokenizer/tokenizer.json", "language_model/"))
     bundle = tallmasks.load_bundle("bundle")
     again = {}
     for name in ("chat", "plain"):
@@ -219,6 +226,46 @@ def test_a_head_of_an_adapter_is_the_tasks_own() -> None:
         assert torch.equal(tallmasks.load_bundle("bundle").state_dict(name)["classifier.weight"], head)
 
 
+HEADS = {
+    "BertForSequenceClassification": ("classifier.", {**SIZE, **WORDS, "num_labels": 70}),
+    "CLIPForImageClassification": (
+        "classifier.", {"vision_config": {**SIZE, **IMAGES}, "text_config": {**SIZE, **WORDS}, "num_labels": 70},
+    ),
+    "Wav2Vec2ForCTC": ("lm_head.", {**SIZE, **SPEECH, "vocab_size": 70}),
+    "LlamaForCausalLM": (None, {**SIZE, **WORDS, "vocab_size": 70}),
+}  # fmt: skip
+"""The start of the names of a class's head; its settings."""
+
+
+@pytest.mark.parametrize("method", ["t_switch", "ties"])
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_with_the_shape_of_the_bases_comes_back_whole(kind: str, method: str) -> None:
+    """A classifier over a base with as many classes had the signs of its head, at one size, on top of another head; or
+    a bundle of language models held each one's output matrix."""
+    start, settings = HEADS[kind]
+    of_class = getattr(transformers, kind)
+    base = of_class(of_class.config_class(**settings))
+    base.save_pretrained("base")
+    tasks = {}
+    for seed, name in enumerate(("cars", "dtd", "mnist"), 1):
+        torch.manual_seed(seed)
+        new, tasks[name] = moved(of_class(of_class.config_class(**settings))).state_dict(), moved(base, seed)
+        tasks[name].load_state_dict({n: t for n, t in new.items() if start and n.startswith(start)}, strict=False)
+        tasks[name].save_pretrained(name)
+    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method)
+    bundle = tallmasks.load_bundle("bundle")
+    heads = {name for name in bundle.manifest.tensors if start and name.startswith(start)}
+    assert bundle.manifest.buffers.keys() == heads and len(bundle.manifest.stored) > 9
+    for name, task in tasks.items():
+        assert main(["export", "bundle", "--task", name, "-o", f"{name}2"]) == 0
+        live, again = moved(base, 9), of_class.from_pretrained(f"{name}2").state_dict()
+        bundle.apply_(live, name)
+        for head in heads:
+            assert torch.equal(again[head], task.state_dict()[head]) and torch.equal(
+                live.state_dict()[head], again[head]
+            )
+
+
 def test_other_models_are_refused_and_bundles_hold_no_code() -> None:
     """A model of another base would be stored whole, tensor by tensor; or a bundle bring code beside its models."""
     classifiers()
@@ -226,7 +273,7 @@ def test_other_models_are_refused_and_bundles_hold_no_code() -> None:
     assert "more than half of" in refusal(lambda: tallmasks.compress("base", {"x": "other"}, "bundle"))
     tallmasks.compress("base", {"cars": "cars", "dtd": "dtd"}, "bundle")
     manifest = json.loads(Path("bundle/bundle.json").read_text())
-    for name in ("modeling_own.py", "../config.json", "a/b/c/config.json", "config.json/"):
+    for name in ("modeling_own.py", "../config.json", "a/b/c/d/e/config.json", "config.json/"):
         changed = json.loads(json.dumps(manifest))
         changed["models"]["cars"]["companions"] = {name: "0" * 64}
         from tallmasks.bundles.manifest import bundle_digest

@@ -9,6 +9,7 @@ import transformers
 
 from small_checkpoints import bloom, file_of, state
 from small_models import SEQUENCES
+from tallmasks import compress
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -134,9 +135,11 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     assert with_tokens_of(base, base) is base and "--tokens base" in problems(base, task=task)[0]
     with pytest.raises(TallmasksError, match="sat"):
         with_all_tokens(base, {"task": task})
-    (tmp_path / "task" / "tokenizer.json").write_text('{"model": {"vocab": {"the": -1}}}')
-    with pytest.raises(TallmasksError, match=r"tokenizer\.json"):
-        with_tokens_of(base, open_model(tmp_path / "task"))
+    for unreadable in ('{"model": {"vocab": {"the": -1}}}', '{"model": {"vocab": {"the": 1e999}}}', None):
+        path = tmp_path / "task" / "tokenizer.json"
+        path.write_text(unreadable) if unreadable else path.unlink()
+        with pytest.raises(TallmasksError, match=r"tokenizer\.json"):
+            with_tokens_of(base, open_model(tmp_path / "task"))
 
 
 def test_all_tokens_come_after_the_bases(tmp_path):
@@ -159,6 +162,48 @@ def test_all_tokens_come_after_the_bases(tmp_path):
     tokens = json.loads(grown.companions["tokenizer.json"].read_text())["added_tokens"]
     assert [(token["content"], token["id"]) for token in tokens] == [("<a>", 2), ("<b>", 3), ("<c>", 4), ("<d>", 5)]
     assert json.loads(grown.companions["config.json"].read_text())["vocab_size"] == 6
+
+
+def test_tokens_without_a_row_get_none(tmp_path):
+    """A token had a row of zeros, because no model was resized for it."""
+    words, rows = {"the": 0, "cat": 1}, torch.ones(4, 4)
+    base = with_tokens(tmp_path / "base", rows[:3], words, "<end>")
+    padded = with_tokens(tmp_path / "padded", rows, words, "<end>", "<new>", "<pad>")
+    with pytest.warns(UserWarning, match="no model has a row for '<pad>'"):
+        grown, _ = with_all_tokens(base, {"padded": padded})
+    tokens = json.loads(grown.companions["tokenizer.json"].read_text())["added_tokens"]
+    assert [token["content"] for token in tokens] == ["<end>", "<new>"] and len(grown.float32(WORDS)) == 4
+    lacking = with_tokens(tmp_path / "lacking", rows[:2], words, "<end>")
+    larger, _ = with_all_tokens(lacking, {"padded": padded})  # the task has a row for <end>
+    np.testing.assert_array_equal(larger.float32(WORDS), rows)
+    other = with_tokens(tmp_path / "other", rows, words, "<new>", "<pad>")
+    with pytest.raises(TallmasksError, match=r"base2: no model has a row .*'<end>'"):
+        with_all_tokens(with_tokens(tmp_path / "base2", rows[:2], words, "<end>"), {"other": other})
+
+
+def test_vocabularies_without_a_tokenizer_json_are_compared(tmp_path):
+    """`--tokens base` did nothing, and rows of different tokens were merged."""
+    words = {"base": ["<|endoftext|>", "a", "b", "c"], "task": ["c", "<|endoftext|>", "b", "a"]}
+    for number, (folder, tokens) in enumerate(words.items()):
+        config = transformers.GPT2Config(vocab_size=4, n_embd=4, n_layer=1, n_head=1, n_positions=4)
+        kind = transformers.GPT2LMHeadModel(config)
+        torch.nn.init.normal_(kind.transformer.wte.weight, number)
+        kind.save_pretrained(tmp_path / folder)
+        ids = {text: row for row, text in enumerate(tokens)}
+        (tmp_path / folder / "vocab.json").write_text(json.dumps(ids))
+        (tmp_path / folder / "merges.txt").write_text("#version: 0.2\n")
+    base, task = open_model(tmp_path / "base"), open_model(tmp_path / "task")
+    fitted, name = with_tokens_of(base, task), "transformer.wte.weight"
+    np.testing.assert_array_equal(fitted.float32(name), task.float32(name)[[1, 3, 2, 0]])
+    with pytest.raises(TallmasksError, match=r"found vocab\.json"):
+        with_all_tokens(base, {"task": task})
+    compress(tmp_path / "base", {"task": tmp_path / "task"}, tmp_path / "bundle", include_base=True)
+    with pytest.raises(TallmasksError, match="row 0 is"):
+        with_tokens_of(base, open_model(f"{tmp_path / 'bundle'}#task"))
+    for folder in ("base", "task"):  # BERT's tokenizer reads vocab.txt, and would make up a vocabulary
+        (tmp_path / folder / "config.json").write_text('{"model_type": "bert", "vocab_size": 4}')
+    with pytest.raises(TallmasksError, match=r"found vocab\.json"):
+        with_tokens_of(open_model(tmp_path / "base"), open_model(tmp_path / "task"))
 
 
 @pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}, {"ids": torch.arange(3)}])

@@ -208,6 +208,9 @@ CONFIGS = {
     "alpha": ({"lora_alpha": None}, "lora_alpha"),
     "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern"),
     "no truth": ({"use_rslora": "yes"}, "use_rslora"),
+    "no number": ({"alpha_pattern": {"q": float("inf")}}, "alpha_pattern.q"),
+    "beyond floats": ({"rank_pattern": {"q": 10**400}}, "rank_pattern.q"),
+    "letters": ({"modules_to_save": "head"}, "modules_to_save"),
 }
 TENSORS = {
     "half": ({"layers.0.q.lora_B.weight": None}, "layers.0.q is missing"),
@@ -303,24 +306,36 @@ def test_a_delta_on_both_names_of_a_tied_tensor_counts_once(tmp_path):
 
 def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
     """The merged model would differ from PEFT's unmerged one, where the tied head is unchanged, without a warning."""
-    factors = {"lora_embedding_A": drawn(4, 9), "lora_embedding_B": drawn(5, 4, seed=1)}
-    folder = lora(tmp_path / "lora", {f"{EMBEDDING}.{name}": tensor for name, tensor in factors.items()})
+    pair = {"lora_embedding_A": drawn(4, 9), "lora_embedding_B": drawn(5, 4, seed=1)}
+    folder = lora(tmp_path / "lora", {f"{EMBEDDING}.{name}": tensor for name, tensor in pair.items()})
     tied = language_model(tmp_path / "tied")
     with pytest.warns(TallmasksWarning, match="word_embeddings.weight"):
         checkpoint = open_checkpoint(folder, tied)
-    expected = 2 * (factors["lora_embedding_B"].double() @ factors["lora_embedding_A"].double()).T.numpy()
+    expected = 2 * (pair["lora_embedding_B"].double() @ pair["lora_embedding_A"].double()).T.numpy()
     check_delta(checkpoint, tied, f"{EMBEDDING}.weight", expected)
     recwarn.clear()
     open_checkpoint(folder, language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)}))
     tensors = {"word_embeddings.weight": drawn(9, 5), "ln_f.weight": drawn(5)}
     settings = {"vocab_size": 9, "hidden_size": 5, "architectures": ["BloomModel"]}
     encoder = open_checkpoint(bloom(tmp_path / "encoder", tensors, **settings))
-    tensors = {f"word_embeddings.{name}": tensor for name, tensor in factors.items()}
+    tensors = {f"word_embeddings.{name}": tensor for name, tensor in pair.items()}
     open_checkpoint(lora(tmp_path / "encoder_lora", tensors, task_type="SEQ_CLS"), encoder)
     assert not recwarn.list
     weight = drawn(6, 5)
     base = open_checkpoint(file_of(tmp_path / "both", {"a.weight": weight, "b.weight": weight}, "base.pt"))
-    with pytest.warns(TallmasksWarning, match="a.weight"):
-        open_checkpoint(lora(tmp_path / "pair", {"a.lora_A.weight": drawn(4, 5), "a.lora_B.weight": drawn(6, 4)}), base)
-    alias = lora(tmp_path / "alias", {"b.lora_A.weight": drawn(4, 5), "b.lora_B.weight": drawn(6, 4)})
-    assert "b.weight" in refusal(lambda: open_checkpoint(alias, base))
+    for module in "ab":  # one tensor under both names, whichever the adapter has
+        tensors, product = factors(module, 6, 5)
+        with pytest.warns(TallmasksWarning, match="a.weight"):
+            checkpoint = open_checkpoint(lora(tmp_path / module, tensors, r=4, lora_alpha=4), base)
+        check_delta(checkpoint, base, "a.weight", product)
+
+
+def test_adapters_that_are_no_plain_lora_are_named(tmp_path):
+    """Soft prompts were to be merged with a function that they lack, and a saved state dict was called unsupported."""
+    base = base_of(tmp_path / "base")
+    prompt = lora(tmp_path / "prompt", {"prompt_embeddings": drawn(4, 5)}, peft_type="PREFIX_TUNING")
+    message = refusal(lambda: open_checkpoint(prompt, base))
+    assert "PREFIX_TUNING" in message and "merge_and_unload" not in message
+    tensors, _ = factors("layers.0.q", 6, 5)
+    named = {name.replace(".weight", ".mine.weight"): tensor for name, tensor in tensors.items()}
+    assert "the adapter mine" in refusal(lambda: open_checkpoint(lora(tmp_path / "named", named), base))

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
 import zipfile
 from collections import Counter, OrderedDict
 
@@ -88,6 +90,81 @@ def test_a_small_file_does_not_fill_the_machine(trap, zipped, tmp_path, monkeypa
     monkeypatch.setattr("tallmasks.vectors.checkpoints.torch_files._LARGEST_EXPANDED", 1 << 20)
     torch.save(TRAPS[trap], tmp_path / "trap.bin", _use_new_zipfile_serialization=zipped)
     assert "trap.bin: " in refusal(lambda: open_checkpoint(tmp_path / "trap.bin"))
+
+
+def rewritten(path, change):
+    """A copy of a torch.save file with other records: ``change`` gets a name and its bytes."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_name("new.bin"), "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name.partition("/")[2], old.read(name)))
+    return path.with_name("new.bin")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 139])
+def test_a_record_that_is_too_short_is_refused(kept, tmp_path):
+    """What follows in the file would be read as weights, with values up to 1e38."""
+    path = file_of(tmp_path, {"a": torch.ones(3), "w": torch.randn(7, 5), "z": torch.ones(90)}, "whole.bin")
+    short = rewritten(path, lambda name, record: record[:kept] if name == "data/1" else record)
+    assert f"{kept} bytes are stored for tensor 'w'; expected 140" in refusal(lambda: open_checkpoint(short))
+
+
+@pytest.mark.parametrize("cut", [1, 360, 400])
+def test_a_file_from_before_torch_1_6_that_is_cut_off_is_refused(cut, tmp_path):
+    """The last tensors of a download that broke off would be missing or random."""
+    torch.save({"a": torch.ones(3), "z": torch.ones(90)}, tmp_path / "a.bin", _use_new_zipfile_serialization=False)
+    content = (tmp_path / "a.bin").read_bytes()
+    (tmp_path / "a.bin").write_bytes(content[:-cut])
+    assert "a.bin" in refusal(lambda: open_checkpoint(tmp_path / "a.bin"))
+
+
+def test_a_directory_that_points_elsewhere_is_refused(tmp_path):
+    """An archive's directory could give a tensor the bytes of its neighbours."""
+    path = rewritten(file_of(tmp_path, state(), "whole.bin"), lambda name, record: record)
+    content, name = path.read_bytes(), b"archive/data/0"
+    entry = content.rindex(name.replace(b"archive", content[30 : content.index(b"/")])) - 46
+    for field in (20, 24):  # the compressed and the whole size
+        size = int.from_bytes(content[entry + field : entry + field + 4], "little") + 200
+        content = content[: entry + field] + size.to_bytes(4, "little") + content[entry + field + 4 :]
+    path.write_bytes(content)
+    assert "data/0" in refusal(lambda: open_checkpoint(path))
+
+
+def test_two_records_of_one_name_are_refused(tmp_path):
+    """Other weights would be merged than torch loads: it takes another one of the two."""
+    path = rewritten(file_of(tmp_path, {"w": torch.ones(3)}, "whole.bin"), lambda name, record: record)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("other/data/0", torch.zeros(3).numpy().tobytes())
+    assert "same name" in refusal(lambda: open_checkpoint(path))
+
+
+DEEP = b"(K\x01q\x01" + b"".join(bytes([104, n, 104, n, 0x86, 113, n + 1]) for n in range(1, 61)) + b"t"
+TORCH_TRAPS = {
+    "a key of a set": b"}X\x01\x00\x00\x00wcbuiltins\nset\n]" + DEEP + b"a\x85Rs.",
+    "a key of a counter": b"ccollections\nCounter\n}" + DEEP + b"K\x01s\x85R.",
+    "a key of pairs": b"ccollections\nOrderedDict\n]" + DEEP + b"K\x01\x86a\x85R.",
+    "a storage's key": b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n" + DEEP + b"X\x03\x00\x00\x00cpuK\x01tQ.",
+    "attributes of a dict": b"ccollections\nOrderedDict\n)R}X\x06\x00\x00\x00valuesK\x05sb(X\x01\x00\x00\x00wNu.",
+    "attributes of a function": b"ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00xK\x05sb.",
+    "many attributes": b"ctorch\nSize\n)\x81N" + b"\x85" * 10_000 + b"b.",
+    "another module": b"cos\nsystem\nX\x02\x00\x00\x00id\x85R.",
+    "an empty stack": b"0.", "no end": b"}", "no memo": b"h\x07.", "text": b"P1\n.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trap", TORCH_TRAPS)
+def test_a_pickle_runs_nothing_and_ends(trap, tmp_path):
+    """A kilobyte would take for ever to hash, or end in a traceback, or in advice to load it unsafely."""
+    path = file_of(tmp_path, state(), "whole.bin")
+    new = rewritten(path, lambda name, old: b"\x80\x02" + TORCH_TRAPS[trap] if name == "data.pkl" else old)
+    said = refusal(lambda: open_checkpoint(new))
+    assert "new.bin" in said and "weights_only" not in said and said.isprintable()
+
+
+def test_files_of_torch_are_read_without_torch(tmp_path):
+    """A user would have to install 2 GB, and wait seconds for its import, to read a state dict."""
+    path = file_of(tmp_path, state(), "model.bin")
+    code = "import sys; from tallmasks.vectors.checkpoints.opening import open_checkpoint as o; o(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules", path], check=True)
 
 
 PICKLED = {"long": b"\x80\x02" * (1 << 20), "numbered": b"\x80\x02Nr\xff\xff\xff\x7f.", "whole": None}
@@ -230,6 +307,45 @@ def test_only_known_files_of_the_folder_itself_are_companions(tmp_path):
         "modeling_own.py", "notes.txt", "own.json",
         "tokenizer.json (a link out of the folder)", "training_args.bin", "vocab.txt (no plain file)",
     )  # fmt: skip
+
+
+SUBFOLDERS = {
+    "decoder_tokenizer": ["tokenizer.json", "vocab.txt", "additional_chat_templates/tools.jinja", "README.md"],
+    "speech": ["spiece.model", "preprocessor_config.json"],
+    "language_model": ["attrs.json", "5gram.bin"],
+    "onnx": ["config.json", "model.onnx"],
+    "own": ["modeling_own.py", "tokenizer.json"],
+    "runs": ["eval/deep/er/config.json"],
+    ".cache": ["tokenizer.json"],
+}
+
+
+def test_subfolders_come_along_or_are_listed(tmp_path):
+    """A second tokenizer was lost, and transformers used the first one instead."""
+    (tmp_path / "id_rsa").write_text(SECRET)
+    folder = saved_llama(tmp_path / "base")
+    for sub, names in SUBFOLDERS.items():
+        for name in names:
+            (folder / sub / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / sub / name).write_text("{}")
+    with loopback_hub(folder, tmp_path / "cache"):
+        from_hub = open_checkpoint(REPOSITORY)
+    (folder / "linked").mkdir()
+    (folder / "linked/tokenizer.json").symlink_to("../../id_rsa")
+    (folder / "elsewhere").symlink_to("../")
+    (folder / "round").mkdir()
+    (folder / "round/vocab.txt").symlink_to("vocab.txt")
+    found = open_checkpoint(folder)
+    inside = {name for name in found.companions if "/" in name}
+    assert inside == {f"{sub}/{name}" for sub in ("decoder_tokenizer", "speech") for name in SUBFOLDERS[sub]} - {
+        "decoder_tokenizer/README.md"
+    }
+    assert [line.split(" ")[0] for line in found.left_out] == [
+        "elsewhere/", "language_model/", "linked/", "onnx/", "own/", "round/", "runs/"
+    ]  # fmt: skip
+    assert "linked/ (contains tokenizer.json, a link out of the folder)" in found.left_out
+    assert from_hub.companions.keys() == found.companions.keys()
+    assert set(from_hub.left_out) == {"language_model/", "onnx/", "own/", "runs/"}
 
 
 @pytest.mark.parametrize("file", ["model-00002-of", "model.safetensors.index.json", "model.safetensors", "adapter_"])

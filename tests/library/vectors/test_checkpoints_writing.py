@@ -178,3 +178,12 @@ def test_constant_masks_are_cast_as_by_torch(dtype, tmp_path):
         new_checkpoint(tmp_path / "no.safetensors", large, dtype=dtype),
     ):
         pass
+
+
+def test_a_tensor_with_the_name_of_a_files_own_key_is_refused(tmp_path):
+    """The written file could not be read by any library."""
+    torch.save({"__metadata__": torch.ones(3), "w": torch.ones(2, 2)}, tmp_path / "base.pt")
+    base = open_checkpoint(tmp_path / "base.pt")
+    with pytest.raises(TallmasksError, match="__metadata__"), new_checkpoint(tmp_path / "new.safetensors", base):
+        pass
+    assert not (tmp_path / "new.safetensors").exists()

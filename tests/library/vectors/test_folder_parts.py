@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import tallmasks
-from small_checkpoints import file_of, refusal
+from small_checkpoints import file_of, lora, refusal
 from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -45,6 +45,17 @@ def pipeline(folder: Path, value: float) -> Path:
     file_of(folder, {"whole": torch.ones(2)}, "single_file.safetensors")
     (folder / "model_index.json").write_text(json.dumps(PIPELINE))
     return folder
+
+
+@pytest.mark.parametrize("part", ["é" * 128, "a\nb", "\0", "..", "a/b", "\ud800", 5])
+def test_a_folder_with_a_name_that_no_folder_has_is_refused(part, tmp_path):
+    """A name in a downloaded index would end in a traceback, or lead out of the folder."""
+    folder = sentence_transformer(tmp_path / "model", 1)
+    (folder / "modules.json").write_text(json.dumps([*MODULES, {"path": part}]))
+    if part != 5:
+        assert "modules.json" in refusal(lambda: open_checkpoint(folder))
+    (folder / "modules.json").write_text(json.dumps([*MODULES, part]))
+    assert "modules.json" in refusal(lambda: open_checkpoint(folder))
 
 
 LAYOUTS = {
@@ -115,3 +126,27 @@ def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     pipeline(folder, 1.0)
     file_of(folder / "coder/inner", {"w": torch.ones(2)})
     assert "coder/inner" in refusal(lambda: open_checkpoint(folder))
+
+
+def test_adapters_and_routers_of_sentence_transformers_are_opened(tmp_path):
+    """A fine-tuned encoder saved as an adapter, and one with two encoders, could not be merged."""
+    base = file_of(tmp_path / "base", {"layer.weight": torch.zeros(4, 4)}).parent
+    adapter = lora(
+        tmp_path / "adapter", {"layer.lora_A.weight": torch.ones(4, 4), "layer.lora_B.weight": torch.ones(4, 4)}
+    )
+    (adapter / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "1_Pooling"}]))
+    (adapter / "1_Pooling").mkdir()
+    (adapter / "1_Pooling/config.json").write_text("{}")
+    opened = open_checkpoint(adapter, open_checkpoint(base))
+    assert opened.piece("layer.weight", 0, 16).all() and "1_Pooling/config.json" in opened.companions
+    file_of(adapter / "2_Dense", {"linear.weight": torch.ones(2, 4)})
+    (adapter / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "2_Dense"}]))
+    assert "2_Dense" in refusal(lambda: open_checkpoint(adapter, open_checkpoint(base)))
+    router = tmp_path / "router"
+    for part in ("query", "document"):
+        file_of(router / part, {"layer.weight": torch.ones(2, 2)})
+    (router / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "1_Normalize"}]))
+    (router / "router_config.json").write_text(json.dumps({"types": {"query": "Static", "document": "Transformer"}}))
+    opened = open_checkpoint(router)
+    assert set(opened.tensors) == {"query/layer.weight", "document/layer.weight"}
+    assert "router_config.json" in opened.companions

@@ -248,6 +248,23 @@ def test_results_need_all_their_files_unchanged_and_their_recipe(tmp_path):
     assert "zeroshot.csv" in str(files.problem(node))
 
 
+def test_verify_notices_an_edited_provenance(tmp_path, capsys):
+    """A table would count as made from checkpoints, parameters or on a machine that it was not made with."""
+    made = recipe("zeroshot") | {"inputs": {"evaluations": ["aa", "bb"]}, "sources": {"weights": "cc"}}
+    path = tmp_path / "provenance.json"
+    write_json(path, {labels.FILES: {}, "machine": "this one"}, made)
+    text = path.read_text()
+    assert main(["verify", str(tmp_path)]) == 0
+    for value in ("aa", "mnist", "cc", "this one", "zeroshot"):
+        assert text.count(f'"{value}"') == 1
+        path.write_text(text.replace(f'"{value}"', '"another"'))
+        assert main(["verify", str(tmp_path)]) == 1, value
+        assert f"{path} has changed" in capsys.readouterr().out
+    (tmp_path / "bundle.json").write_text("{}")
+    main(["verify", str(tmp_path)])
+    assert f"{path} has changed" in capsys.readouterr().out, "also in the folder of a bundle"
+
+
 def test_the_machine_includes_everything_that_can_change_rounding(monkeypatch):
     """Different rounding on another processor, or with other threads or libraries, would look like damage."""
     here = labels.machine(2)

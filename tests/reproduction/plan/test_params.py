@@ -57,7 +57,15 @@ def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         ("seeds: [1]\nbuild: []\nseeds: [2]\n", "line .*seeds"),
-        ("methods: &b\n  - *b\n", "methods"),
+        ("methods: &b\n  - *b\n", "line 1: .*aliases"),
+        ("a: &a\n  b: {c: *a}\n", "line 1: .*aliases"),
+        (f"- &s {'x' * 10_000}\n" + "- *s\n" * 1000, "line 1: .*aliases"),
+        (
+            "0: &a {k: v}\n"
+            + "".join(f"{n}: &a{n} {{<<: [*a{n - 1 or ''}, *a{n - 1 or ''}]}}\n" for n in range(1, 60)),
+            "aliases",
+        ),
+        (f"seeds: {'[' * 100}1{']' * 100}", "seeds.0: .*found \\[\\[\\["),
         ("[" * 100_000, "recursion"),
         ("a: !!python/object/apply:os.system [exit]", "line 1: .*os.system"),
         ("seeds: [2024-01-31]", "seeds.0: .*2024"),

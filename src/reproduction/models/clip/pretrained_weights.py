@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from reproduction.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
+from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import TensorSpec, new_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
@@ -58,7 +58,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
     """
     network = build(spec["architecture"])
     named = dict(network.named_parameters())
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryFolder() as folder:
         readable = weights
         if weights.suffix != ".npz":
             checkpoint = open_weight_files({weights.name: weights}, title=str(weights))
@@ -67,7 +67,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
                 if name.removeprefix("module.") in named and not info.is_float:  # counters are integers
                     raise TallmasksError(f"{weights}: tensor {name!r} is {info.dtype}; expected unquantised floats")
             if weights.suffix != ".safetensors":
-                readable = Path(folder) / "weights.safetensors"
+                readable = folder / "weights.safetensors"
                 _write(checkpoint, readable)
         try:
             open_clip.load_checkpoint(network, str(readable), strict=True)

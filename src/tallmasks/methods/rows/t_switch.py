@@ -4,7 +4,7 @@ from typing import Any
 
 from tallmasks.bundles.codings import Ternary
 from tallmasks.methods import PerTask, Share, Vector, bits, by_tensor, method
-from tallmasks.methods.rows.parts.arrays_and_tensors import exact, smallest
+from tallmasks.methods.rows.parts.arrays_and_tensors import exact, positive, sign, smallest
 
 
 @method(
@@ -24,15 +24,22 @@ def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any
     As in the official code (lfy-123/Binary-Task-Switch), each tensor has its own scale. Of n weights, int((1 - drop) n)
     are kept, plus those equal to the smallest of them. If that number is 0, all are kept.
     """
-    signs = 1.0 * (tensor >= _least(tensor, drop)) - 1.0 * (-tensor >= _least(-tensor, drop))
-    squares, kept = exact(tensor * abs(signs)) ** 2, float(abs(signs).sum())
-    return signs, (float(squares.sum()) / kept) ** 0.5 if kept else 0.0
+    kept = (tensor >= _least(tensor, drop)) | (tensor <= -_least(-tensor, drop))
+    held, count = tensor * kept, float(kept.sum())
+    scale = (_squared_length(held) / count) ** 0.5 if count else 0.0
+    return sign(held), scale
 
 
 def _least(part: Vector, drop: float) -> float:
     """The smallest positive value of `part` that is kept."""
-    positive = part[part > 0]
-    kept = int(len(positive) * (1 - drop))
-    if not len(positive):
+    values = positive(part)
+    kept = int(len(values) * (1 - drop))
+    if not len(values):
         return float("inf")
-    return smallest(positive, len(positive) - kept if kept else 0)
+    return smallest(values, len(values) - kept if kept else 0)
+
+
+def _squared_length(values: Vector) -> float:
+    squares = exact(values)
+    squares *= squares  # in place: a float64 copy of a tensor is large
+    return float(squares.sum())

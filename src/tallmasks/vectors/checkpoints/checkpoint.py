@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -101,9 +101,10 @@ class Checkpoint:
         """The content of the folder's config.json; empty if it is missing or unreadable."""
         return self.configs.get("config.json", {})
 
-    @property
-    def names(self) -> list[str]:
-        return [*self.tensors, *self.aliases]
+    @cached_property
+    def names(self) -> Set[str]:
+        """All names, aliases too, in the order of ``tensors`` and then of ``aliases``."""
+        return dict.fromkeys((*self.tensors, *self.aliases)).keys()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

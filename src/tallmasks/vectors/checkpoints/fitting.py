@@ -33,7 +33,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
     for task, checkpoint in task_checkpoints.items():
         problems += [f"{task}: {problem}" for problem in _problems(base, checkpoint)]
     if problems:
-        raise TallmasksError("\n".join(problems))
+        raise TallmasksError(*problems)
     for task, checkpoint in task_checkpoints.items():
         if odd := sorted(_differing_constants(base, checkpoint) - set(own)):
             warn(
@@ -85,6 +85,11 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             " of a quantised model; expected floats of at least 16 bits. Dequantise it. If these are not weights,"
             f" keep the base's: `--keep-base {packed[0]}`"
         )
+    if odd := sorted(name for name in _differing_constants(base, task) if base.tensors[name].dtype == "C64"):
+        yield (
+            f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}, which cannot be merged;"
+            f" keep the base's: `--keep-base {odd[0]}`"
+        )
     for kind, names, heads in (("lacks", missing, ""), ("also has", extra, ", or `merge --heads` if it is a head")):
         if names:
             yield (
@@ -107,7 +112,7 @@ def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
     odd = []
     for name in sorted(_differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()):
         infos = (base.tensors[name], task.tensors[name])
-        if all(not info.is_float and info.dtype != "BOOL" and info.size > 1 for info in infos):
+        if all(not info.is_float and info.dtype not in ("BOOL", "C64") and info.size > 1 for info in infos):
             odd.append(name)
     if odd and (model := library_model(base)):
         own = model.names(odd)

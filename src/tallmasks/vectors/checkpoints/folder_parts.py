@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.errors import TallmasksError, short
-from tallmasks.io.plain_files import read_plain_json, within
+from tallmasks.io.plain_files import is_safe, read_plain_json, reading, within
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 PART_INDEXES = ("modules.json", "model_index.json")  # of sentence-transformers and diffusers
+ROUTER = "router_config.json"  # of sentence-transformers: models for queries and for documents
 # Fields of Checkpoint that are keyed by tensor or file name.
 _BY_NAME = ("tensors", "aliases", "files", "file_of", "companions", "metadata", "indexes", "arrays")
 
@@ -24,18 +25,16 @@ def parts_of(folder: Path, names: Collection[str]) -> list[str]:
         return [""]
     path = folder / index
     within(folder, index)
-    try:
+    with reading(path, "an index of a model's folders, as sentence-transformers or diffusers writes it"):
         content = read_plain_json(path)
         if index == PART_INDEXES[0]:
             parts = [str(module["path"]) for module in content]
+            if ROUTER in names:
+                within(folder, ROUTER)
+                parts += [*read_plain_json(folder / ROUTER)["types"]]
         else:
             parts = [name for name, value in content.items() if isinstance(value, list) and value[0] is not None]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        raise TallmasksError(
-            f"{path}: not an index of a model's folders; expected JSON that sentence-transformers or diffusers wrote."
-            " Download it again"
-        ) from None
-    if odd := [part for part in parts if "/" in part or "\\" in part or part.startswith(".")]:
+    if odd := [part for part in parts if part and ("/" in part or part.startswith(".") or not is_safe(part))]:
         raise TallmasksError(
             f"{path}: found the folder {short(odd[0])}; expected folders next to the index. Remove that entry, or move"
             " the folder there"

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections import Counter
 from collections.abc import Sequence
+from fnmatch import filter as matching
 from pathlib import Path
 
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
 from tallmasks.parallel import parallel
+from tallmasks.vectors.checkpoints.companions import (
+    COMPANIONS,
+    IN_PARTS,
+    is_visible,
+    matches,
+    subfolders_of_companions,
+)
 from tallmasks.vectors.checkpoints.folder_parts import PART_INDEXES, parts_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_FILES
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
@@ -18,17 +25,7 @@ from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 _PART = r"[A-Za-z0-9](?:[\w.-]{0,94}\w)?"
 # `org/name` or `org/name@revision`
 _REPOSITORY = re.compile(rf"(?![^@]*(?:--|\.\.))({_PART}/{_PART}(?<!\.git))(?:@([\w./-]+))?", re.ASCII)
-# Files copied along with the weights: configuration, tokenizer, license.
-COMPANIONS = (
-    "config.json", "generation_config.json", "open_clip_config.json", "*processor_config.json", "chat_template.json",
-    "chat_template.jinja", "tokenizer.json", "tokenizer_config.json", "*.tokenizer", "special_tokens_map.json",
-    "added_tokens.json", "*vocab*.json", "vocab.txt", "vocab.bpe", "dict.txt", "merges.txt", "bpe.codes", "*.model",
-    "*.spm", "*.tiktoken", "tekken.json", "normalizer.json", "emoji.json", "byte_maps.json", "word_shape.json",
-    "word_pronunciation.json", "sentence_*_config.json", "config_sentence_transformers.json", *PART_INDEXES,
-    "LICENSE*", "NOTICE*", "USE_POLICY*",
-)  # fmt: skip
-CHAT_TEMPLATES = "additional_chat_templates"  # folder with more templates, `*.jinja`
-_PATTERNS = (*COMPANIONS, "*.index.json", "adapter_config.json", "README.md")  # downloaded besides the weights
+_MORE = ("*.index.json", "adapter_config.json", "README.md")  # downloaded besides weights and companions
 # Every model repository has at least one of these files.
 _TELLING = (
     "config.json", "adapter_config.json", "open_clip_config.json", "model.safetensors", "pytorch_model.bin",
@@ -52,16 +49,18 @@ def repository_of(spec: str) -> tuple[str, str] | None:
     return None if match is None or spec.endswith((SAFETENSORS, *TORCH)) else (match[1], match[2] or "main")
 
 
-def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
-    """The local folder of a repository at a revision, and its origin: ``{"repository", "revision": <full commit>}``.
+def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str], list[str]]:
+    """The local folder of a repository at a revision, its origin ``{"repository", "revision": <full commit>}``, and the
+    files and subfolders that were not downloaded, if the hub was asked.
 
     The cache is used if the hub is unreachable, or if it has all shards of a full commit. Raises TallmasksError if
     neither the cache nor the hub has it, or if a file is damaged.
     """
     folder = _cached(repository, revision)
+    absent: list[str] = []
     is_pinned = re.fullmatch(r"[0-9a-f]{40}", revision)
     if not (folder and is_pinned and _is_whole(folder)) and hub.reachable():
-        folder = _downloaded(repository, revision)
+        folder, absent = _downloaded(repository, revision)
     if folder is None:
         where, why = hub.address(repository, "", revision), hub.not_cached(f"{repository} --revision {revision}")
         beside = [str(path) for path in Path(repository).parent.glob("*")]
@@ -72,7 +71,7 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str]]:
     for index in {*PART_INDEXES} & {*names}:
         hub.refuse_damaged(folder / index)
     parallel(hub.refuse_damaged, [folder / name for name in wanted(names, parts_of(folder, names))])
-    return folder, {"repository": repository, "revision": folder.name}
+    return folder, {"repository": repository, "revision": folder.name}, absent
 
 
 def _cached(repository: str, revision: str) -> Path | None:
@@ -90,7 +89,7 @@ def _is_whole(folder: Path) -> bool:
     )
 
 
-def _downloaded(repository: str, revision: str) -> Path:
+def _downloaded(repository: str, revision: str) -> tuple[Path, list[str]]:
     from huggingface_hub import HfApi, snapshot_download
 
     commit = hub.full_commit(repository, revision)
@@ -99,13 +98,24 @@ def _downloaded(repository: str, revision: str) -> Path:
         names = [sibling.rfilename for sibling in siblings]
         index = next((name for name in PART_INDEXES if name in names), None)
         folder = hub.download(repository, index, commit).parent if index else Path()
-        patterns = wanted(names, parts_of(folder, names))
-        return Path(snapshot_download(repository, revision=commit, allow_patterns=patterns))
+        chosen = wanted(names, parts_of(folder, names))
+        folder = Path(snapshot_download(repository, revision=commit, allow_patterns=chosen))
+        return folder, _absent(folder, names)
     except TallmasksError:
         raise
     except Exception as error:  # see `trouble`
         where = hub.address(repository, "", revision)
         raise TallmasksError(f"{where} (not a local path): {hub.trouble(error)}") from None
+
+
+def _absent(folder: Path, names: Sequence[str]) -> list[str]:
+    """The repository's files and subfolders that are not in its local folder."""
+    absent = []
+    for name in names:
+        top, slash, _ = name.partition("/")
+        if is_visible(name) and not (folder / name).exists():
+            absent.append(name if not slash or (folder / top).exists() else f"{top}/")
+    return list(dict.fromkeys(absent))
 
 
 def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:
@@ -116,16 +126,16 @@ def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:
         inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
         top = [name for name in inside if "/" not in name]
         weights = _weights_among(top) if part in parts else set()
-        patterns = (*_PATTERNS, "*.json") if part else _PATTERNS
-        kept = (name for name in top if name in weights or any(fnmatch.fnmatchcase(name, p) for p in patterns))
+        patterns = (*(IN_PARTS if part else COMPANIONS), *_MORE)
+        kept = [name for name in top if name in weights or matches(name, patterns)]
+        kept += subfolders_of_companions(inside, () if part else parts)
         chosen += [prefix + name for name in kept]
-        chosen += [prefix + name for name in fnmatch.filter(inside, f"{CHAT_TEMPLATES}/*.jinja")]
     return chosen
 
 
 def _weights_among(names: Sequence[str]) -> set[str]:
     def first(patterns: Sequence[str]) -> list[str]:
-        return next(filter(None, (fnmatch.filter(names, pattern) for pattern in patterns)), [])
+        return next(filter(None, (matching(names, pattern) for pattern in patterns)), [])
 
     weights = {*first(ADAPTER_FILES), *first(_MODELS)}
     return weights or {name for name in first(_WEIGHTS) if not name.startswith(OF_TRAINING)}

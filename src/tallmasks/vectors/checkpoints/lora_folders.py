@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError, short, warn
-from tallmasks.io.plain_files import read_plain_json
+from tallmasks.io.plain_files import read_plain_json, reading
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
@@ -24,8 +24,8 @@ from tallmasks.vectors.checkpoints.loaded_names import modern
 from tallmasks.vectors.checkpoints.lora_ties import (
     MERGE_IT,
     UNTIE,
+    one_name,
     refuse_unknown_ties,
-    tied_tensors,
     without_second_names,
 )
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
@@ -36,7 +36,17 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
+_ADAPTER_NAME = re.compile(r"\.lora_(?:embedding_)?[AB]\.(.+)\.weight")
 _INSIDE = re.compile(r"\.\d+\.")  # in names of tensors inside a block
+_PROMPTS = (
+    "PROMPT_TUNING",
+    "PREFIX_TUNING",
+    "P_TUNING",
+    "MULTITASK_PROMPT_TUNING",
+    "ADAPTION_PROMPT",
+    "CPT",
+    "CARTRIDGE",
+)
 # Options with which the model is not just its weights plus B A.
 _OTHER_KINDS = (
     "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
@@ -128,33 +138,43 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
     factors, others = _sorted_out(adapter)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
-    # all other adapted modules are linear layers, which are never tied
-    may_be_tied = [*others, *(f"{module}.weight" for module, pair in factors.items() if "embedding" in pair)]
+    targets = [*(f"{module}.weight" for module in factors), *others]
+    embeddings = [f"{module}.weight" for module, pair in factors.items() if "embedding" in pair]
+    # the linear layers of a block are never tied
+    may_be_tied = any(name in others or name in embeddings or not _INSIDE.search(name) for name in targets)
     model = library_model(base) if may_be_tied else None
-    both_trained = without_second_names(factors, others, model, adapter, base) if model else set()
-    copies &= others.keys()
-    targets = list(dict.fromkeys([*(f"{module}.weight" for module in factors), *others]))
-    renamed = _fitted(targets, copies, base, title)
-    whole = {renamed[name]: stored for name, stored in others.items()}
-    refuse_unknown_ties(
-        {renamed[name]: others.get(name) for name in may_be_tied if name in renamed}, model, adapter, base
-    )
+    names = one_name(base, model)
+    renamed = _fitted(list(dict.fromkeys(targets)), copies, names, base, title)
+    refuse_unknown_ties({renamed[name]: others.get(name) for name in (*others, *embeddings)}, model, adapter, base)
+    by_tensor: dict[str, list[str]] = {}
+    for target, name in renamed.items():
+        by_tensor.setdefault(name, []).append(target)
+    both_trained = without_second_names(factors, others, by_tensor, adapter, base)
     # peft's `ensure_weight_tying` is not needed here: if it ties, both names are in the file
-    tied = tied_tensors(base, model) - {renamed[name] for name in both_trained}
+    tied = {one for name, one in names.items() if name != one} - both_trained
     if apart := sorted(tied & {renamed[name] for name in copies}):
         raise TallmasksError(
             f"{title}: modules_to_save trained a copy of {name_some(apart)}, but {base.title} ties that to another"
             f" tensor, which peft does not change. {UNTIE}"
         )
-    products = {}
+    stored_names: dict[str, list[str]] = {}
+    for name in base.tensors:
+        stored_names.setdefault(names[name], []).append(name)
+    whole = {
+        name: stored
+        for target, stored in others.items()
+        for name in stored_names.get(renamed[target], [renamed[target]])
+    }
+    products: dict[str, _Product] = {}
     for module, pair in factors.items():
         name = renamed[f"{module}.weight"]
         if name in tied:
             warn(
-                f"{title}: {base.title} ties {name} to another tensor. Both change here, as with peft's"
+                f"{title}: {name} is tied to another tensor in {base.title}. Both change here, as with peft's"
                 " merge_and_unload; peft's unmerged adapter changes only one"
             )
-        products[name] = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
+        product = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
+        products |= dict.fromkeys(stored_names[name], product)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
         **facts,
@@ -170,15 +190,18 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
 
 
 def _read_config(path: Path, title: str) -> dict[str, Any]:
-    try:
+    if not path.exists():
+        raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing. Copy it to the adapter's folder")
+    with reading(path, "a configuration that peft wrote"):
         config = read_plain_json(path)
-    except FileNotFoundError:
-        raise TallmasksError(f"{title}: {ADAPTER_CONFIG} is missing. Copy it to the adapter's folder") from None
-    except (OSError, ValueError):
-        config = None
     if not isinstance(config, dict):
         raise TallmasksError(f"{path}: not a JSON object; expected a configuration that peft wrote. Copy it again")
     kind = config.get("peft_type")
+    if kind in _PROMPTS:
+        raise TallmasksError(
+            f"{title}: found an adapter with peft_type {short(kind)}, which learns inputs and changes no weights;"
+            " expected 'LORA'. It cannot be merged; leave it out"
+        )
     if kind != "LORA":
         raise TallmasksError(f"{title}: found an adapter with peft_type {short(kind)}; expected 'LORA'. {MERGE_IT}")
     if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
@@ -187,9 +210,10 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(
             f"{title}: init_lora_weights is {short(start)}, which also changes the base's weights. {MERGE_IT}"
         )
-    for option in ("use_rslora", "fan_in_fan_out"):
-        if not isinstance(config.get(option), bool | None):
-            raise TallmasksError(f"{path}: {option} is {short(config[option])}; expected true or false")
+    from tallmasks.io.validation import validated  # slow to import, like the next
+    from tallmasks.vectors.checkpoints.adapter_fields import AdapterFields
+
+    validated(config, AdapterFields, path)
     for option in ("rank_pattern", "alpha_pattern"):
         patterns = config.get(option) or {}
         try:
@@ -221,6 +245,11 @@ def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[st
             names, key = factors.setdefault(match["module"], {}), match["factor"]
             if match["embedding"]:
                 names["embedding"] = stored
+        elif match := _ADAPTER_NAME.search(name):
+            raise TallmasksError(
+                f"{title}: found the tensor {stored}, which names the adapter {match[1]}; expected names without it, as"
+                " peft's save_pretrained writes them. Save the adapter with it"
+            )
         elif ".lora_" in name:
             raise TallmasksError(f"{title}: the tensor {stored} belongs to an unsupported kind of LoRA. {MERGE_IT}")
         if (other := names.setdefault(key, stored)) != stored and not adapter.same(adapter, other, stored):
@@ -232,12 +261,14 @@ def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[st
     return factors, others
 
 
-def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, title: str) -> dict[str, str]:
-    """The base's name of each target, allowing one prefix more or less for all, or transformers' renaming. Copied
-    modules that the base lacks (heads) keep their names."""
+def _fitted(
+    targets: Sequence[str], copies: Collection[str], names: Mapping[str, str], base: Checkpoint, title: str
+) -> dict[str, str]:
+    """The base's tensor of each target, allowing one prefix more or less for all, or transformers' renaming. Copied
+    modules that the base lacks (heads) keep their names. ``names``: from `one_name`."""
     absent = dict(zip(targets, targets, strict=True))
     with_heads: list[dict[str, str]] = []
-    for ours, theirs in _readings(targets, base):
+    for ours, theirs in _readings(targets, names, base):
         plain = list(theirs.values())
         fitting: list[dict[str, str]] = []
         for keys in _guesses(plain, ours):
@@ -246,7 +277,8 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
             lacking = {name: key for name, key in guess.items() if key not in ours and name not in copies}
             absent = min(absent, lacking, key=len)
             if not lacking and len(set(guess.values())) == len(guess):
-                fitting.append({name: ours.get(key, key) for name, key in guess.items()})
+                tensors = {name: ours.get(key, key) for name, key in guess.items()}
+                fitting += [tensors] if tensors not in fitting else []
                 if keys == plain:
                     break
         if len(fitting) > 1:
@@ -259,20 +291,23 @@ def _fitted(targets: Sequence[str], copies: Collection[str], base: Checkpoint, t
             break  # otherwise what looks like a head can be a tensor of a block under another name
     if with_heads:
         return max(with_heads, key=lambda one: len(base.tensors.keys() & one.values()))
-    tied = [name for name, key in absent.items() if key in base.aliases]
-    why = f"which {base.title} {'ties to another tensor' if tied else 'does not have'}"
     raise TallmasksError(
-        f"{title}: it changes {name_some(tied or sorted(absent))}, {why}. Give the base that it was trained on"
-        f"{library_advice(base)}. If this is that base: {MERGE_IT}"
+        f"{title}: it changes {name_some(sorted(absent))}, which {base.title} does not have. Give the base that it was"
+        f" trained on{library_advice(base)}. If this is that base: {MERGE_IT}"
     )
 
 
-def _readings(targets: Sequence[str], base: Checkpoint) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+def _readings(
+    targets: Sequence[str], names: Mapping[str, str], base: Checkpoint
+) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """The base's tensors by key, and the key of each target: its modern name, or its name as transformers loads it."""
-    yield {modern(name): name for name in base.tensors}, {name: modern(name) for name in targets}
+    yield {modern(name): one for name, one in names.items()}, {name: modern(name) for name in targets}
     if (model := library_model(base)) is not None:
-        ours, theirs = model.names(base.tensors), model.names(targets)
-        yield {key: name for name, key in ours.items()}, {name: theirs.get(name, name) for name in targets}
+        ours, theirs = model.names(names), model.names(targets)
+        yield (
+            {ours.get(name, name): one for name, one in names.items()},
+            {name: theirs.get(name, name) for name in targets},
+        )
 
 
 def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[str]]:

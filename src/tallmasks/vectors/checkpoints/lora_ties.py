@@ -1,8 +1,8 @@
-"""LoRAs on tied tensors, which peft trains and stores under one name or under both."""
+"""LoRAs on tied tensors, which peft trains and stores under one name or under several."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,28 @@ from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_a
 
 MERGE_IT = "Merge it with peft's merge_and_unload, save the model, and give that folder"
 UNTIE = "Save the base with a separate head (tie_word_embeddings: false), and give that as the base"
+
+
+def one_name(base: Checkpoint, model: LibraryModel | None) -> dict[str, str]:
+    """The one name of each of the base's tensors, by all of its names: those in the files and those of tensors that
+    transformers ties to it. Two stored tensors are one if transformers ties them and their bytes are equal."""
+    names = {name: base.aliases.get(name, name) for name in base.names}
+    if model is None:
+        return names
+    stored = {own: names[name] for name, own in model.names(base.names).items()}
+    groups: dict[str, list[str]] = {}
+    for name, source in model.tied.items():
+        groups.setdefault(source, [source]).append(name)
+    for group in groups.values():
+        if not any(name in stored for name in group):
+            continue
+        first = next(stored[name] for name in group if name in stored)
+        for name in group:
+            if name not in stored:
+                names.setdefault(name, first)
+            elif base.same(base, stored[name], first):
+                names[stored[name]] = first
+    return {name: names[one] for name, one in names.items()}
 
 
 def refuse_unknown_ties(
@@ -39,30 +61,21 @@ def refuse_unknown_ties(
         )
 
 
-def tied_tensors(base: Checkpoint, model: LibraryModel | None) -> set[str]:
-    """The base's tensors that are tied to another, in its files or in transformers."""
-    tied = set(base.aliases.values())
-    if model is not None:
-        groups = {*model.tied, *model.tied.values()}
-        tied |= {name for name, own in model.names(base.tensors).items() if own in groups}
-    return tied
-
-
 def without_second_names(
     factors: dict[str, dict[str, str]],
     others: dict[str, str],
-    model: LibraryModel,
+    targets: Mapping[str, Sequence[str]],
     adapter: Checkpoint,
     base: Checkpoint,
 ) -> set[str]:
-    """Remove the second of two tied tensors from ``factors`` and ``others``, as with peft's `ensure_weight_tying`.
-    Return the names that stay. Raises TallmasksError if the two were changed differently."""
-    targets = [*(f"{module}.weight" for module in factors), *others]
-    groups: dict[str, list[str]] = {}
-    for name, own in model.names(targets).items():
-        groups.setdefault(model.tie_group(own), []).append(name)
-    both = [sorted(names, key=lambda name: name not in base.tensors) for names in groups.values() if len(names) > 1]
-    for kept, *rest in both:
+    """Remove all but the first of the targets of one tensor from ``factors`` and ``others``, as with peft's
+    `ensure_weight_tying`. Return the tensors with several targets. Raises TallmasksError if these were changed
+    differently.
+
+    ``targets``: the names in the adapter, by the base's tensor.
+    """
+    several = {tensor: names for tensor, names in targets.items() if len(names) > 1}
+    for kept, *rest in several.values():
         for name in rest:
             if not _is_changed_alike(kept, name, factors, others, adapter):
                 raise TallmasksError(
@@ -70,7 +83,7 @@ def without_second_names(
                 )
             factors.pop(name.removesuffix(".weight"), None)
             others.pop(name, None)
-    return {kept for kept, *_ in both}
+    return set(several)
 
 
 def _is_changed_alike(

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError, needed_for, short
 from tallmasks.io.atomic_files import no_room
 from tallmasks.io.dtypes import DTYPES, FLOATS, torch_dtypes
-from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json
+from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
+from tallmasks.io.tensor_files import METADATA
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
@@ -90,12 +91,18 @@ def _planned_file(
     width: Mapping[str, int],
     metadata: Mapping[str, str],
 ) -> PlannedFile:
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     spans, end = {}, 0
     for name in names:
         spans[name] = (end, end := end + width[name])
         entry = {"dtype": code[name], "shape": list(base.info(name).shape), "data_offsets": list(spans[name])}
-        header[base.file_name(name).removeprefix(part_prefix(file))] = entry
+        in_file = base.file_name(name).removeprefix(part_prefix(file))
+        if in_file in header or in_file == METADATA:
+            raise TallmasksError(
+                f"{base.title}: found a second tensor, or a key of safetensors files, in the name {short(in_file)};"
+                " expected a name of its own for each tensor. Rename it"
+            )
+        header[in_file] = entry
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // 8) * 8)
     return PlannedFile(file, len(text).to_bytes(8, "little") + text, spans)
@@ -219,15 +226,9 @@ def _renamed(file: str) -> str:
 def edited(path: Path | None, edit: Callable[[Any], Any], largest: int = LARGEST_JSON) -> bytes:
     """A JSON file of up to ``largest`` bytes (default: {}) with a change, as bytes. Raises TallmasksError if it cannot
     be read or serialised."""
-    try:
+    with reading(path or "the index", "JSON that can be written again, as transformers writes it"):
         content = edit(read_plain_json(path, largest) if path else {})
         return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
-    except (ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else short(str(error))
-        raise TallmasksError(
-            f"{path}: cannot be read and written again as JSON ({why}); expected a file that transformers wrote."
-            " Download it again"
-        ) from None
 
 
 def replaced(config: Any, keys: Collection[str], before: Collection[Any], after: Any) -> Any:

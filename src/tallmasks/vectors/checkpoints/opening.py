@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.hub import OPEN_CLIP_FILES
-from tallmasks.io.plain_files import read_plain_json, within
+from tallmasks.io.plain_files import read_plain_json, reading, within
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.companions import COMPANIONS, IN_PARTS, companions_in
 from tallmasks.vectors.checkpoints.folder_parts import joined_parts, parts_of
-from tallmasks.vectors.checkpoints.hub_models import CHAT_TEMPLATES, COMPANIONS, OF_TRAINING, fetched, repository_of
-from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
+from tallmasks.vectors.checkpoints.hub_models import OF_TRAINING, fetched, repository_of
+from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, LoraCheckpoint, open_lora
+from tallmasks.vectors.checkpoints.lora_ties import MERGE_IT
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
 _INDEX = ".index.json"
@@ -28,7 +30,6 @@ _WHOLE = (
 )  # fmt: skip
 _DIFFUSERS_LORA = "pytorch_lora_weights.safetensors"
 _GGUF = ".gguf"
-_LARGEST_COMPANION = 1 << 26
 
 
 def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
@@ -49,7 +50,9 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
                 f"{title}: no such file or folder; expected a path, or a hub repository as org/name or"
                 " org/name@revision. Check the spelling"
             )
-        return _open_folder(*fetched(*named), title, base)
+        folder, origin, absent = fetched(*named)
+        opened = _open_folder(folder, origin, title, base)
+        return replace(opened, left_out=(*opened.left_out, *absent))
     origin = {"path": title}
     if path.is_dir():
         return _open_folder(path, origin, title, base)
@@ -75,11 +78,16 @@ def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Chec
         if not inner.is_dir():
             continue
         within(folder, part or ".")
-        inside = _files_in(inner, title) if part else names
+        inside, others = (_files_in(inner, title), ()) if part else (names, parts)
         if part in parts and any(map(_is_weights, inside)):
-            opened[part] = _open_model(inner, inside, None, {**facts, "title": f"{title}/{part}" if part else title})
+            of_part = {**facts, "title": f"{title}/{part}" if part else title}
+            if part and ADAPTER_CONFIG in inside:
+                raise TallmasksError(
+                    f"{title}: found a LoRA in its folder {part}; expected it in the main folder. {MERGE_IT}"
+                )
+            opened[part] = _open_model(inner, inside, None if part else base, of_part, others)
         else:
-            companions, left_out = _companions(inner, inside, (*COMPANIONS, "*.json") if part else COMPANIONS)
+            companions, left_out = companions_in(inner, inside, IN_PARTS if part else COMPANIONS, others)
             opened[part] = Checkpoint(title=title, tensors={}, companions=companions, left_out=tuple(left_out))
         if part and (deeper := [path for path in inner.glob("*/*") if _is_weights(path.name)]):
             raise TallmasksError(
@@ -89,7 +97,14 @@ def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Chec
     if not any(one.files for one in opened.values()):
         searched = name_some([".", *filter(None, parts)])
         raise TallmasksError(f"{title}: no weight file found in its folders {searched}. Download the model again")
-    return joined_parts(opened, **facts)
+    if not isinstance(lora := opened.get(""), LoraCheckpoint):
+        return joined_parts(opened, **facts)
+    if beside := [part for part, one in opened.items() if part and one.files]:
+        raise TallmasksError(
+            f"{title}: found a LoRA, and weights in {name_some(beside)}; expected weights only in the LoRA. {MERGE_IT}"
+        )
+    joined = joined_parts(opened, **facts)
+    return replace(lora, companions=joined.companions, left_out=joined.left_out)
 
 
 def _files_in(folder: Path, title: str) -> set[str]:
@@ -99,9 +114,12 @@ def _files_in(folder: Path, title: str) -> set[str]:
         raise TallmasksError(f"{title}: {error.strerror}; expected a readable folder. Check its permissions") from None
 
 
-def _open_model(folder: Path, names: set[str], base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
+def _open_model(
+    folder: Path, names: set[str], base: Checkpoint | None, facts: Mapping[str, Any], others: Collection[str] = ()
+) -> Checkpoint:
+    """``others``: the subfolders with other parts of the model."""
     title = str(facts["title"])
-    companions, left_out = _companions(folder, names)
+    companions, left_out = companions_in(folder, names, parts=others)
     whole = [name for name in _WHOLE if name in names]
     adapter = next((name for name in ADAPTER_FILES if name in names), None)
     if ADAPTER_CONFIG in names or adapter:
@@ -112,7 +130,8 @@ def _open_model(folder: Path, names: set[str], base: Checkpoint | None, facts: M
             )
         for name in filter(None, (ADAPTER_CONFIG, adapter)):
             within(folder, name)
-        return open_lora(folder, adapter, base, {**facts, "companions": companions})
+        left = tuple(name for name in left_out if name not in {ADAPTER_CONFIG, adapter})
+        return open_lora(folder, adapter, base, {**facts, "companions": companions, "left_out": left})
     first = whole[0] if whole else _only_weights(names, title)
     within(folder, first)
     shards = _read_index(folder / first) if first.endswith(_INDEX) else None
@@ -169,50 +188,13 @@ def _quantised_format(what: str) -> TallmasksError:
 
 def _read_index(path: Path) -> dict[str, str]:
     """The file of each tensor. Only files in the index's own folder are accepted."""
-    try:
+    with reading(path, "an index of shards: a JSON object whose `weight_map` maps tensors to weight files"):
         shards = read_plain_json(path)["weight_map"]
         if not shards or not all(file.endswith((SAFETENSORS, *TORCH)) for file in shards.values()):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise TallmasksError(
-            f"{path}: not an index of shards; expected a JSON object whose `weight_map` maps tensors to weight files."
-            " Download it again"
-        ) from None
+            raise ValueError("not every file is a weight file")
     if outside := [file for file in shards.values() if Path(file).name != file]:
         raise TallmasksError(
             f"{path}: found the file {short(outside[0])}; expected names of files in the same folder. Move the files"
             " there, and write only their names"
         )
     return shards
-
-
-def _companions(
-    folder: Path, names: set[str], patterns: Sequence[str] = COMPANIONS
-) -> tuple[dict[str, Path], list[str]]:
-    """The files to copy with a model, and the names of the rest, with a reason if a companion is refused."""
-    chosen, left_out = {}, []
-    for name in sorted(names):
-        if name.startswith((".", "README")):
-            continue
-        if not any(fnmatchcase(name, pattern) for pattern in patterns):
-            left_out.append(name)
-        elif why := _unfit(folder, name):
-            left_out.append(f"{name} ({why})")
-        else:
-            chosen[name] = folder / name
-    for path in sorted((folder / CHAT_TEMPLATES).glob("*.jinja")):
-        name = f"{CHAT_TEMPLATES}/{path.name}"
-        if not _unfit(folder, name):
-            chosen[name] = path
-    return chosen, left_out
-
-
-def _unfit(folder: Path, name: str) -> str:
-    """Why a companion cannot be copied; links out of the folder could expose a secret."""
-    try:
-        path = within(folder, name)
-    except TallmasksError:
-        return "a link out of the folder"
-    if not path.is_file():
-        return "no plain file"
-    return f"larger than {_LARGEST_COMPANION >> 20} MiB" if path.stat().st_size > _LARGEST_COMPANION else ""

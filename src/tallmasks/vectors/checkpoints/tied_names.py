@@ -24,8 +24,10 @@ def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         return task
     task = _renamed(base, task)
     own: dict[str, str] = {}
-    for name in base.tensors:
-        names = [name, *(alias for alias, of in base.aliases.items() if of == name)]
+    every = {name: [name] for name in base.tensors}
+    for alias, of in base.aliases.items():
+        every[of].append(alias)
+    for name, names in every.items():
         targets = {task.aliases.get(one, one) for one in names if one in task.names} or _tied_to(base, task, name)
         first = min(targets, default="")
         if all(task.same(task, target, first) for target in targets):

@@ -1,28 +1,30 @@
-"""Models with different vocabularies: rows are matched by the token's text in tokenizer.json. transformers determines
+"""Models with different vocabularies: rows are matched by the token's text in the tokenizer. transformers determines
 which tensors have one row per token: embeddings, the output layer and its bias."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
-from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json
+from tallmasks.errors import TallmasksError, short, warn
+from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
+from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import name_some
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo, sha256_of
+from tallmasks.vectors.checkpoints.companions import TOKENIZER, VOCABULARIES, matches
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model
+from tallmasks.vectors.checkpoints.folder_parts import part_prefix
+from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model, library_tokens
 from tallmasks.vectors.checkpoints.new_files import edited, replaced
 
-TOKENIZER = "tokenizer.json"
 _LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
+_MOST_TOKENS = 1 << 31
 
 Rows = NDArray[np.int64]
 Values = NDArray[np.float32]
@@ -31,16 +33,24 @@ Values = NDArray[np.float32]
 def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     """The task with the rows of the base's tokens; tokens that it lacks get the base's row.
 
-    Raises TallmasksError if the vocabularies differ and a tokenizer.json is missing or unreadable, or if transformers
-    does not know which tensors have one row per token.
+    Raises TallmasksError if a tokenizer is missing or unreadable, if the rows of a LoRA or of a bundle's model have
+    other tokens, or if transformers does not know which tensors have one row per token.
     """
-    if type(task) is not Checkpoint:  # LoRAs and models of bundles have the base's tokens
+    is_plain = type(task) is Checkpoint
+    if not is_plain and not vocabulary_digests(task):  # it has the base's tokenizer
         return task
     both = base.tensors.keys() & task.tensors.keys()
     same_shapes = all(base.tensors[name].shape == task.tensors[name].shape for name in both)
-    if same_shapes and not {TOKENIZER} <= base.companions.keys() & task.companions.keys():
+    if same_shapes and (digests := vocabulary_digests(base)) and digests == vocabulary_digests(task):
         return task
     mine, theirs = read_tokenizer(base), read_tokenizer(task)
+    if not is_plain:
+        if clash := next(clashes({base.title: mine.ids, task.title: theirs.ids}), None):
+            raise TallmasksError(
+                f"{task.title}: found other tokens than the base's ({clash}) in a LoRA or a model of a bundle; --tokens"
+                " base expects a complete model. Merge or export it first"
+            )
+        return task
     if same_shapes and mine.ids == theirs.ids:
         return task
     sizes = {name: _shape_of_rows(base, name)[0] for name in _token_tensors(base)[0] if name in task.tensors}
@@ -51,8 +61,9 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     """Base and tasks with the base's tokens followed by the tokens that tasks added, in the order of the tasks.
 
     In the new base, an added token has the mean row of the tasks that have it; a task that lacks a token gets the new
-    base's row. This is mergekit's ``tokenizer_source: union`` (tokenizer/embed.py). Raises TallmasksError if a
-    tokenizer.json is missing, or if a task's vocabulary differs in more than added tokens.
+    base's row. Added tokens for which no model has a row are left out, with a warning. This is mergekit's
+    ``tokenizer_source: union`` (tokenizer/embed.py). Raises TallmasksError if a tokenizer.json is missing, if a task's
+    vocabulary differs in more than added tokens, or if no model has a row for a token of the base before added ones.
     """
     for one in (base, *tasks.values()):
         if type(one) is not Checkpoint:
@@ -60,9 +71,22 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
                 f"{one.title}: found a LoRA or a model of a bundle; --tokens union expects complete models. Merge or"
                 " export it first"
             )
+        if TOKENIZER not in one.companions:
+            raise _unreadable(one)
     tokenizer, theirs = read_tokenizer(base), {name: read_tokenizer(one) for name, one in tasks.items()}
+    names, model = _token_tensors(base)
+    names = [name for name in names if all(name in one.tensors for one in tasks.values())]
+    if not names:
+        raise TallmasksError("--tokens union: no tensor with one row per token is in every model; leave out the option")
+    with_rows = {
+        text
+        for one, tokens in zip((base, *tasks.values()), (tokenizer, *theirs.values()), strict=True)
+        for text, number in tokens.ids.items()
+        if all(number < _shape_of_rows(one, name)[0] for name in names)
+    }
     ids = dict(tokenizer.ids)
     added: list[dict[str, Any]] = []
+    without_rows: dict[str, None] = {}
     for name, other in theirs.items():
         if odd := [text for text in other.ids if text not in tokenizer.ids and text not in other.added]:
             raise TallmasksError(
@@ -70,14 +94,26 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
                 " expected the base's vocabulary plus added tokens. `--tokens base` drops the others"
             )
         for text, entry in other.added.items():
-            if text not in ids:
+            if text not in with_rows and text not in ids:
+                without_rows[text] = None
+            elif text not in ids:
                 ids[text] = max(ids.values()) + 1
                 added.append({**entry, "id": ids[text]})
-    names, model = _token_tensors(base)
-    names = [name for name in names if all(name in one.tensors for one in tasks.values())]
-    if not names:
-        raise TallmasksError("--tokens union: no tensor with one row per token is in every model; leave out the option")
-    sizes = {name: max(_shape_of_rows(base, name)[0], max(ids.values()) + 1) for name in names}
+    if without_rows:
+        warn(
+            f"--tokens union: no model has a row for {name_some(map(short, without_rows))}, so they are left out"
+            " of the result's tokenizer. To keep them, call resize_token_embeddings on the task's model first"
+        )
+    filled = {ids[text] for text in with_rows & ids.keys()}
+    first, last = min(_shape_of_rows(base, name)[0] for name in names), max(filled, default=-1)
+    if sum(number >= first for number in filled) < last + 1 - first:
+        lost = [short(text) for text, number in ids.items() if number < last and text not in with_rows]
+        raise TallmasksError(
+            f"{base.title}: no model has a row for some ids of its tokenizer, before the added tokens"
+            f" ({name_some(lost) or 'ids without a token'}). Call resize_token_embeddings(len(tokenizer)) on the base"
+            " and save it again"
+        )
+    sizes = {name: max(_shape_of_rows(base, name)[0], last + 1) for name in names}
 
     def mean(name: str, numbers: Rows) -> Values:
         total, count = np.zeros((len(numbers), _shape_of_rows(base, name)[1]), np.float32), np.zeros(len(numbers))
@@ -87,7 +123,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
             count += own >= 0
         return total / np.maximum(count, 1).astype(np.float32)[:, None]
 
-    folder = TemporaryDirectory(prefix="tallmasks-tokens-")
+    folder = TemporaryFolder()
     before, after = max(_shape_of_rows(base, name)[0] for name in names), max(sizes.values())
     changes: dict[str, Callable[[Any], Any]] = {
         TOKENIZER: lambda content: {**content, "added_tokens": [*(content.get("added_tokens") or []), *added]},
@@ -95,7 +131,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     }
     companions = dict(base.companions)
     for name in companions.keys() & changes:
-        companions[name] = Path(folder.name, name)
+        companions[name] = folder.path / name
         largest = _LARGEST if name == TOKENIZER else LARGEST_JSON
         companions[name].write_bytes(edited(base.companions[name], changes[name], largest))
     grown = _view(base, tokenizer.ids, ids, sizes, mean, companions=companions, indexes={}, folder=folder)
@@ -119,7 +155,7 @@ class _WithTokens(Checkpoint):
 
     rows: Mapping[str, Rows]
     lacking: Callable[[str, Rows], Values]
-    folder: Any = None
+    folder: TemporaryFolder | None = None
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
@@ -144,24 +180,61 @@ class Tokens(NamedTuple):
     added: dict[str, dict[str, Any]]
 
 
-def read_tokenizer(checkpoint: Checkpoint) -> Tokens:
-    """Read the tokenizer.json. Raises TallmasksError if it is missing or unreadable."""
-    try:
-        content = read_plain_json(checkpoint.companions[TOKENIZER], _LARGEST)
+def read_tokenizer(checkpoint: Checkpoint, folder: str = "") -> Tokens:
+    """Read the tokenizer in a subfolder such as `tokenizer/`: its tokenizer.json, else transformers reads its files.
+
+    Without a tokenizer.json, ``added`` is empty, and tokens beyond the configuration's vocabulary size are left out,
+    such as those that transformers adds itself. Raises TallmasksError if the tokenizer is missing or unreadable.
+    """
+    files = _files_in(checkpoint, folder)
+    if TOKENIZER not in files:
+        if (ids := library_tokens(files)) is None:
+            raise _unreadable(checkpoint, folder)
+        size = checkpoint.config.get("vocab_size")
+        size = size if isinstance(size, int) else math.inf
+        return Tokens({text: number for text, number in ids.items() if number < size}, {})
+    with reading(files[TOKENIZER], "a vocabulary of texts with their ids, as transformers' save_pretrained writes it"):
+        content = read_plain_json(files[TOKENIZER], _LARGEST)
         vocabulary = content["model"]["vocab"]
         if isinstance(vocabulary, list):  # unigram models have [text, score] pairs in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
         added = {str(token["content"]): token for token in content.get("added_tokens") or []}
         numbered = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
-        ids = {str(text): int(number) for text, number in numbered.items()}
-        if min(ids.values()) < 0:
-            raise ValueError
-    except (KeyError, TypeError, ValueError, OSError, AttributeError) as error:
-        raise TallmasksError(
-            f"{checkpoint.title}: {TOKENIZER} is missing or has no readable vocabulary ({type(error).__name__}). Save"
-            " the tokenizer there with transformers' save_pretrained"
-        ) from None
+        ids = {str(text): number for text, number in numbered.items()}
+        if odd := [number for number in ids.values() if type(number) is not int or not 0 <= number < _MOST_TOKENS]:
+            raise ValueError(f"the id of a token is {short(odd[0])}")
     return Tokens(ids, added)
+
+
+def _unreadable(checkpoint: Checkpoint, folder: str = "") -> TallmasksError:
+    found = name_some(vocabulary_digests(checkpoint, folder)) or "no tokenizer"
+    return TallmasksError(
+        f"{checkpoint.title}: found {found}; expected a readable {folder}{TOKENIZER}, to match rows by token. Save the"
+        " tokenizer there with transformers' save_pretrained"
+    )
+
+
+def _files_in(checkpoint: Checkpoint, folder: str) -> dict[str, Path]:
+    companions = checkpoint.companions.items()
+    return {name.removeprefix(folder): path for name, path in companions if part_prefix(name) == folder}
+
+
+def vocabulary_digests(checkpoint: Checkpoint, folder: str = "") -> dict[str, str]:
+    """The sha256 of the files that determine the token ids, by name; empty if there is no tokenizer."""
+    files = _files_in(checkpoint, folder)
+    names = [TOKENIZER] if TOKENIZER in files else [name for name in files if matches(name, VOCABULARIES)]
+    return {name: sha256_of(files[name]) for name in names}
+
+
+def clashes(ids: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Rows with different tokens, as text; ``ids``: token ids by text, by the name of the model."""
+    texts: dict[int, dict[str, str]] = {}
+    for name, of_model in ids.items():
+        for text, row in of_model.items():
+            texts.setdefault(row, {}).setdefault(text, name)
+    for row, of_row in sorted(texts.items()):
+        if len(of_row) > 1:
+            yield f"row {row} is {' and '.join(f'{short(text)} in {name}' for text, name in [*of_row.items()][:2])}"
 
 
 def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, short
-from tallmasks.io.dtypes import DTYPES, code_of
-from tallmasks.io.tensor_files import name_some, open_tensors
+from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.plain_files import reading
+from tallmasks.io.tensor_files import NAME, is_name, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.pickled_tensors import Unusable
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
 SAFETENSORS = ".safetensors"
@@ -40,9 +41,10 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
     """
     read = _Read()
     for name, path in files.items():
-        names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
-        if odd := next((one for one in names if "\n" in one), None):
-            raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected one line. Rename it")
+        with reading(path, "a complete safetensors or torch.save file"):
+            names = (_add_torch if path.suffix in TORCH else _add_safetensors)(read, name, path)
+        if odd := next((one for one in (*names, *read.aliases) if not is_name(one)), None):
+            raise TallmasksError(f"{path}: found the tensor name {odd[:100]!a}; expected {NAME}. Rename it")
         if shards is not None:
             _check_shard(path, names, {one for one, file in shards.items() if file == name})
     read.tensors = dict(sorted(read.tensors.items()))
@@ -85,38 +87,18 @@ def _add_torch(read: _Read, file: str, path: Path) -> set[str]:
         raise TallmasksError(f"{path}: {problem}; expected a safetensors or torch.save file. Check the path")
     try:
         tensors = tensors_in(path)
-    except (ValueError, OSError) as error:
+    except Unusable as error:
         raise TallmasksError(
             f"{path}: found no state dict in it ({error}); expected a dict of tensors by name. Code in files is never"
             " run. Copy or download it again, or, if you trust it, load it with torch and save its `state_dict()`"
         ) from None
-    first_names: dict[tuple, str] = {}
-    for name, tensor in sorted(tensors.items()):
+    first_names: dict[int, str] = {}
+    for name in sorted(tensors):
+        code, array = tensors[name]
         read.file_of[name] = file
-        code = code_of(str(tensor.dtype).removeprefix("torch."))
-        try:
-            key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-            if tensor.numel() and (first := first_names.setdefault(key, name)) != name:
-                read.aliases[name] = first
-                continue
-            array = _array(tensor, code)
-        except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise TallmasksError(
-                f"{path}: tensor {short(name)} of dtype {short(code)} and shape {short(list(tensor.shape))} cannot be"
-                f" read ({error}); expected a plain array. Save a copy of it"
-            ) from None
+        if array.size and (first := first_names.setdefault(id(array), name)) != name:
+            read.aliases[name] = first
+            continue
         read.tensors[name] = TensorInfo(code, array.shape)
         read.arrays[name] = array
     return set(tensors)
-
-
-def _array(tensor: Any, code: str) -> NDArray:
-    """A tensor's values, read-only; as bits if NumPy lacks the dtype."""
-    kind = DTYPES[code].numpy
-    if kind.name != DTYPES[code].torch:
-        import torch
-
-        tensor = tensor.view(getattr(torch, kind.name))
-    array = np.require(tensor.numpy(), kind, requirements="A")
-    array.flags.writeable = False
-    return array

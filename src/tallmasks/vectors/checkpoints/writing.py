@@ -105,7 +105,7 @@ def new_checkpoint(
     needed = sum(file.size for file in files) + sum(sizes)
     with whole(out, needed, folder=base.is_folder, new=True) as hidden, ExitStack() as stack:
         for name, text in texts.items():
-            (hidden / name).parent.mkdir(exist_ok=True)
+            (hidden / name).parent.mkdir(parents=True, exist_ok=True)
             (hidden / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
         if not base.is_folder and out.suffix in TORCH:
             sink: SafetensorsSink | TorchSink = TorchSink(hidden, base, dtypes, files[0])

@@ -10,6 +10,18 @@ def exact(vector: Any) -> Any:
     return vector.astype(np.float64) if isinstance(vector, np.ndarray) else vector.double()
 
 
+def positive(values: Any) -> Any:
+    """The values above 0, as a vector."""
+    if isinstance(values, np.ndarray):
+        return np.compress((values > 0).reshape(-1), values)  # several times as fast as values[values > 0]
+    return values[values > 0]
+
+
+def sign(values: Any) -> Any:
+    """-1, 0 or 1, in the dtype of ``values``."""
+    return np.sign(values) if isinstance(values, np.ndarray) else values.sign()
+
+
 def eigenvectors(symmetric: Any) -> Any:
     """Eigenvectors of a symmetric matrix as columns, by ascending eigenvalue."""
     if isinstance(symmetric, np.ndarray):
