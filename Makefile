@@ -118,7 +118,7 @@ rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a 
 	$(BIN)/python -m pytest -n0 tests/long/test_hub_rehearsal.py
 
 record: $(INSTALLED)  ## record what every stage makes, once its version was raised or a recipe is new
-	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py tests/contract/test_exact_values.py \
+	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py tests/library/contract/test_exact_values.py \
 	  -k "same_bytes or changed_arithmetic"
 
 check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
