@@ -65,5 +65,5 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
     names = [f"task{task}" for task in range(tasks)]
     for name in BUNDLES:
         own = methods.get(name).own_tensors
-        facts = BundleFacts(name, base, names, dtype=dtype, codings=own.codings(base.layout, tasks) if own else {})
+        facts = BundleFacts(name, base, names, dtype=dtype, codings=own.codings(base.layout, tasks) if own else None)
         yield f"base + {name}", model + sum(bytes_of_bundle(facts).values())

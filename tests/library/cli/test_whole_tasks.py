@@ -54,7 +54,7 @@ def test_eight_classifiers_of_different_classes_come_back(capsys: pytest.Capture
     assert f"bundle: 8 models in {size / 1000:.1f} kB" in said and float(foretold.split()[0]) == pytest.approx(
         size / 1000, 1e-2
     )
-    assert "classifier.bias, classifier.weight" in said
+    assert "classifier.bias [9], classifier.weight" in said
     assert main(["info", "bundle"]) == 0 and said.splitlines()[-1] in capsys.readouterr().out
     bundle = tallmasks.load_bundle("bundle")
     for name, task in tasks.items():
@@ -94,7 +94,7 @@ def test_a_module_without_a_place_for_the_head_is_said() -> None:
     live = transformers.ViTForImageClassification(tasks["cars"].config)
     head = live.classifier.weight.detach().clone()
     before = {name: tensor.clone() for name, tensor in live.state_dict().items()}
-    assert "classifier.bias, classifier.weight" in refusal(lambda: bundle.apply_(live, "dtd"))
+    assert "classifier.bias [9], classifier.weight" in refusal(lambda: bundle.apply_(live, "dtd"))
     assert all(torch.equal(tensor, before[name]) for name, tensor in live.state_dict().items())
     assert bundle.apply_(live, "dtd", keep_heads=True) == ("classifier.bias", "classifier.weight")
     assert torch.equal(live.classifier.weight, head)

@@ -85,9 +85,7 @@ def test_changed_arithmetic_needs_a_new_version(tmp_path: Path) -> None:
     }
     recorded = json.loads(RECORD.read_text())
     changed = [what for what, digest in found.items() if recorded.get(what, digest) != digest]
-    assert not changed, (
-        f"{changed}: mend it, or raise version= of the stage in reproduction/plan/ and `make record`"
-    )
+    assert not changed, f"{changed}: mend it, or raise version= of the stage in reproduction/plan/ and `make record`"
     if "TALLMASKS_RECORD" in os.environ:
         RECORD.write_text(json.dumps(found, indent=0) + "\n")
     else:

@@ -85,7 +85,8 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             " of a quantised model; expected floats of at least 16 bits. Dequantise it. If these are not weights,"
             f" keep the base's: `--keep-base {packed[0]}`"
         )
-    if odd := sorted(name for name in _differing_constants(base, task) if base.tensors[name].dtype == "C64"):
+    shared = _differing_constants(base, task) & base.tensors.keys()
+    if odd := sorted(name for name in shared if base.tensors[name].dtype == "C64"):
         yield (
             f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}, which cannot be merged;"
             f" keep the base's: `--keep-base {odd[0]}`"
