@@ -80,7 +80,8 @@ def joined_parts(parts: Mapping[str, Checkpoint], base: Checkpoint | None, **fac
     loras = {part: one for part, one in parts.items() if isinstance(one, LoraCheckpoint)}
     if not loras or base is None:
         return Checkpoint(**fields)
-    products, replaced = {}, {}
+    products: dict[str, Any] = {}
+    replaced: dict[str, str] = {}
     for part, one in parts.items():
         prefix = f"{part}/" if part else ""
         own = one.whole if isinstance(one, LoraCheckpoint) else {name: name for name in one.tensors}
