@@ -84,14 +84,12 @@ def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
     tensors = sorted(matched, key=lambda one: one.name)
     left = tuple(sorted(form.heads - {one.name for one in tensors}))
     if (left or extra) and not keep_heads:
-        shapes = {name: list(tensor.shape) for name, tensor in module.state_dict(keep_vars=True).items()}
         ours = name_some(f"{name} {list(form.tensors[name].shape)}" for name in left) or "none"
-        theirs = name_some(f"{name} {shapes.get(name)}" for name in extra) or "none"
+        theirs = name_some(f"{name} {list(tensor.shape)}" for name, tensor in extra.items()) or "none"
         raise TallmasksError(
-            f"The module and the task's model have different heads. The task's: {ours}; the module's: {theirs}."
-            " Build the module from the"
-            " task's configuration (`tallmasks export` writes it), or pass keep_heads=True to leave the module's heads"
-            " unchanged."
+            f"The module and the task's model have different heads. The task's: {ours}; the module's: {theirs}. Build"
+            " the module from the task's configuration (`tallmasks export` writes it), or pass keep_heads=True to leave"
+            " the module's heads unchanged."
         )
     for name, tensor, _ in tensors:
         is_known = torch_codes().get(tensor.dtype) in (*FLOATS, form.tensors[name].dtype)
@@ -133,8 +131,8 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
     return state
 
 
-def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], list[str]]:
-    """The module's tensors that the model has, and the names of extra ones."""
+def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], Tensors]:
+    """The module's tensors that the model has, and the extra ones by name."""
     own = dict(_named_tensors(module))
     free = form.free
     parts, theirs = _as_in_files(module, own, form)
@@ -143,7 +141,7 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], l
         tied.setdefault(_identity(tensor), []).append(name)
     tensors: list[ModuleTensor] = []
     unknown: list[str] = []
-    extra: list[str] = []
+    extra: Tensors = {}
     for names in tied.values():
         candidates = {form.aliases.get(theirs.get(name, name), theirs.get(name, name)) for name in names}
         may_be_extra = not candidates.isdisjoint(form.extra)
@@ -152,8 +150,11 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], l
         candidates -= {name for name in candidates & free if not _has_form(tensor, form.tensors[name])}
         if len(candidates) > 1 and candidates <= free:
             candidates = {min(candidates)}
-        if not candidates:
-            (extra if may_be_extra else unknown).extend(names[:1] if tensor.is_floating_point() else [])
+        if not candidates and tensor.is_floating_point():
+            if may_be_extra:
+                extra[names[0]] = tensor
+            else:
+                unknown.append(names[0])
         elif len(candidates) > 1:
             raise TallmasksError(
                 f"The module ties {name_some(sorted(candidates))}, which are different tensors in the bundle. Use a"

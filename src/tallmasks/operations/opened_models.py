@@ -75,39 +75,42 @@ def apart(
     Raises TallmasksError if a pattern matches no tensor, or most of the base would be a head.
     """
     models = (base, *tasks.values())
-    every = dict.fromkeys(name for one in models for name in one.names)
+    every: dict[str, list[str]] = {}  # all names of each tensor
+    for one in models:
+        for name in one.names:
+            every.setdefault(one.aliases.get(name, name), []).append(name)
     for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
         for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in every):
+            if not any(_fits(names, [pattern]) for names in every.values()):
                 raise TallmasksError(f"{option} {pattern}: no tensor name matches; the names are {name_some(every)}")
-    left = [name for name in every if (only and not _fits(name, only)) or _fits(name, keep_base)]
+    left = [name for name, names in every.items() if (only and not _fits(names, only)) or _fits(names, keep_base)]
     own: list[str] = []
     if heads is not None:
         constants = {name for one in models for name, kind in one.buffers.items() if kind is Buffer.CONSTANT}
         own = [
             name
-            for name in every
-            if name not in left and (_fits(name, heads) or not (name in constants or _is_shared(name, models)))
+            for name, names in every.items()
+            if name not in left and (_fits(names, heads) or not (name in constants or _is_shared(name, models)))
         ]
-        size = sum(base.tensors[name].size for name in own if name in base.tensors)
+        size = sum(base.info(name).size for name in own if name in base.names)
         if 2 * size > sum(info.size for info in base.tensors.values()):
             raise TallmasksError(
                 f"--heads: most of {base.title} would be kept as heads; use fine-tuned models of one base"
             )
-        if inner := [name for name in own if not _fits(name, heads) and _is_inside(name, models)]:
+        if inner := [name for name in own if not _fits(every[name], heads) and _is_inside(name, models)]:
             raise TallmasksError(
                 f"--heads: some models lack {name_some(inner)}, but all models have that block. If tensor names differ"
                 " between releases of transformers, save all models with one release; otherwise"
                 f" `--heads {inner[0]}` keeps each task's tensor, and `--keep-base {inner[0]}` the base's"
             )
-    names = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
-    aliases = {alias for one in models for alias, name in one.aliases.items() if name in names}
+    tensors = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
+    aliases = {alias for one in models for alias, name in one.aliases.items() if name in tensors}
     kept = {task: [name for name in own if name in one.tensors] for task, one in tasks.items()}
-    return Apart(frozenset(names | aliases), {task: tensors for task, tensors in kept.items() if tensors})
+    return Apart(frozenset(tensors | aliases), {task: names for task, names in kept.items() if names})
 
 
-def _fits(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def _fits(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def _is_inside(name: str, models: Sequence[Checkpoint]) -> bool:

@@ -206,12 +206,23 @@ def test_vocabularies_without_a_tokenizer_json_are_compared(tmp_path):
         with_tokens_of(open_model(tmp_path / "base"), open_model(tmp_path / "task"))
 
 
-@pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}, {"ids": torch.arange(3)}])
+COMPLEX = {"table": torch.ones(3, dtype=torch.complex64)}
+
+
+@pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}, {"ids": torch.arange(3)}, COMPLEX])
 def test_other_counters_are_warned_of(change, tmp_path):
     """A wrong table of position ids would go unnoticed, or a different counter would prevent a merge."""
     base = opened(tmp_path / "base", model())
     with pytest.warns(UserWarning, match=f"mnist: .*{next(iter(change))}"):
         check_fit(base, {"mnist": opened(tmp_path / "task", model(1, **change))})
+
+
+def test_complex_numbers_that_differ_are_no_packed_integers(tmp_path):
+    """The user was told to dequantise a table of rotations."""
+    base, same = (opened(tmp_path / name, model(seed, **COMPLEX)) for seed, name in enumerate(("base", "same")))
+    check_fit(base, {"mnist": same})
+    (line,) = problems(base, mnist=opened(tmp_path / "task", model(1, table=1j * COMPLEX["table"])))
+    assert "complex numbers in table" in line and "quantised" not in line
 
 
 EIGHT = torch.ones(4, 4, dtype=torch.int8)

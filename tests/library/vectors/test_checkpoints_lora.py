@@ -263,17 +263,22 @@ def test_a_folder_that_is_no_whole_lora_is_refused(tmp_path):
 EMBEDDING = "transformer.word_embeddings"
 
 
-def language_model(folder, **more):
-    """A folder with an embedding that is tied to the head, unless ``more`` has a separate head."""
-    tensors = {f"{EMBEDDING}.weight": drawn(9, 5), "transformer.ln_f.weight": drawn(5), **more}
-    settings = {"vocab_size": 9, "hidden_size": 5, "tie_word_embeddings": not more}
-    return open_checkpoint(bloom(folder, tensors, **settings))
+def language_model(folder, head=None):
+    """A folder with an embedding, to which the head is tied; or with a head of its own. A tied head can be stored too:
+    in the embedding's storage, or as a copy."""
+    table = drawn(9, 5)
+    stored = {"shared": table, "copy": table.clone(), "own": drawn(9, 5, seed=9)}
+    heads = {"lm_head.weight": stored[head]} if head else {}
+    tensors = {f"{EMBEDDING}.weight": table, "transformer.ln_f.weight": drawn(5), **heads}
+    settings = {"vocab_size": 9, "hidden_size": 5, "tie_word_embeddings": head != "own"}
+    file = "pytorch_model.bin" if head == "shared" else "model.safetensors"
+    return open_checkpoint(bloom(folder, tensors, file, **settings))
 
 
 def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
     """PEFT does not change the tied head, so the merged model would have other logits."""
     tied = language_model(tmp_path / "tied")
-    apart = language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)})
+    apart = language_model(tmp_path / "apart", "own")
     trained = {f"{EMBEDDING}.weight": drawn(9, 5, seed=1)}
     copied = lora(tmp_path / "copied", trained, modules_to_save=["word_embeddings"])
     assert "ties" in refusal(lambda: open_checkpoint(copied, tied))
@@ -289,6 +294,23 @@ def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
         assert delta(adapter, tied, f"{EMBEDDING}.weight").all() and adapter.names == tied.names
     apart_trained = lora(tmp_path / "two", {**both, "lm_head.weight": drawn(9, 5, seed=2)}, **ensured)
     assert "lm_head.weight" in refusal(lambda: open_checkpoint(apart_trained, tied))
+
+
+@pytest.mark.parametrize("head", [None, "shared", "copy"])
+def test_a_tied_tensor_is_one_however_the_base_stores_it(head, tmp_path):
+    """A trained embedding was dropped without a word if torch.save had stored the base."""
+    base = language_model(tmp_path / "base", head)
+    for name in (f"{EMBEDDING}.weight", "lm_head.weight"):
+        tensors = {name: drawn(9, 5, seed=1)}
+        saved = lora(tmp_path / name, tensors, modules_to_save=["word_embeddings", "lm_head"])
+        assert "ties" in refusal(lambda saved=saved: open_checkpoint(saved, base))
+    a, b = drawn(4, 5), drawn(9, 4)
+    of_head = {"lm_head.lora_A.weight": a, "lm_head.lora_B.weight": b}
+    with pytest.warns(TallmasksWarning, match="tied to another tensor"):
+        checkpoint = open_checkpoint(lora(tmp_path / "head", of_head), base)
+    for name in base.names:
+        expected = 2 * (b.double() @ a.double()).numpy() if base.info(name).shape == (9, 5) else np.zeros(5)
+        check_delta(checkpoint, base, name, expected)
 
 
 def test_a_delta_on_both_names_of_a_tied_tensor_counts_once(tmp_path):
@@ -314,7 +336,7 @@ def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
     expected = 2 * (pair["lora_embedding_B"].double() @ pair["lora_embedding_A"].double()).T.numpy()
     check_delta(checkpoint, tied, f"{EMBEDDING}.weight", expected)
     recwarn.clear()
-    open_checkpoint(folder, language_model(tmp_path / "apart", **{"lm_head.weight": drawn(9, 5)}))
+    open_checkpoint(folder, language_model(tmp_path / "apart", "own"))
     tensors = {"word_embeddings.weight": drawn(9, 5), "ln_f.weight": drawn(5)}
     settings = {"vocab_size": 9, "hidden_size": 5, "architectures": ["BloomModel"]}
     encoder = open_checkpoint(bloom(tmp_path / "encoder", tensors, **settings))

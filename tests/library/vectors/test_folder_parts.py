@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import tallmasks
+from loopback_hub import REPOSITORY, loopback_hub
 from small_checkpoints import file_of, lora, refusal
 from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -128,25 +129,38 @@ def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     assert "coder/inner" in refusal(lambda: open_checkpoint(folder))
 
 
-def test_adapters_and_routers_of_sentence_transformers_are_opened(tmp_path):
-    """A fine-tuned encoder saved as an adapter, and one with two encoders, could not be merged."""
-    base = file_of(tmp_path / "base", {"layer.weight": torch.zeros(4, 4)}).parent
-    adapter = lora(
-        tmp_path / "adapter", {"layer.lora_A.weight": torch.ones(4, 4), "layer.lora_B.weight": torch.ones(4, 4)}
-    )
-    (adapter / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "1_Pooling"}]))
-    (adapter / "1_Pooling").mkdir()
-    (adapter / "1_Pooling/config.json").write_text("{}")
-    opened = open_checkpoint(adapter, open_checkpoint(base))
-    assert opened.piece("layer.weight", 0, 16).all() and "1_Pooling/config.json" in opened.companions
-    file_of(adapter / "2_Dense", {"linear.weight": torch.ones(2, 4)})
-    (adapter / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "2_Dense"}]))
-    assert "2_Dense" in refusal(lambda: open_checkpoint(adapter, open_checkpoint(base)))
+@pytest.mark.parametrize("part", ["", "0_Transformer/"])
+def test_an_adapter_is_one_part_of_a_model(part, tmp_path):
+    """A fine-tuned encoder saved as an adapter was refused, or its trained Dense layer would be lost."""
+    modules = json.dumps([{"path": part.rstrip("/")}, {"path": "1_Pooling"}, {"path": "2_Dense"}])
+    products = {"a": 4.0, "b": 8.0}
+    for folder in (tmp_path / name for name in ("base", *products)):
+        dense = {"linear.weight": torch.full((2, 4), products.get(folder.name, 0.0))}
+        file_of(folder / "2_Dense", dense, "pytorch_model.bin")
+        (folder / "modules.json").write_text(modules)
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling/config.json").write_text("{}")
+    file_of(tmp_path / "base" / part, {"layer.weight": torch.arange(16.0).reshape(4, 4)})
+    for name, value in products.items():
+        factors = {"layer.lora_A.weight": torch.ones(4, 4), "layer.lora_B.weight": torch.full((4, 4), value / 4)}
+        lora(tmp_path / name / part, factors, lora_alpha=4)
+    tasks = {name: tmp_path / name for name in products}
+    assert "without its base" in refusal(lambda: open_checkpoint(tasks["a"]))
+    assert "1_Pooling/config.json" in open_checkpoint(tasks["a"], open_checkpoint(tmp_path / "base")).companions
+    tallmasks.merge_checkpoints(tmp_path / "base", tasks, "weight_averaging", tmp_path / "merged")
+    merged = open_checkpoint(tmp_path / "merged")
+    assert merged.piece(f"{part}layer.weight", 0, 16).tolist() == [row + 6.0 for row in range(16)]
+    assert (merged.float32("2_Dense/linear.weight") == 6).all()
+
+
+def test_the_encoders_of_a_router_are_its_parts(tmp_path):
+    """A model with one encoder for queries and one for documents could not be merged."""
     router = tmp_path / "router"
     for part in ("query", "document"):
         file_of(router / part, {"layer.weight": torch.ones(2, 2)})
     (router / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "1_Normalize"}]))
     (router / "router_config.json").write_text(json.dumps({"types": {"query": "Static", "document": "Transformer"}}))
-    opened = open_checkpoint(router)
-    assert set(opened.tensors) == {"query/layer.weight", "document/layer.weight"}
-    assert "router_config.json" in opened.companions
+    with loopback_hub(router, tmp_path / "cache"):
+        for opened in (open_checkpoint(router), open_checkpoint(REPOSITORY)):
+            assert set(opened.tensors) == {"query/layer.weight", "document/layer.weight"}
+            assert "router_config.json" in opened.companions

@@ -166,6 +166,18 @@ def test_a_tensor_inside_a_block_is_no_head(tmp_path):
     assert sorted(chosen.heads["cars"]) == ["classifier.0.weight", "layer.0.norm_b.weight", "score.0.bias"]
 
 
+def test_patterns_fit_every_name_of_a_tied_tensor(tmp_path):
+    """With --heads, a tied head was neither merged nor written; with --only, it kept the base's values."""
+    table, body = torch.ones(2, 2), {"body.weight": torch.ones(9, 9)}
+    tensors = {**body, "embed.weight": table, "output.weight": table}
+    base = open_checkpoint(file_of(tmp_path / "base", tensors, "base.pt"))
+    tasks = {"cars": open_model(file_of(tmp_path / "cars", tensors, "cars.pt"), base)}
+    assert "output.weight" in base.aliases
+    assert apart(base, tasks, heads=["output*"]).heads == {"cars": ["embed.weight"]}
+    assert apart(base, tasks, only=["output*"]).without(base).names == {"embed.weight", "output.weight"}
+    assert apart(base, tasks, keep_base=["output*"]).without(base).names == {"body.weight"}
+
+
 def test_files_say_what_is_tied(tmp_path):
     """A model without config.json would be refused because it stores a tied tensor once or twice."""
     table, body = torch.arange(36.0).reshape(9, 4), {"body.weight": torch.ones(2, 2), "zero.bias": torch.zeros(4)}

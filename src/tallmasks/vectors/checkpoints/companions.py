@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import is_safe, within
-from tallmasks.vectors.checkpoints.folder_parts import PART_INDEXES, ROUTER
+from tallmasks.vectors.checkpoints.folder_parts import PART_INDEXES
 
 TOKENIZER = "tokenizer.json"
 VOCABULARIES = (
@@ -21,7 +21,7 @@ COMPANIONS = (
     "config.json", "generation_config.json", "open_clip_config.json", "*processor_config.json", "chat_template.json",
     "chat_template.jinja", *VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json",
     "merges.txt", "bpe.codes", "normalizer.json", "emoji.json", "byte_maps.json", "word_shape.json",
-    "word_pronunciation.json", "sentence_*_config.json", "config_sentence_transformers.json", *PART_INDEXES, ROUTER,
+    "word_pronunciation.json", "sentence_*_config.json", "config_sentence_transformers.json", *PART_INDEXES,
     "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 IN_PARTS = (*COMPANIONS, "*.json")  # in folders that the model's index lists

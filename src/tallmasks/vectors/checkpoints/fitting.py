@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import compress
 
 from tallmasks.errors import TallmasksError, warn
@@ -79,17 +79,17 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             f" config.json. Or keep the base's values: `--keep-base {min(untied)}`"
         )
         extra -= untied
-    if packed := _packed(base, task):
+    differing = sorted(_differing_constants(base, task) & base.tensors.keys() & task.tensors.keys())
+    if packed := _packed(differing, base, task):
         yield (
             f"{task.title} and {base.title} have different integers in {name_some(packed)}, which may be packed weights"
             " of a quantised model; expected floats of at least 16 bits. Dequantise it. If these are not weights,"
             f" keep the base's: `--keep-base {packed[0]}`"
         )
-    shared = _differing_constants(base, task) & base.tensors.keys()
-    if odd := sorted(name for name in shared if base.tensors[name].dtype == "C64"):
+    if odd := [name for name in differing if "C64" in (base.tensors[name].dtype, task.tensors[name].dtype)]:
         yield (
-            f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}, which cannot be merged;"
-            f" keep the base's: `--keep-base {odd[0]}`"
+            f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}; expected real floats,"
+            f" because complex numbers cannot be merged. Keep the base's: `--keep-base {odd[0]}`"
         )
     for kind, names, heads in (("lacks", missing, ""), ("also has", extra, ", or `merge --heads` if it is a head")):
         if names:
@@ -108,10 +108,10 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
     yield from _differing_forms(base, task, free)
 
 
-def _packed(base: Checkpoint, task: Checkpoint) -> list[str]:
-    """Integer arrays that differ and are not buffers in transformers; they may be packed weights."""
+def _packed(differing: Sequence[str], base: Checkpoint, task: Checkpoint) -> list[str]:
+    """Integer arrays among the differing tensors that are not buffers in transformers; they may be packed weights."""
     odd = []
-    for name in sorted(_differing_constants(base, task) & base.tensors.keys() & task.tensors.keys()):
+    for name in differing:
         infos = (base.tensors[name], task.tensors[name])
         if all(not info.is_float and info.dtype not in ("BOOL", "C64") and info.size > 1 for info in infos):
             odd.append(name)

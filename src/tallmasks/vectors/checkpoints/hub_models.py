@@ -96,8 +96,9 @@ def _downloaded(repository: str, revision: str) -> tuple[Path, list[str]]:
     try:
         siblings = HfApi().model_info(repository, revision=commit).siblings or []
         names = [sibling.rfilename for sibling in siblings]
-        index = next((name for name in PART_INDEXES if name in names), None)
-        folder = hub.download(repository, index, commit).parent if index else Path()
+        folder = Path()
+        for index in (name for name in PART_INDEXES if name in names):
+            folder = hub.download(repository, index, commit).parent
         chosen = wanted(names, parts_of(folder, names))
         folder = Path(snapshot_download(repository, revision=commit, allow_patterns=chosen))
         return folder, _absent(folder, names)

@@ -36,7 +36,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
-_ADAPTER_NAME = re.compile(r"\.lora_(?:embedding_)?[AB]\.(.+)\.weight")
+_ADAPTER_NAME = re.compile(r"\.lora_(?:embedding_)?[AB]\.(.+?)(?:\.weight)?$")
 _INSIDE = re.compile(r"\.\d+\.")  # in names of tensors inside a block
 _PROMPTS = (
     "PROMPT_TUNING",

@@ -14,10 +14,9 @@ from tallmasks.io.plain_files import read_plain_json, reading, within
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.companions import COMPANIONS, IN_PARTS, companions_in
-from tallmasks.vectors.checkpoints.folder_parts import joined_parts, parts_of
+from tallmasks.vectors.checkpoints.folder_parts import joined_parts, part_of, parts_of
 from tallmasks.vectors.checkpoints.hub_models import OF_TRAINING, fetched, repository_of
-from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, LoraCheckpoint, open_lora
-from tallmasks.vectors.checkpoints.lora_ties import MERGE_IT
+from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
 
 _INDEX = ".index.json"
@@ -81,11 +80,7 @@ def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Chec
         inside, others = (_files_in(inner, title), ()) if part else (names, parts)
         if part in parts and any(map(_is_weights, inside)):
             of_part = {**facts, "title": f"{title}/{part}" if part else title}
-            if part and ADAPTER_CONFIG in inside:
-                raise TallmasksError(
-                    f"{title}: found a LoRA in its folder {part}; expected it in the main folder. {MERGE_IT}"
-                )
-            opened[part] = _open_model(inner, inside, None if part else base, of_part, others)
+            opened[part] = _open_model(inner, inside, base and part_of(base, part), of_part, others)
         else:
             companions, left_out = companions_in(inner, inside, IN_PARTS if part else COMPANIONS, others)
             opened[part] = Checkpoint(title=title, tensors={}, companions=companions, left_out=tuple(left_out))
@@ -97,14 +92,7 @@ def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Chec
     if not any(one.files for one in opened.values()):
         searched = name_some([".", *filter(None, parts)])
         raise TallmasksError(f"{title}: no weight file found in its folders {searched}. Download the model again")
-    if not isinstance(lora := opened.get(""), LoraCheckpoint):
-        return joined_parts(opened, **facts)
-    if beside := [part for part, one in opened.items() if part and one.files]:
-        raise TallmasksError(
-            f"{title}: found a LoRA, and weights in {name_some(beside)}; expected weights only in the LoRA. {MERGE_IT}"
-        )
-    joined = joined_parts(opened, **facts)
-    return replace(lora, companions=joined.companions, left_out=joined.left_out)
+    return joined_parts(opened, base, **facts)
 
 
 def _files_in(folder: Path, title: str) -> set[str]:
