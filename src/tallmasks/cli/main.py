@@ -50,6 +50,8 @@ GROUPS = {
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
+_IN_REPRODUCTION = {path.stem for path in (Path(__file__).parents[2] / "reproduction" / "cli").glob("*.py")}
+"""The commands of the package `reproduction`, which lies beside this one in a clone."""
 _LONGEST_WORD = 500
 
 
@@ -101,7 +103,7 @@ def _run(arguments: list[str]) -> int:
         _top_parser().parse_args(arguments)
     if command not in COMMANDS:
         raise OptionError(f"unknown command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
-    install = "make install" if _in_reproduction(command) else None
+    install = "make install" if command in _IN_REPRODUCTION else None
     with user_errors(), needed_for(f"tallmasks {command}", install):
         parsed = command_parser(command).parse_args(arguments[1:])
         return int(parsed.run(parsed))
@@ -131,7 +133,7 @@ def module_of(command: str) -> ModuleType:
     In a clone of the project, commands of the reproduction come first: its `verify` and `storage` extend those here.
     Raises TallmasksError for a command of the reproduction where that is not installed.
     """
-    if _in_reproduction(command):
+    if command in _IN_REPRODUCTION:
         return importlib.import_module(f"reproduction.cli.{command}")
     if command not in GROUPS[OF_A_CLONE]:
         return importlib.import_module(f"tallmasks.cli.{command}")
@@ -139,11 +141,6 @@ def module_of(command: str) -> ModuleType:
         f"tallmasks {command} belongs to the reproduction of the paper, which this installation lacks; run it in the"
         " folder of a clone of the project, after `make install`"
     )
-
-
-def _in_reproduction(command: str) -> bool:
-    """Whether the package `reproduction` lies beside this one, as in a clone, and has this command."""
-    return (Path(__file__).parents[2] / "reproduction" / "cli" / f"{command}.py").is_file()
 
 
 if __name__ == "__main__":
