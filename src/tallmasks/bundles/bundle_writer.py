@@ -20,7 +20,7 @@ from tallmasks.bundles.manifest import (
     BUFFER,
     CARD,
     COMPANIONS,
-    FORMATS,
+    FORMAT,
     MANIFEST,
     MASKS,
     MERGED,
@@ -48,6 +48,8 @@ from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import converted, narrowed
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
+
+_NO_SHA256 = "0" * 64  # a placeholder of the final length
 
 
 @dataclass(frozen=True)
@@ -205,9 +207,8 @@ def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifes
     tasks |= {str(model.own_file): task for task, model in draft.models.items()}
     for file, specs in file_specs(draft).items():
         sizes[file] = bytes_of_file(specs, metadata_of(draft, tasks.get(file)))
-    digest = "0" * 64  # a placeholder of the final length
-    files = {name: PartFile(sha256=digest, bytes=size) for name, size in sizes.items()}
-    described = _digested(draft, dict.fromkeys(draft.tensors, digest)).model_copy(update={"files": files})
+    files = {name: PartFile(sha256=_NO_SHA256, bytes=size) for name, size in sizes.items()}
+    described = draft.model_copy(update={"files": files})
     return {**sizes, MANIFEST: len(_json(described))}, described
 
 
@@ -239,7 +240,7 @@ def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: M
 
 
 def _draft(facts: BundleFacts) -> Manifest:
-    """The manifest without checksums and file sizes."""
+    """The manifest without file sizes, and with placeholders of the base's checksums."""
     if facts.dtype not in OF_BUNDLES:
         raise TallmasksError(
             f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}"
@@ -267,6 +268,7 @@ def _draft(facts: BundleFacts) -> Manifest:
             shape=tuple(tensor.shape),
             dtype=tensor.dtype,  # type: ignore[arg-type]
             stored=BUFFER if name in buffers else name not in unchanged,
+            base_sha256=_NO_SHA256,
         )
         for name, tensor in sorted(facts.base.tensors.items())
         if tensor.dtype in FLOATS or name in buffers
@@ -284,7 +286,7 @@ def _draft(facts: BundleFacts) -> Manifest:
             "scale": {task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
         }
     draft = Manifest.model_construct(
-        format=FORMATS[3],
+        format=FORMAT,
         method=facts.method,
         options=dict(facts.options),
         base=BaseOrigin.model_construct(None, **facts.base.origin, included=facts.include_base or None),
@@ -350,18 +352,14 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
 
     parallel(take, [*specs, *copied])
     digests = dict(zip(draft.tensors, parallel(facts.base.digest, draft.tensors), strict=True))
-    manifest = _digested(draft, digests).model_copy(update={"files": dict(sorted(parts.items()))})
+    tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
+    manifest = draft.model_copy(update={"tensors": tensors, "files": dict(sorted(parts.items()))})
     content = _json(manifest)
     read_manifest(content, MANIFEST)  # never write a manifest that the reader refuses
     atomic_write_bytes(folder / MANIFEST, content)
-    tensors = {task: open_tensors(folder / file) for task, file in manifest.masks.items()}
-    densities = {task: density(manifest, of_task.view) for task, of_task in tensors.items()}
+    masks = {task: open_tensors(folder / file) for task, file in manifest.masks.items()}
+    densities = {task: density(manifest, of_task.view) for task, of_task in masks.items()}
     atomic_write_bytes(folder / CARD, model_card(manifest, densities, errors).encode())
-
-
-def _digested(draft: Manifest, digests: Mapping[str, str]) -> Manifest:
-    tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
-    return draft.model_copy(update={"tensors": tensors})
 
 
 def _json(manifest: Manifest) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.manifest import FORMATS, Manifest
+from tallmasks.bundles.manifest import Manifest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import parallel
@@ -70,44 +70,28 @@ def check_form(base: Checkpoint, manifest: Manifest, title: str) -> None:
 
 
 def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
-    """Raises TallmasksError if the base is not byte for byte the one that the bundle was made from. In format 4 tensors
-    are compared, in earlier formats weight files."""
-    if manifest.format == FORMATS[3]:
-        names = list(manifest.tensors)
-        digests = dict(zip(names, parallel(base.digest, names), strict=True))
-        if other := [name for name in names if digests[name] != manifest.tensors[name].base_sha256]:
-            raise TallmasksError(
-                f"{title}: the values of {len(other)} of {len(names)} tensors differ from those of the base that the"
-                f" bundle was made from: {name_some(other)}. Give the base in the same revision, unmodified."
-            )
-        return
-    files = base.sha256s()
-    actual, expected = set(files.values()), set(manifest.base_files.values())
-    # an included base counts its companions too
-    if not actual or not actual <= expected or (actual != expected and not manifest.base.included):
-        some = name_some((f"{name} has sha256 {digest}" for name, digest in files.items()), 2)
+    """Raises TallmasksError if a tensor of the base is not byte for byte the one that the bundle was made from."""
+    names = list(manifest.tensors)
+    digests = dict(zip(names, parallel(base.digest, names), strict=True))
+    if other := [name for name in names if digests[name] != manifest.tensors[name].base_sha256]:
         raise TallmasksError(
-            f"{title}: {some or 'no weight file'}; expected sha256 {name_some(sorted(expected), 2)}. Give the base in"
-            " the same revision, unmodified."
+            f"{title}: the values of {len(other)} of {len(names)} tensors differ from those of the base that the"
+            f" bundle was made from: {name_some(other)}. Give the base in the same revision, unmodified."
         )
 
 
 def check_module(module: Checkpoint, manifest: Manifest, skip_incomparable: bool) -> None:
-    """Raises TallmasksError if a module's tensors are not the base's, byte for byte. Tensors in another dtype, and all
-    tensors in formats 1 to 3, cannot be compared; they are an error unless ``skip_incomparable``."""
-    compared = [name for name in module.tensors if name not in manifest.free]
-    recorded = {
-        name: digest
-        for name in compared
-        if (digest := manifest.tensors[name].base_sha256) and module.tensors[name].dtype == manifest.tensors[name].dtype
-    }
-    digests = dict(zip(recorded, parallel(module.digest, recorded), strict=True))
-    if other := [name for name in recorded if digests[name] != recorded[name]]:
+    """Raises TallmasksError if a module's tensors are not the base's, byte for byte. Tensors in another dtype cannot be
+    compared; they are an error unless ``skip_incomparable``."""
+    names = [name for name in module.tensors if name not in manifest.free]
+    compared = [name for name in names if module.tensors[name].dtype == manifest.tensors[name].dtype]
+    digests = dict(zip(compared, parallel(module.digest, compared), strict=True))
+    if other := [name for name in compared if digests[name] != manifest.tensors[name].base_sha256]:
         raise TallmasksError(
             f"The module is not the base of the bundle: the values of {len(other)} tensors differ: {name_some(other)}."
             " Pass a module with the pretrained weights, or the base's files: load_bundle(..., base=...)"
         )
-    other = [name for name in compared if name not in recorded]
+    other = [name for name in names if name not in digests]
     if other and not skip_incomparable:
         name = other[0]
         raise TallmasksError(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import no_deadline
-from tallmasks.bundles.codings import CODINGS, LowRank, Whole, coding_of
+from tallmasks.bundles.codings import CODINGS, LowRank, Signs, Ternary, Whole, coding_of
 from task_bundles import own_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
@@ -49,6 +49,28 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         assert (abs(piece - expected) <= bound).all()
     else:
         np.testing.assert_array_equal(piece, expected.astype(np.float32))
+
+
+NEGATIVE = np.array([[True, False, False], [False, True, False], [False, False, True]])
+SIGNS = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+LEFT, RIGHT = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[2.0, 0.0, 0.0], [0.0, 3.0, 4.0]])
+BYTES = [
+    (Whole((3, 2)), SIGNS, {"": SIGNS}),
+    (Signs((3, 3)), (NEGATIVE, 0.5), {".signs": [0b10001, 0b1], ".scale": [0.5]}),
+    (Ternary((3, 2)), (SIGNS, 0.25), {".ternary": [2 + 3 + 0 + 27 + 81, 2 + 3 + 9 + 27 + 81], ".scale": [0.25]}),
+    (LowRank((2, 3), 2), (LEFT, RIGHT), {
+        ".left": [[1, 0], [0, 1]], ".singular": [5, 2], ".right": [[0, 0.6, 0.8], [1, 0, 0]],
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("coding", "content", "stored"), BYTES)
+def test_the_stored_bytes_are_those_of_the_documentation(coding, content, stored):
+    """A later version would read another model out of a bundle on somebody's disk."""
+    packed = coding.pack(content)
+    assert packed.keys() == stored.keys()
+    for ending, values in stored.items():
+        np.testing.assert_array_equal(packed[ending], np.asarray(values, packed[ending].dtype))
 
 
 @pytest.mark.parametrize(
