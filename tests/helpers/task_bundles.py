@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
-from tallmasks.bundles.codings import Coding, LowRank, Signs, Ternary, Whole
+from tallmasks.bundles.codings import Coding, Dense, LowRank, Signs, Ternary
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FORMS = {
@@ -121,7 +121,7 @@ def own_content(coding: Coding, draw: np.random.Generator):
         return draw.random(coding.shape) < 0.4, abs(draw.normal())
     if isinstance(coding, Ternary):
         return 1.0 * draw.integers(-1, 2, coding.shape), abs(draw.normal())
-    assert isinstance(coding, Whole)
+    assert isinstance(coding, Dense)
     return np.asarray(draw.normal(size=coding.shape), np.float32)
 
 

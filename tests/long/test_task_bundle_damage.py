@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 import torch
 
-from tallmasks.bundles.codings import LowRank, Signs, Ternary, Whole
+from tallmasks.bundles.codings import Dense, LowRank, Signs, Ternary
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import bundle_digest
 from tallmasks.bundles.verification import verify_bundle
@@ -26,7 +26,7 @@ FORMS = {
     "steps": (torch.int64, (2,)),
 }
 TASKS = ("x", "y", "z")
-CODINGS = {"a.weight": LowRank((3, 7), 2), "b.bias": Ternary((9,)), "c": Whole(()), "frozen": Signs((4,))}
+CODINGS = {"a.weight": LowRank((3, 7), 2), "b.bias": Ternary((9,)), "c": Dense(()), "frozen": Signs((4,))}
 CASES = {"bfloat16": 2500, "int8": 2500, "own": 300}
 """For each of two bundles: of masks over a merged vector of a dtype, or of each task's own tensors."""
 STRANGE = [

@@ -307,7 +307,7 @@ def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method:
     return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
-@stage(version=4, uses="arrays")
+@stage(version=5, uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """The models of a masking row, or of a method with own tensors, as a bundle on top of the pretrained file."""
     (theta0,) = pretrained_source(plan, model).values()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tallmasks.bundles.codings import Coding, Whole
+from tallmasks.bundles.codings import Coding, Dense
 from tallmasks.io.tensor_files import Layout
 
 
@@ -42,7 +42,7 @@ class OwnTensors:
     def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
         """The content of a coding, from one tensor of tau_t (array or GPU tensor). Scalars are passed as [1], because
         NumPy operations on [] return plain floats."""
-        if type(coding) is Whole:
+        if isinstance(coding, Dense):
             return tensor
         return self.find(tensor if tensor.ndim else tensor.reshape(1), coding, **options)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import no_deadline
-from tallmasks.bundles.codings import CODINGS, LowRank, Signs, Ternary, Whole, coding_of
+from tallmasks.bundles.codings import CODINGS, Dense, LowRank, Signs, Ternary, coding_of
 from task_bundles import own_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
@@ -55,7 +55,7 @@ NEGATIVE = np.array([[True, False, False], [False, True, False], [False, False, 
 SIGNS = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
 LEFT, RIGHT = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[2.0, 0.0, 0.0], [0.0, 3.0, 4.0]])
 BYTES = [
-    (Whole((3, 2)), SIGNS, {"": SIGNS}),
+    (Dense((3, 2)), SIGNS, {"": SIGNS}),
     (Signs((3, 3)), (NEGATIVE, 0.5), {".signs": [0b10001, 0b1], ".scale": [0.5]}),
     (Ternary((3, 2)), (SIGNS, 0.25), {".ternary": [2 + 3 + 0 + 27 + 81, 2 + 3 + 9 + 27 + 81], ".scale": [0.25]}),
     (LowRank((2, 3), 2), (LEFT, RIGHT), {
@@ -75,10 +75,10 @@ def test_the_stored_bytes_are_those_of_the_documentation(coding, content, stored
 
 @pytest.mark.parametrize(
     "text",
-    ["", "signs:1", "low_rank", *(f"low_rank:{rank}" for rank in ("4", "-1", "01", "9" * 12)), "sgins", "whole\n"],
+    ["", "signs:1", "low_rank", *(f"low_rank:{rank}" for rank in ("4", "-1", "01", "9" * 12)), "sgins", "dense\n"],
 )
 def test_what_is_no_coding_is_none(text):
     """A name from somebody's file would reach something else than the four codings."""
     assert coding_of(text, (3, 5)) is None
-    assert coding_of("whole", ()) == Whole(()) and coding_of("low_rank:3", (3, 5)) == LowRank((3, 5), 3)
+    assert coding_of("dense", ()) == Dense(()) and coding_of("low_rank:3", (3, 5)) == LowRank((3, 5), 3)
     assert coding_of("low_rank:0", (3,)) is None
