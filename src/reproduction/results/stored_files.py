@@ -22,7 +22,7 @@ from tallmasks import methods
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.io.tensor_files import Layout, TensorSpec, bytes_of_file, write_tensors
+from tallmasks.io.tensor_files import Layout, TensorInfo, bytes_of_file, write_tensors
 from tallmasks.methods import bits
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -103,8 +103,8 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
         stored = whole
     elif storage is bits.finetuned:
         values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
-        specs = {name: TensorSpec(np.dtype("<f4"), tuple(tensors[name].shape)) for name in start.trainable}
-        stored = len(evaluation.tasks) * bytes_of_file(specs, {}) + whole - values
+        infos = {name: TensorInfo("F32", tensors[name].shape) for name in start.trainable}
+        stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + whole - values
     elif storage in (bits.masked, bits.masked_and_scaled) or methods.get(evaluation.method).own_tensors:
         facts = bundle_facts(evaluation.method, evaluation.tasks, start, evaluation.mask_lambda)
         stored = sum(bytes_of_bundle(facts).values()) + (0 if start.included else whole)

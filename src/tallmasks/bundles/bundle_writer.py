@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import density, file_specs, metadata_of
+from tallmasks.bundles.bundle_parts import density, file_infos, metadata_of
 from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.manifest import (
     BASE,
@@ -41,7 +41,7 @@ from tallmasks.bundles.model_card import model_card
 from tallmasks.bundles.packed_tau import Merged, pieces, scratch_for
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
-from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
+from tallmasks.io.dtypes import DTYPES, FLOATS, OF_BUNDLES
 from tallmasks.io.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
 from tallmasks.masks.mask_bundles import MaskBundle
 from tallmasks.parallel import parallel
@@ -148,7 +148,7 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            tau = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], metadata_of(draft)))
+            tau = files.enter_context(new_tensors(folder / MERGED, file_infos(draft)[MERGED], metadata_of(draft)))
             merged = Merged(facts.dtype, tau, files.enter_context(scratch_for(folder, draft)))
             masks = _new_task_files(files, folder, facts, draft)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), merged, masks)
@@ -205,8 +205,8 @@ def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifes
     sizes = {name: path.stat().st_size for name, path in _copied_files(facts).items()}
     tasks = {file: task for task, file in draft.task_files.items()}
     tasks |= {str(model.own_file): task for task, model in draft.models.items()}
-    for file, specs in file_specs(draft).items():
-        sizes[file] = bytes_of_file(specs, metadata_of(draft, tasks.get(file)))
+    for file, infos in file_infos(draft).items():
+        sizes[file] = bytes_of_file(infos, metadata_of(draft, tasks.get(file)))
     files = {name: PartFile(sha256=_NO_SHA256, bytes=size) for name, size in sizes.items()}
     described = draft.model_copy(update={"files": files})
     return {**sizes, MANIFEST: len(_json(described))}, described
@@ -221,9 +221,9 @@ def _needed(facts: BundleFacts, draft: Manifest) -> int:
 
 def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: Manifest) -> dict[str, NewTensors]:
     """Opens every task's file for writing and fills in the buffers."""
-    specs = file_specs(draft)
+    infos = file_infos(draft)
     new = {
-        task: files.enter_context(new_tensors(folder / file, specs[file], metadata_of(draft, task)))
+        task: files.enter_context(new_tensors(folder / file, infos[file], metadata_of(draft, task)))
         for task, file in draft.task_files.items()
     }
 
@@ -231,8 +231,8 @@ def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: M
         task, name, start, stop = piece
         is_of_base = name in facts.own.get(task, ()) or name in facts.missing.get(task, ())
         model, dtype = facts.base if is_of_base else facts.models[task], draft.tensors[name].dtype
-        part = new[task].tensors[name].reshape(-1)[start:stop].view(np.uint8)
-        part[...] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
+        part, width = new[task].raw[name], DTYPES[dtype].width
+        part[start * width : stop * width] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
 
     buffers = draft.buffers.items()
     parallel(copy, [(task, name, *piece) for task in new for name, one in buffers for piece in pieces(one.size)])
@@ -298,7 +298,7 @@ def _draft(facts: BundleFacts) -> Manifest:
         files={},
         **kind,
     )
-    file_specs(draft)  # raises if two stored tensors would get the same name
+    file_infos(draft)  # raises if two stored tensors would get the same name
     return draft
 
 
@@ -334,13 +334,12 @@ def _copied_files(facts: BundleFacts) -> dict[str, Path]:
 
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
     """Completes the folder: own tensors, copied files, bundle.json and README.md."""
-    specs = file_specs(draft)
+    infos = file_infos(draft)
     for task, model in draft.models.items():
         if model.own_file is not None:
-            with new_tensors(folder / model.own_file, specs[model.own_file], metadata_of(draft, task)) as new:
-                for name, tensor in new.tensors.items():
-                    size = facts.models[task].info(name).size
-                    tensor.reshape(-1).view(np.uint8)[...] = facts.models[task].stored(name, 0, size)
+            with new_tensors(folder / model.own_file, infos[model.own_file], metadata_of(draft, task)) as new:
+                for name, raw in new.raw.items():
+                    raw[...] = facts.models[task].stored(name, 0, facts.models[task].info(name).size)
     copied = _copied_files(facts)
     for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -350,7 +349,7 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
     def take(name: str) -> None:
         parts[name] = PartFile(sha256=sha256_of(folder / name), bytes=(folder / name).stat().st_size)
 
-    parallel(take, [*specs, *copied])
+    parallel(take, [*infos, *copied])
     digests = dict(zip(draft.tensors, parallel(facts.base.digest, draft.tensors), strict=True))
     tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
     manifest = draft.model_copy(update={"tensors": tensors, "files": dict(sorted(parts.items()))})

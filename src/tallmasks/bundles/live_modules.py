@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from tallmasks.bundles.manifest import Manifest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import FLOATS, torch_codes, torch_dtypes
-from tallmasks.io.tensor_files import name_some
-from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
+from tallmasks.io.tensor_files import TensorInfo, name_some
 from tallmasks.vectors.checkpoints.loaded_names import Conversions, unwrapped
 
 Tensors = dict[str, torch.Tensor]

@@ -17,8 +17,9 @@ from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.live_modules import ModuleTensor
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES, torch_dtypes
+from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import once
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.packed_bits import unpacked
 
 GROUP = 1 << 24
@@ -142,9 +143,9 @@ class DeviceWeights:
 
     def _upload_compressed(self, task: str, name: str) -> dict[str, torch.Tensor]:
         stored, uploaded = self._parts.of_task(task), {}
-        for ending, spec in self._parts.manifest.codings[name].specs.items():
+        for ending, info in self._parts.manifest.codings[name].specs.items():
             part = stored[name + ending]
-            uploaded[ending] = self._upload(spec.code, part.size, [(0, part)]).view(part.shape)
+            uploaded[ending] = self._upload(info.dtype, part.size, [(0, part)]).view(part.shape)
         return uploaded
 
     def _upload_constant(self, task: str | None, name: str) -> torch.Tensor:

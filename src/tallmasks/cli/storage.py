@@ -19,7 +19,8 @@ from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
 from tallmasks.cli.options import count, one_of, whole_number
 from tallmasks.errors import OptionError
 from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 BUNDLES = ("tall_mask_task_arithmetic", "t_switch", "bitdelta", "tsv_c")
 """One method per kind of bundle. Masks over any other merge, and EMR-Merging, need as much as the first."""

@@ -27,7 +27,7 @@ from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
-from tallmasks.vectors.checkpoints.new_files import tensors_file
+from tallmasks.vectors.checkpoints.planned_files import tensors_file
 from tallmasks.vectors.checkpoints.whole_tensors import is_small
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 

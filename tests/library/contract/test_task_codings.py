@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from strategies import no_deadline
 from tallmasks.bundles.codings import CODINGS, Dense, LowRank, Signs, Ternary, coding_of
+from tallmasks.io.dtypes import code_of
 from task_bundles import own_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
@@ -30,9 +31,7 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         coding = CODINGS[kind](shape)
     found = own_content(coding, np.random.default_rng(seed))
     parts = coding.pack(found)
-    assert {name: (part.dtype, part.shape) for name, part in parts.items()} == {
-        name: (spec.dtype, spec.shape) for name, spec in coding.specs.items()
-    }
+    assert {name: (code_of(part.dtype), part.shape) for name, part in parts.items()} == coding.specs
     assert coding_of(coding.text, shape) == coding
     size = math.prod(shape)
     start, stop = sorted(min(end, size) for end in ends)

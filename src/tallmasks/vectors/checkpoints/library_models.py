@@ -23,7 +23,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from tallmasks.errors import EXTRAS, short, warn
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 _MODULES = 20  # modules per tensor, more than any class has
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.io.tensor_files import name_some
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo, sha256_of
+from tallmasks.io.tensor_files import TensorInfo, name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.companions import TOKENIZER, VOCABULARIES, matches
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model, library_tokens
-from tallmasks.vectors.checkpoints.new_files import edited, replaced
+from tallmasks.vectors.checkpoints.planned_files import edited, replaced
 
 _LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
 _MOST_TOKENS = 1 << 31

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import reading
-from tallmasks.io.tensor_files import NAME, is_name, name_some, open_tensors
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import NAME, TensorInfo, is_name, name_some, open_tensors
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.pickled_tensors import Unusable
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
@@ -71,9 +71,9 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
             " BUNDLE#TASK, or write the model with `tallmasks export`"
         )
     read.metadata[file] = opened.metadata
-    for name, dtype, shape in opened.described:
-        read.tensors[name] = TensorInfo(dtype, tuple(shape))
-        read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
+    for name, info in opened.infos.items():
+        read.tensors[name] = info
+        read.arrays[name] = opened.view(name) if info.dtype in DTYPES else opened.stored(name)
         read.file_of[name] = file
     names = set(opened.names)
     # safetensors' save_model records the names of tied tensors in the metadata
