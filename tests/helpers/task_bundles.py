@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_coded_bundle
 from tallmasks.bundles.codings import Coding, Dense, LowRank, Signs, Ternary
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -82,15 +82,15 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
 
 
 @dataclass(frozen=True)
-class MadeOwn:
-    """A bundle of own tensors, and each task's model."""
+class MadeCoded:
+    """A bundle of compressed tensors, and each task's model."""
 
     folder: Path
     base_file: Path
     wanted: dict[str, dict[str, torch.Tensor]]
 
 
-def make_own(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **facts) -> MadeOwn:
+def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **facts) -> MadeCoded:
     """Write a base model and a bundle of random tensors of each task, in these codings."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,18 +100,18 @@ def make_own(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, t
     unchanged = [name for name, (kind, _) in forms.items() if kind.is_floating_point and name not in codings]
     described = BundleFacts("own", theta, tasks, unchanged=unchanged, codings=codings, **facts)
     wanted = {task: dict(base) for task in tasks}
-    with new_own_bundle(folder / "bundle", described) as new:
+    with new_coded_bundle(folder / "bundle", described) as new:
         for task in tasks:
             for name, coding in codings.items():
-                content = own_content(coding, rng)
+                content = coded_content(coding, rng)
                 new.write(task, name, content)
                 update = torch.from_numpy(coding.piece(coding.pack(content), 0, base[name].numel()))
                 total = base[name].float() + update.reshape(base[name].shape)
                 wanted[task][name] = total.to(base[name].dtype)
-    return MadeOwn(folder / "bundle", base_file, wanted)
+    return MadeCoded(folder / "bundle", base_file, wanted)
 
 
-def own_content(coding: Coding, draw: np.random.Generator):
+def coded_content(coding: Coding, draw: np.random.Generator):
     """Something that a method might find for a coding."""
     if isinstance(coding, LowRank):
         left, right = draw.normal(size=(coding.shape[0], coding.rank)), draw.normal(size=(coding.rank, coding.shape[1]))

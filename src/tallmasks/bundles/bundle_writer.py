@@ -31,9 +31,9 @@ from tallmasks.bundles.manifest import (
     Dtype,
     Manifest,
     ModelSizes,
-    OwnTensor,
     PartFile,
     TaskModel,
+    TaskOnlyTensor,
     read_manifest,
     task_files,
 )
@@ -62,7 +62,7 @@ class BundleFacts:
         dtype: dtype of the stored merged vector, one of `OF_BUNDLES`.
         unchanged: float tensors equal to the base's for every task; not stored.
         buffers: tensors stored per task as they are, whether floats or not.
-        models: the fine-tuned models, the source of buffers, own tensors and companion files.
+        models: the fine-tuned models, the source of buffers, task-only tensors and companion files.
         own: tensors that the base lacks or has in another shape.
         missing: tensors of the base that the model lacks.
         sizes: bytes of the base, and of all models.
@@ -122,7 +122,7 @@ class NewBundle:
 
 
 @dataclass(frozen=True)
-class NewOwnBundle:
+class NewCodedBundle:
     """A bundle of compressed tensors being written; ``error`` as in `NewBundle`."""
 
     manifest: Manifest
@@ -159,12 +159,12 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
 
 
 @contextmanager
-def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
+def new_coded_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewCodedBundle]:
     """Like :func:`new_bundle`, for facts with codings."""
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            new = NewOwnBundle(draft, _new_task_files(files, folder, facts, draft))
+            new = NewCodedBundle(draft, _new_task_files(files, folder, facts, draft))
             yield new
         _describe(folder, facts, draft, new.error)
 
@@ -251,7 +251,7 @@ def _draft(facts: BundleFacts) -> Manifest:
     models = {}
     for task, model in facts.models.items():
         own = {
-            name: OwnTensor(shape=model.info(name).shape, dtype=_storable(model, name))
+            name: TaskOnlyTensor(shape=model.info(name).shape, dtype=_storable(model, name))
             for name in facts.own.get(task, ())
         }
         difference = TaskModel(
@@ -333,7 +333,7 @@ def _copied_files(facts: BundleFacts) -> dict[str, Path]:
 
 
 def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
-    """Completes the folder: own tensors, copied files, bundle.json and README.md."""
+    """Completes the folder: task-only tensors, copied files, bundle.json and README.md."""
     infos = file_infos(draft)
     for task, model in draft.models.items():
         if model.own_file is not None:

@@ -39,7 +39,7 @@ class Form:
     Attributes:
         tensors, aliases: of the model, as in a `Checkpoint`.
         free: tensors that a module may lack or have in another shape: computed tables and heads.
-        heads: tensors of the model that are own tensors of some task.
+        heads: tensors of the model that only some tasks have.
         extra: tensors that a module may have in addition: heads, and tensors of the base that this model lacks.
     """
 

@@ -65,6 +65,8 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
     base = Checkpoint(title="", tensors={"blocks.0.weight": TensorInfo(code, (side, side))})
     names = [f"task{task}" for task in range(tasks)]
     for name in BUNDLES:
-        own = methods.get(name).own_tensors
-        facts = BundleFacts(name, base, names, dtype=dtype, codings=own.codings(base.layout, tasks) if own else None)
+        codec = methods.get(name).codec
+        facts = BundleFacts(
+            name, base, names, dtype=dtype, codings=codec.codings(base.layout, tasks) if codec else None
+        )
         yield f"base + {name}", model + sum(bytes_of_bundle(facts).values())

@@ -13,12 +13,12 @@ The protocol (see ``method_protocols``) says how the update is used. Methods wit
 request.
 """
 
+from tallmasks.methods.codec import by_tensor
 from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.merges import Mask, Merge, Network, Statistics, TensorPiece, Vector, each_piece
 from tallmasks.methods.method_protocols import PAST_ONE, FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Fraction, Share
-from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
     GROUPS,
     at_threshold,

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import BundleModel
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_coded_bundle
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
+from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.streaming import Merging, in_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
@@ -72,12 +72,12 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
     settings.refuse(OF_MERGE, "merge")
     registry.check_name(settings.method, registry.names_with_masks())
     method = registry.masks_over(settings.spec)
-    if method.own_tensors is None:
+    if method.codec is None:
         in_stream(method)
     has_lambdas = bool(settings.by_task("mask_lambda"))
-    if has_lambdas and (method.scaled_mask or method.own_tensors):
+    if has_lambdas and (method.scaled_mask or method.codec):
         raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")
-    if method.own_tensors and settings.dtype not in (None, "float32"):
+    if method.codec and settings.dtype not in (None, "float32"):
         raise TallmasksError(
             f"--dtype {settings.dtype}: {method.name} stores no merged vector; leave out --dtype, or use --method ties"
         )
@@ -102,7 +102,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         missing=models.missing,
         sizes=models.nbytes,
         mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
-        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else None,
+        codings=method.codec.codings(models.layout, len(settings.tasks)) if method.codec else None,
         include_base=settings.include_base,
     )
     return method, models, facts
@@ -128,8 +128,8 @@ def _common_dtype(models: Models) -> str:
 def write_bundle(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
     """Write the bundle. Returns each task's lambda or scale, if any, and the relative error of its task vector."""
     settings = models.settings
-    if method.own_tensors:
-        return {}, _write_own(method.own_tensors, method.chosen, models, facts)
+    if method.codec:
+        return {}, _write_coded(method.codec, method.chosen, models, facts)
     with models.progress("compressing", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
@@ -178,16 +178,19 @@ def _relative(gap: float, own: float) -> float:
     return sqrt(max(gap, 0) / own) if own else 0.0
 
 
-def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> dict[str, float]:
+def _write_coded(codec: Codec, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> dict[str, float]:
     """Write a bundle of separately compressed tensors. Returns the relative error of each task vector."""
-    with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.settings.output, facts) as new:
+    with (
+        models.progress("compressing", passes(None)) as progress,
+        new_coded_bundle(models.settings.output, facts) as new,
+    ):
         stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
 
         def work(job: tuple[TensorPiece, str]) -> None:
             piece, task = job
             coding = new.manifest.codings[piece.name]
             tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
-            content = own.content(tensor, coding, **options)
+            content = codec.content(tensor, coding, **options)
             new.write(task, piece.name, content)
             gap = tensor - coding.values(content)
             squares[task] += [_squared_length(part.reshape(-1)) for part in (gap, tensor)]

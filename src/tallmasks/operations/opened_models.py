@@ -27,7 +27,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
 from tallmasks.vectors.checkpoints.library_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
-from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
+from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, task_only_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.checkpoints.whole_tensors import whole_tensors
 from tallmasks.vectors.differences import ReadPiece
@@ -154,7 +154,7 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
         base_part, tasks = left_out.without(base), {}
         for task, one in whole.items():
             part = left_out.without(one)
-            own[task], missing[task] = own_tensors(base_part, part), missing_tensors(base_part, part)
+            own[task], missing[task] = task_only_tensors(base_part, part), missing_tensors(base_part, part)
             _check_shared(task, base, one, own[task], missing[task])
             tasks[task] = on_base(base, one, own[task], missing[task])
     models = Models(settings, base, tasks, left_out, keeps_own, whole, own, missing)

@@ -1,4 +1,4 @@
-"""Codings of a task's own tensors: the values, pieces and sizes that come back."""
+"""Codings of compressed tensors: the values, pieces and sizes that come back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import no_deadline
 from tallmasks.bundles.codings import CODINGS, Dense, LowRank, Signs, Ternary, coding_of
 from tallmasks.io.dtypes import code_of
-from task_bundles import own_content
+from task_bundles import coded_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
 
@@ -29,7 +29,7 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         coding = LowRank(shape, min(shape) // 2)
     else:
         coding = CODINGS[kind](shape)
-    found = own_content(coding, np.random.default_rng(seed))
+    found = coded_content(coding, np.random.default_rng(seed))
     parts = coding.pack(found)
     assert {name: (code_of(part.dtype), part.shape) for name, part in parts.items()} == coding.specs
     assert coding_of(coding.text, shape) == coding

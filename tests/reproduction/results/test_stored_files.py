@@ -7,10 +7,10 @@ import pytest
 
 from reproduction.evaluation.records import Evaluation
 from reproduction.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
-from tallmasks.bundles.bundle_writer import new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import new_bundle, new_coded_bundle
 from tallmasks.io.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from task_bundles import own_content
+from task_bundles import coded_content
 
 TASKS = ("b", "a", "c")
 SHAPES = {"head.weight": (300, 50), "visual.bias": (7,), "visual.weight": (400, 501)}
@@ -74,10 +74,10 @@ def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_
     """The table would have another size than the files that `tallmasks compress` writes, or none."""
     start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method)
     facts = bundle_facts(row.method, row.tasks, start, row.mask_lambda)
-    with new_own_bundle(tmp_path / "bundle", facts) as new:
+    with new_coded_bundle(tmp_path / "bundle", facts) as new:
         for task in TASKS:
             for name, coding in facts.codings.items():
-                new.write(task, name, own_content(coding, np.random.default_rng(0)))
+                new.write(task, name, coded_content(coding, np.random.default_rng(0)))
     assert len(files := parts(tmp_path / "bundle")) == 1 + len(TASKS)
     assert stored_gigabits(row, start) == gigabits(pretrained, *files)
 

@@ -12,7 +12,7 @@ from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
-def own_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
+def task_only_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
     """The task's tensors that the base lacks, ties, or has in another shape or kind (float or not); sorted. Masks and
     tables are not included, because the model class recomputes them."""
     constants = {name for name, kind in task.buffers.items() if kind is Buffer.CONSTANT}

@@ -15,7 +15,7 @@ from tallmasks.io.tensor_files import Layout
 
 
 @dataclass(frozen=True)
-class OwnTensors:
+class Codec:
     """What :func:`by_tensor` adds to a function.
 
     Attributes:
@@ -59,20 +59,20 @@ def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], C
     """Decorator, placed below `method(...)`: turns a function that compresses one tensor into a method.
 
     The function is called for each tensor that is not stored whole. Its options become the method's options. See
-    `OwnTensors` for its parameters and for ``coding``.
+    `Codec` for its parameters and for ``coding``.
     """
 
     def decorate(find: Callable[..., Any]) -> Callable[..., Any]:
-        own = OwnTensors(coding, find)
+        codec = Codec(coding, find)
 
         @functools.wraps(find)
         def update(task_vector: Any, layout: Layout, tasks: int | None = None, **options: Any) -> Any:
-            return own.update(task_vector, layout, tasks, **options)
+            return codec.update(task_vector, layout, tasks, **options)
 
         options = [p for p in inspect.signature(find).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        needs = ("task_vector", "layout", *(["tasks"] if own.takes_tasks else []))
+        needs = ("task_vector", "layout", *(["tasks"] if codec.takes_tasks else []))
         inputs = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in needs]
-        vars(update).update(own_tensors=own, __signature__=inspect.Signature([*inputs, *options]))
+        vars(update).update(codec=codec, __signature__=inspect.Signature([*inputs, *options]))
         return update
 
     return decorate
