@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_coded_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
 from tallmasks.bundles.codings import Coding, Dense, LowRank, Signs, Ternary
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -52,7 +52,7 @@ def base_tensors(rng: np.random.Generator, forms: dict = FORMS) -> dict[str, tor
     return found
 
 
-def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **facts) -> Made:
+def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **contents) -> Made:
     """Write a base model and a bundle of random task masks and a random merged vector."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,9 +66,9 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
         if values.size > 8:
             values.reshape(-1)[3:7] = [0.0, -0.0, 1e-40, 3e-6]
     masks = {task: {name: rng.random(shape) < 0.4 for name, shape in stored.items()} for task in tasks}
-    scales = facts.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
-    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **facts}
-    described = BundleFacts(
+    scales = contents.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
+    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **contents}
+    described = BundleContents(
         base=open_checkpoint(base_file), tasks=tasks, dtype=dtype, unchanged=unchanged, scale=scales, **options
     )
     with new_bundle(folder / "bundle", described) as new:
@@ -90,7 +90,7 @@ class MadeCoded:
     wanted: dict[str, dict[str, torch.Tensor]]
 
 
-def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **facts) -> MadeCoded:
+def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **contents) -> MadeCoded:
     """Write a base model and a bundle of random tensors of each task, in these codings."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS,
     save_file(base, base_file)
     theta = open_checkpoint(base_file)
     unchanged = [name for name, (kind, _) in forms.items() if kind.is_floating_point and name not in codings]
-    described = BundleFacts("own", theta, tasks, unchanged=unchanged, codings=codings, **facts)
+    described = BundleContents("own", theta, tasks, unchanged=unchanged, codings=codings, **contents)
     wanted = {task: dict(base) for task in tasks}
     with new_coded_bundle(folder / "bundle", described) as new:
         for task in tasks:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from job import Job, main
 from reproduction.evaluation.records import read_evaluation
-from reproduction.results.stored_files import StartingPoint, bundle_facts, starting_point
+from reproduction.results.stored_files import StartingPoint, bundle_contents, starting_point
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import new_coded_bundle, write_from_planes
 from tallmasks.io.atomic_files import hidden_beside
@@ -17,17 +17,17 @@ from tallmasks.vectors.task_vectors import open_task_vector
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
     selection = read_evaluation(job.input("selection"))
     masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
-    facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
-    write_from_planes(out, facts, merged, masks)
-    for task, value in facts.mask_lambda.items():
+    contents = bundle_contents(selection.method, selection.tasks, start, selection.mask_lambda)
+    write_from_planes(out, contents, merged, masks)
+    for task, value in contents.mask_lambda.items():
         print(f"{task}: lambda = {value}", flush=True)
 
 
 def write_coded(job: Job, start: StartingPoint, out: Path) -> None:
     method, tasks = methods.get(job.params["method"]), job.params["tasks"]
-    codec, facts = method.codec, bundle_facts(method.name, tasks, start)
+    codec, contents = method.codec, bundle_contents(method.name, tasks, start)
     assert codec is not None
-    with new_coded_bundle(out, facts) as new:
+    with new_coded_bundle(out, contents) as new:
         for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():

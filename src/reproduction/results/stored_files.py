@@ -19,7 +19,7 @@ import numpy as np
 from reproduction.evaluation.records import Evaluation
 from reproduction.models.families import family
 from tallmasks import methods
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import Layout, TensorInfo, bytes_of_file, write_tensors
@@ -70,16 +70,16 @@ def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[Starti
         yield StartingPoint(base, tuple(initial), included=True, beside=pretrained.stat().st_size)
 
 
-def bundle_facts(
+def bundle_contents(
     method: str, tasks: Sequence[str], start: StartingPoint, mask_lambda: Sequence[float] | None = None
-) -> BundleFacts:
-    """The facts of the bundle of a method for these tasks; ``mask_lambda``: the chosen values, if there are any."""
+) -> BundleContents:
+    """The contents of the bundle of a method for these tasks; ``mask_lambda``: the chosen values, if there are any."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = mask_lambda or (None,) * len(tasks)
     codec = methods.get(method).codec
     names = sorted(start.trainable)
     stored = Layout(tuple(names), tuple(tuple(start.base.tensors[name].shape) for name in names))
-    return BundleFacts(
+    return BundleContents(
         method=method,
         base=start.base,
         tasks=tasks,
@@ -106,8 +106,8 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
         infos = {name: TensorInfo("F32", tensors[name].shape) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + whole - values
     elif storage in (bits.masked, bits.masked_and_scaled) or methods.get(evaluation.method).codec:
-        facts = bundle_facts(evaluation.method, evaluation.tasks, start, evaluation.mask_lambda)
-        stored = sum(bytes_of_bundle(facts).values()) + (0 if start.included else whole)
+        contents = bundle_contents(evaluation.method, evaluation.tasks, start, evaluation.mask_lambda)
+        stored = sum(bytes_of_bundle(contents).values()) + (0 if start.included else whole)
     else:
         return None
     return round(8 * (stored + start.beside) / 1e9, 4)

@@ -49,13 +49,13 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
     last = list(base.files)[-1]
     file_of = {name: file for name, file in base.file_of.items() if name in weights.tensors or name in weights.aliases}
     file_of |= {name: last for name in weights.tensors if name not in file_of}
-    facts = {one.name: getattr(base, one.name) for one in fields(Checkpoint)}
-    facts |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
+    attributes = {one.name: getattr(base, one.name) for one in fields(Checkpoint)}
+    attributes |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
     is_like_base = not (model.own or model.missing or model.names)
-    facts |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
+    attributes |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
     if model.companions:
-        facts["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
-    return BundleModel(**facts, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
+        attributes["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
+    return BundleModel(**attributes, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
 
 
 def _companion(bundle: Bundle, name: str, sha256: str) -> Path:

@@ -15,7 +15,7 @@ from math import isqrt
 from rich.filesize import decimal
 
 from tallmasks import methods
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle
 from tallmasks.cli.options import count, one_of, whole_number
 from tallmasks.errors import OptionError
 from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
@@ -66,7 +66,7 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
     names = [f"task{task}" for task in range(tasks)]
     for name in BUNDLES:
         codec = methods.get(name).codec
-        facts = BundleFacts(
+        contents = BundleContents(
             name, base, names, dtype=dtype, codings=codec.codings(base.layout, tasks) if codec else None
         )
-        yield f"base + {name}", model + sum(bytes_of_bundle(facts).values())
+        yield f"base + {name}", model + sum(bytes_of_bundle(contents).values())

@@ -28,9 +28,9 @@ def content_of_tensors(
     described = [[name, dtype, list(shape)] for name, (dtype, shape) in infos.items()]
     digest = xxhash.xxh3_128(canonical(described).encode())
     digest.update(data.data)
-    facts = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
-    if facts and "seal" not in metadata:  # in earlier releases the seal covered the metadata
-        digest.update(canonical(facts).encode())
+    counted = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
+    if counted and "seal" not in metadata:  # in earlier releases the seal covered the metadata
+        digest.update(canonical(counted).encode())
     return digest.hexdigest()
 
 

@@ -93,14 +93,14 @@ def write_mask_bundle(
     vectors, merged = list(map(open_task_vector, task_vectors.values())), open_multi_task_vector(multi_task_vector)
     layout = vectors[0].layout
     shape = (len(lambdas).bit_length(), -(-layout.size // 8))
-    facts = {
+    described = {
         "format": FORMAT,
         "tasks": json.dumps(list(task_vectors)),
         "lambdas": json.dumps(list(lambdas)),
         "layout": layout.to_json(),
     }
     infos = dict.fromkeys(task_vectors, TensorInfo("U8", shape))
-    with new_tensors(path, infos, {**metadata, **facts}) as new:
+    with new_tensors(path, infos, {**metadata, **described}) as new:
         planes = [new.tensors[task] for task in task_vectors]
         kernels.pack_levels([vector.flat for vector in vectors], merged, lambdas, planes)
 

@@ -1,4 +1,4 @@
-"""The base and the fine-tuned models of a merge or bundle: opening, checks, and printed facts."""
+"""The base and the fine-tuned models of a merge or bundle: opening, checks, and what is printed about them."""
 
 from __future__ import annotations
 

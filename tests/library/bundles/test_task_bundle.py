@@ -19,7 +19,7 @@ from small_models import made as made_model
 from small_models import moved
 from strategies import no_deadline
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.errors import TallmasksError
@@ -276,8 +276,8 @@ def bundle_over(model, folder):
     model.save_pretrained(folder / "base")
     base = open_checkpoint(folder / "base")
     rng = np.random.default_rng(1)
-    facts = BundleFacts("sum", base, ["a", "b"], dtype="bfloat16", include_base=True)
-    with new_bundle(folder / "bundle", facts) as new:
+    contents = BundleContents("sum", base, ["a", "b"], dtype="bfloat16", include_base=True)
+    with new_bundle(folder / "bundle", contents) as new:
         for name, form in base.tensors.items():
             size = int(np.prod(form.shape))
             masks = {task: rng.integers(0, 256, -(-size // 8), np.uint8) for task in "ab"}
@@ -365,7 +365,7 @@ def test_a_part_of_the_model_is_matched_without_its_prefix(made, tmp_path):
     save_file(state, tmp_path / "base.safetensors")
     base = open_checkpoint(tmp_path / "base.safetensors")
     unchanged = [name for name in base.layout.names if not name.endswith("scalar")]
-    with new_bundle(tmp_path / "bundle", BundleFacts("sum", base, ["x"], unchanged=unchanged)) as new:
+    with new_bundle(tmp_path / "bundle", BundleContents("sum", base, ["x"], unchanged=unchanged)) as new:
         new.write("model.encoder.scalar", 0, np.ones(1, np.float32), {"x": np.ones(1, np.uint8)})
     for module in (Everything(made.base), torch.nn.ModuleDict({"encoder": Everything(made.base)})):
         load_bundle(tmp_path / "bundle").apply_(module, "x")

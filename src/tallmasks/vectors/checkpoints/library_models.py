@@ -112,8 +112,8 @@ def _described(checkpoints: Collection[Checkpoint]) -> tuple[str, int] | None:
 def _library_model(config: str, most_modules: int) -> LibraryModel | None:
     if not has_library():
         return None
-    facts = _ask("model", config, most_modules)
-    return None if facts is None else LibraryModel(config, most_modules, **facts)
+    known = _ask("model", config, most_modules)
+    return None if known is None else LibraryModel(config, most_modules, **known)
 
 
 def library_settings(checkpoint: Checkpoint) -> Mapping[str, Any] | None:

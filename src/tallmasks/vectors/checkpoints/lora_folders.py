@@ -118,13 +118,13 @@ class LoraCheckpoint(Checkpoint):
         return self.adapter if name in self.whole else self.base
 
 
-def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
+def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attributes: Mapping[str, Any]) -> Checkpoint:
     """Open a PEFT folder with the weights ``file`` on its ``base``; A and B are read into memory.
 
     Raises TallmasksError if the base is missing or does not fit, the adapter is not a LoRA on matrices, a file is
     missing or damaged, or one of two tied tensors is replaced.
     """
-    title = str(facts["title"])
+    title = str(attributes["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)
     if file is None:
         raise TallmasksError(f"{title}: {ADAPTER_FILES[0]} is missing. Download the folder again")
@@ -134,7 +134,7 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
             f"{title}: found a LoRA without its base model{f' {named}' if named else ''}. Give the base too. Or:"
             f" {MERGE_IT}"
         )
-    adapter = open_weight_files({file: folder / file}, title=title, origin=facts["origin"])
+    adapter = open_weight_files({file: folder / file}, title=title, origin=attributes["origin"])
     factors, others = _sorted_out(adapter)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
@@ -177,7 +177,7 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
         products |= dict.fromkeys(stored_names[name], product)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
-        **facts,
+        **attributes,
         files={name: folder / name for name in (file, ADAPTER_CONFIG)},
         tensors=dict(sorted(tensors.items())),
         aliases=base.aliases,

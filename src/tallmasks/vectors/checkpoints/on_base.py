@@ -67,6 +67,6 @@ def on_base(base: Checkpoint, task: Checkpoint, own: Collection[str], missing: C
     of_base = {*own, *missing} & base.tensors.keys()
     tensors = {name: info for name, info in task.tensors.items() if name not in own}
     tensors |= {name: base.tensors[name] for name in of_base}
-    facts = {field.name: getattr(task, field.name) for field in fields(Checkpoint)}
-    facts |= {"tensors": dict(sorted(tensors.items())), "aliases": base.aliases}
-    return OnBase(**facts, task=task, base=base, of_base=frozenset(of_base))
+    attributes = {field.name: getattr(task, field.name) for field in fields(Checkpoint)}
+    attributes |= {"tensors": dict(sorted(tensors.items())), "aliases": base.aliases}
+    return OnBase(**attributes, task=task, base=base, of_base=frozenset(of_base))

@@ -283,8 +283,8 @@ def _view(
         dtype, shape = one.info(name)
         axis = _token_axis(shape)
         infos[name] = TensorInfo(dtype, (*shape[:axis], size, *shape[axis + 1 :]))
-    facts = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
-    return _WithTokens(**{**facts, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
+    attributes = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
+    return _WithTokens(**{**attributes, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
 
 
 def _taken(one: Checkpoint, name: str, numbers: Rows) -> Values:
