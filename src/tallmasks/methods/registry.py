@@ -175,7 +175,7 @@ def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, d
     return {what: of_each for what, of_each in codes.items() if of_each}
 
 
-def shown(methods: Iterable[str]) -> dict[str, str]:
+def table_digests(methods: Iterable[str]) -> dict[str, str]:
     """Digests of what tables show of each method besides its results, for recipes."""
     entries = {name: get(name) for name in methods}
     return {name: code_digest(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}

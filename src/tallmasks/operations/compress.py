@@ -21,7 +21,7 @@ from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
 from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.streaming import Merging, in_stream
+from tallmasks.methods.streaming import Merging, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
@@ -73,7 +73,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     registry.check_name(settings.method, registry.names_with_masks())
     method = registry.masks_over(settings.spec)
     if method.codec is None:
-        in_stream(method)
+        check_can_stream(method)
     has_lambdas = bool(settings.by_task("mask_lambda"))
     if has_lambdas and (method.scaled_mask or method.codec):
         raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")

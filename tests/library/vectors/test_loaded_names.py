@@ -14,7 +14,7 @@ from small_models import IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
-from tallmasks.operations.opened_models import apart
+from tallmasks.operations.opened_models import tensors_left_out
 from tallmasks.vectors.checkpoints import library_models, loaded_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -161,8 +161,8 @@ def test_a_tensor_inside_a_block_is_no_head(tmp_path):
     base = open_checkpoint(file_of(tmp_path / "base", {**rest, "layer.0.norm_a.weight": torch.ones(9)}))
     task = {**rest, "classifier.0.weight": torch.ones(3, 9), "layer.0.norm_b.weight": torch.ones(9)}
     tasks = {"cars": open_model(file_of(tmp_path / "cars", {**task, "score.0.bias": torch.ones(3)}), base)}
-    assert "layer.0.norm_a.weight, layer.0.norm_b.weight" in refusal(lambda: apart(base, tasks, heads=[]))
-    chosen = apart(base, tasks, heads=["*norm_b*"], keep_base=["*norm_a*"])
+    assert "layer.0.norm_a.weight, layer.0.norm_b.weight" in refusal(lambda: tensors_left_out(base, tasks, heads=[]))
+    chosen = tensors_left_out(base, tasks, heads=["*norm_b*"], keep_base=["*norm_a*"])
     assert sorted(chosen.heads["cars"]) == ["classifier.0.weight", "layer.0.norm_b.weight", "score.0.bias"]
 
 
@@ -173,9 +173,9 @@ def test_patterns_fit_every_name_of_a_tied_tensor(tmp_path):
     base = open_checkpoint(file_of(tmp_path / "base", tensors, "base.pt"))
     tasks = {"cars": open_model(file_of(tmp_path / "cars", tensors, "cars.pt"), base)}
     assert "output.weight" in base.aliases
-    assert apart(base, tasks, heads=["output*"]).heads == {"cars": ["embed.weight"]}
-    assert apart(base, tasks, only=["output*"]).without(base).names == {"embed.weight", "output.weight"}
-    assert apart(base, tasks, keep_base=["output*"]).without(base).names == {"body.weight"}
+    assert tensors_left_out(base, tasks, heads=["output*"]).heads == {"cars": ["embed.weight"]}
+    assert tensors_left_out(base, tasks, only=["output*"]).without(base).names == {"embed.weight", "output.weight"}
+    assert tensors_left_out(base, tasks, keep_base=["output*"]).without(base).names == {"body.weight"}
 
 
 def test_files_say_what_is_tied(tmp_path):

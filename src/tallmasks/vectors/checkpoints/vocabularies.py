@@ -199,8 +199,8 @@ def read_tokenizer(checkpoint: Checkpoint, folder: str = "") -> Tokens:
         if isinstance(vocabulary, list):  # unigram models have [text, score] pairs in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
         added = {str(token["content"]): token for token in content.get("added_tokens") or []}
-        numbered = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
-        ids = {str(text): number for text, number in numbered.items()}
+        tokens = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
+        ids = {str(text): number for text, number in tokens.items()}
         if odd := [number for number in ids.values() if type(number) is not int or not 0 <= number < _MOST_TOKENS]:
             raise ValueError(f"the id of a token is {short(odd[0])}")
     return Tokens(ids, added)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError, needed_for
-from tallmasks.io.atomic_files import no_room, refuse_existing, whole
+from tallmasks.io.atomic_files import no_disk_space, refuse_existing, whole
 from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of, torch_dtypes
 from tallmasks.io.tensor_files import new_tensor_file
 from tallmasks.parallel import parallel
@@ -156,7 +156,7 @@ def _new_torch_file(out: Path, base: Checkpoint, dtypes: Mapping[str, str], size
         try:
             torch.save(state, hidden)
         except RuntimeError as error:  # torch raises this if the disk is full
-            raise no_room(out, size) from error
+            raise no_disk_space(out, size) from error
 
 
 def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None, shard_size: int | None = None) -> int:
