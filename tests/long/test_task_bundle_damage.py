@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 import torch
 
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.codings import Dense, LowRank, Signs, Ternary
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import bundle_digest
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.errors import TallmasksError

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
+from tallmasks.bundles.bundle import Bundle, load_bundle
+from tallmasks.bundles.finding_base import NoBase
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.theta_0 import NoBase
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
+from tallmasks.vectors.checkpoints.names_of_base import named_as
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from tallmasks.vectors.checkpoints.tied_names import named_as
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -22,8 +22,8 @@ import argparse
 
 from rich.filesize import decimal
 
+from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
-from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
 from tallmasks.io.dtypes import OF_BUNDLES

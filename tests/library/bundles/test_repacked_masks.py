@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import reference
 from chain import LAMBDAS, TRAINABLE, Chain, build
 from strategies import no_deadline
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle, write_from_planes
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.io.tensor_files import load_state
 from tallmasks.masks.mask_bundles import open_mask_bundle

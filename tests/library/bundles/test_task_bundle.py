@@ -18,9 +18,9 @@ import task_bundles
 from small_models import made as made_model
 from small_models import moved
 from strategies import no_deadline
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import torch_dtypes
@@ -97,7 +97,7 @@ def test_arrays_are_the_same_weights(tmp_path):
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_a_module_switches_between_tasks_and_back(of_dtype, device, monkeypatch):
     """After some switches the model would have drifted, or trained weights would be lost."""
-    monkeypatch.setattr("tallmasks.bundles.live_weights.GROUP", 64)  # several groups of one dtype
+    monkeypatch.setattr("tallmasks.bundles.module_writing.GROUP", 64)  # several groups of one dtype
     bundle = load_bundle(of_dtype.folder, of_dtype.base_file, device)
     module = Everything(of_dtype.base)
     addresses = {name: tensor.data_ptr() for name, tensor in module.named_parameters()}
@@ -253,7 +253,7 @@ def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, stop, device):
         return unpacked(packed)
 
     monkeypatch.setattr(BundleParts, "add", stopped)
-    monkeypatch.setattr("tallmasks.bundles.live_weights.unpacked", unpacked_once)
+    monkeypatch.setattr("tallmasks.bundles.module_writing.unpacked", unpacked_once)
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)

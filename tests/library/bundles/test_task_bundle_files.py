@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main

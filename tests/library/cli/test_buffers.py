@@ -168,7 +168,7 @@ def test_a_bundle_keeps_each_tasks_own_buffers(models: Any, request: pytest.Fixt
     bundle = tallmasks.load_bundle("bundle")
     live, copied = copy.deepcopy(models["base"]), copy.deepcopy(models["base"])
     without_files = tallmasks.load_bundle("bundle", device="cpu")
-    without_files._find_base_once = tallmasks.bundles.loaded_bundle.once(_no_base)
+    without_files._find_base_once = tallmasks.bundles.bundle.once(_no_base)
     for task in TASKS:
         assert run("export", "bundle", "--task", task, "-o", f"{task}-again.safetensors") == 0
         exported = copy.deepcopy(models["base"])
@@ -189,7 +189,7 @@ def test_a_bundle_keeps_each_tasks_own_buffers(models: Any, request: pytest.Fixt
 
 
 def _no_base() -> None:
-    from tallmasks.bundles.theta_0 import NoBase
+    from tallmasks.bundles.finding_base import NoBase
 
     raise NoBase("nowhere")
 

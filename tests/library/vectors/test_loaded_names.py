@@ -15,7 +15,7 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
 from tallmasks.operations.opened_models import tensors_left_out
-from tallmasks.vectors.checkpoints import library_models, loaded_names
+from tallmasks.vectors.checkpoints import library_models, library_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -27,7 +27,7 @@ def saved(model, folder, how):
     if how in ("file", "new names", "old names"):
         model.save_pretrained(folder, save_original_format=how != "new names")
         if how == "old names":
-            old = {new: old for old, new in loaded_names._LEGACY.items()}
+            old = {new: old for old, new in library_names._LEGACY.items()}
             tensors = load_file(folder / "model.safetensors").items()
             ends = {name: next(filter(name.endswith, old), "") for name, _ in tensors}
             renamed = {name.removesuffix(ends[name]) + old.get(ends[name], ""): tensor for name, tensor in tensors}
@@ -217,7 +217,7 @@ def test_old_names_are_the_librarys():
 
     legacy = get_checkpoint_conversion_mapping("legacy")
     for name in ("x.LayerNorm.gamma", "LayerNorm.beta", "x.conv.weight_g", "x.weight_v", "x.weight_gamma", "x.beta"):
-        assert loaded_names.modern(name) == apply_renamings(name, legacy)
+        assert library_names.modern(name) == apply_renamings(name, legacy)
 
 
 @pytest.mark.parametrize("wrapper", ["_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.io.child_processes import end_with_parent
-from tallmasks.vectors.checkpoints.loaded_names import Conversions
+from tallmasks.vectors.checkpoints.library_names import Conversions
 
 MEMORY, SECONDS = 2 << 30, 30  # bytes beyond the libraries' own, CPU seconds per question
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")

@@ -20,7 +20,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
-from tallmasks.vectors.checkpoints.loaded_names import modern
+from tallmasks.vectors.checkpoints.library_names import modern
 from tallmasks.vectors.checkpoints.lora_ties import (
     MERGE_IT,
     UNTIE,

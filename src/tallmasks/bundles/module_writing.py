@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.live_modules import ModuleTensor
+from tallmasks.bundles.module_tensors import ModuleTensor
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES, torch_dtypes
 from tallmasks.io.tensor_files import TensorInfo
