@@ -259,7 +259,7 @@ def new_tensor_file(
     ``late``: the bytes by which ``new.metadata`` may grow until the exit; ``new``: raise if ``path`` exists. Use the
     arrays only inside the ``with`` block. Raises TallmasksError before the first value is written if the disk is full.
     """
-    start, size = _start_of_data(infos, metadata, late), bytes_of_file(infos, metadata, late)
+    start, size = _start_of_data(infos, metadata, late), bytes_in_order(infos, metadata, late)
     with whole(path, size, new=new) as part:
         mapped = np.memmap(part, np.uint8, mode="r+", shape=(size,))
         data = np.asarray(mapped[start:])
@@ -275,8 +275,13 @@ def new_tensor_file(
         mapped.flush()
 
 
-def bytes_of_file(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int = _LATE_METADATA) -> int:
-    """The size of the file that :func:`new_tensors` (or `new_tensor_file`, with its ``late``) writes."""
+def bytes_of_file(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> int:
+    """The size of the file that :func:`new_tensors` writes."""
+    return bytes_in_order(library_order(infos), metadata, _LATE_METADATA)
+
+
+def bytes_in_order(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int = 0) -> int:
+    """The size of the file that :func:`new_tensor_file` writes."""
     return _start_of_data(infos, metadata, late) + sum(info.nbytes for info in infos.values())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
-from tallmasks.io.tensor_files import METADATA, TensorInfo, bytes_of_file, header_of, library_order
+from tallmasks.io.tensor_files import METADATA, TensorInfo, bytes_in_order, header_of, library_order
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
@@ -36,7 +36,7 @@ class PlannedFile:
 
     @property
     def size(self) -> int:
-        return bytes_of_file(self.infos, self.metadata, late=0)
+        return bytes_in_order(self.infos, self.metadata)
 
 
 def planned(
