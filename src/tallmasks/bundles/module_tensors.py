@@ -15,7 +15,7 @@ from tallmasks.bundles.manifest import Manifest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import FLOATS, torch_codes, torch_dtypes
 from tallmasks.io.tensor_files import TensorInfo, name_some
-from tallmasks.vectors.checkpoints.library_names import Conversions, unwrapped
+from tallmasks.vectors.checkpoints.transformers_names import Conversions, unwrapped
 
 Tensors = dict[str, torch.Tensor]
 

@@ -19,8 +19,6 @@ from tallmasks.io.plain_files import read_plain_json, reading
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
-from tallmasks.vectors.checkpoints.library_names import modern
 from tallmasks.vectors.checkpoints.lora_ties import (
     MERGE_IT,
     UNTIE,
@@ -29,6 +27,8 @@ from tallmasks.vectors.checkpoints.lora_ties import (
     without_second_names,
 )
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
+from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model
+from tallmasks.vectors.checkpoints.transformers_names import modern
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
 

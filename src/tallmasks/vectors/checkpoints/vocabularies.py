@@ -20,8 +20,13 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.companions import TOKENIZER, VOCABULARIES, matches
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
-from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model, library_tokens
 from tallmasks.vectors.checkpoints.planned_files import edited, replaced
+from tallmasks.vectors.checkpoints.transformers_models import (
+    LibraryModel,
+    library_advice,
+    library_model,
+    library_tokens,
+)
 
 _LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
 _MOST_TOKENS = 1 << 31

@@ -15,7 +15,7 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
 from tallmasks.operations.opened_models import tensors_left_out
-from tallmasks.vectors.checkpoints import library_models, library_names
+from tallmasks.vectors.checkpoints import transformers_models, transformers_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -27,7 +27,7 @@ def saved(model, folder, how):
     if how in ("file", "new names", "old names"):
         model.save_pretrained(folder, save_original_format=how != "new names")
         if how == "old names":
-            old = {new: old for old, new in library_names._LEGACY.items()}
+            old = {new: old for old, new in transformers_names._LEGACY.items()}
             tensors = load_file(folder / "model.safetensors").items()
             ends = {name: next(filter(name.endswith, old), "") for name, _ in tensors}
             renamed = {name.removesuffix(ends[name]) + old.get(ends[name], ""): tensor for name, tensor in tensors}
@@ -93,7 +93,7 @@ def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
     """A ViT or DINOv2 adapter trained with transformers 5 was refused because of its tensor names."""
     base = made(name)
     saved(base, tmp_path / "base", how)
-    (own,) = library_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"]).values()
+    (own,) = transformers_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"]).values()
     rows, columns = base.state_dict()[own].shape
     b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
     lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
@@ -119,8 +119,8 @@ def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
 
 def hide_library(monkeypatch):
     """Behave like an installation without transformers."""
-    monkeypatch.setattr(library_models, "has_library", lambda: False)
-    monkeypatch.setattr(library_models, "_library_model", library_models._library_model.__wrapped__)
+    monkeypatch.setattr(transformers_models, "has_library", lambda: False)
+    monkeypatch.setattr(transformers_models, "_library_model", transformers_models._library_model.__wrapped__)
 
 
 def classifiers(folder, name, **size):
@@ -217,7 +217,7 @@ def test_old_names_are_the_librarys():
 
     legacy = get_checkpoint_conversion_mapping("legacy")
     for name in ("x.LayerNorm.gamma", "LayerNorm.beta", "x.conv.weight_g", "x.weight_v", "x.weight_gamma", "x.beta"):
-        assert library_names.modern(name) == apply_renamings(name, legacy)
+        assert transformers_names.modern(name) == apply_renamings(name, legacy)
 
 
 @pytest.mark.parametrize("wrapper", ["_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."])

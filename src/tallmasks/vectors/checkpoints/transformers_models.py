@@ -1,7 +1,7 @@
 """What transformers knows about a checkpoint: the settings in its config.json with all defaults, and the model's names,
-ties, buffers, and tensors with one row per token. Separate processes answer (`library_process`), because a config.json
-is not trusted and the imports are slow: 1 s for settings, 10 s for a model. So a question is asked only if something
-differs, and early if its answer is needed late."""
+ties, buffers, and tensors with one row per token. Separate processes answer (`transformers_process`), because a
+config.json is not trusted and the imports are slow: 1 s for settings, 10 s for a model. So a question is asked only if
+something differs, and early if its answer is needed late."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _pass_on(questions: SimpleQueue[tuple[str, Answer]], with_torch: bool) -> No
 
 
 def _started(with_torch: bool) -> Any:
-    program = "from tallmasks.vectors.checkpoints.library_process import answer_questions"
+    program = "from tallmasks.vectors.checkpoints.transformers_process import answer_questions"
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.Popen(
         [sys.executable, "-P", "-c", f"{program}; answer_questions({with_torch})"],
