@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
-from tallmasks.bundles.codings import Coding, LowRank, Signs, Ternary, Whole
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
+from tallmasks.bundles.codings import Coding, Dense, LowRank, Signs, Ternary
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FORMS = {
@@ -52,7 +52,7 @@ def base_tensors(rng: np.random.Generator, forms: dict = FORMS) -> dict[str, tor
     return found
 
 
-def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **facts) -> Made:
+def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **contents) -> Made:
     """Write a base model and a bundle of random task masks and a random merged vector."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,9 +66,9 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
         if values.size > 8:
             values.reshape(-1)[3:7] = [0.0, -0.0, 1e-40, 3e-6]
     masks = {task: {name: rng.random(shape) < 0.4 for name, shape in stored.items()} for task in tasks}
-    scales = facts.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
-    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **facts}
-    described = BundleFacts(
+    scales = contents.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
+    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **contents}
+    described = BundleContents(
         base=open_checkpoint(base_file), tasks=tasks, dtype=dtype, unchanged=unchanged, scale=scales, **options
     )
     with new_bundle(folder / "bundle", described) as new:
@@ -82,15 +82,15 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
 
 
 @dataclass(frozen=True)
-class MadeOwn:
-    """A bundle of own tensors, and each task's model."""
+class MadeCoded:
+    """A bundle of compressed tensors, and each task's model."""
 
     folder: Path
     base_file: Path
     wanted: dict[str, dict[str, torch.Tensor]]
 
 
-def make_own(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **facts) -> MadeOwn:
+def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **contents) -> MadeCoded:
     """Write a base model and a bundle of random tensors of each task, in these codings."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,20 +98,20 @@ def make_own(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, t
     save_file(base, base_file)
     theta = open_checkpoint(base_file)
     unchanged = [name for name, (kind, _) in forms.items() if kind.is_floating_point and name not in codings]
-    described = BundleFacts("own", theta, tasks, unchanged=unchanged, codings=codings, **facts)
+    described = BundleContents("own", theta, tasks, unchanged=unchanged, codings=codings, **contents)
     wanted = {task: dict(base) for task in tasks}
-    with new_own_bundle(folder / "bundle", described) as new:
+    with new_coded_bundle(folder / "bundle", described) as new:
         for task in tasks:
             for name, coding in codings.items():
-                content = own_content(coding, rng)
+                content = coded_content(coding, rng)
                 new.write(task, name, content)
                 update = torch.from_numpy(coding.piece(coding.pack(content), 0, base[name].numel()))
                 total = base[name].float() + update.reshape(base[name].shape)
                 wanted[task][name] = total.to(base[name].dtype)
-    return MadeOwn(folder / "bundle", base_file, wanted)
+    return MadeCoded(folder / "bundle", base_file, wanted)
 
 
-def own_content(coding: Coding, draw: np.random.Generator):
+def coded_content(coding: Coding, draw: np.random.Generator):
     """Something that a method might find for a coding."""
     if isinstance(coding, LowRank):
         left, right = draw.normal(size=(coding.shape[0], coding.rank)), draw.normal(size=(coding.rank, coding.shape[1]))
@@ -121,7 +121,7 @@ def own_content(coding: Coding, draw: np.random.Generator):
         return draw.random(coding.shape) < 0.4, abs(draw.normal())
     if isinstance(coding, Ternary):
         return 1.0 * draw.integers(-1, 2, coding.shape), abs(draw.normal())
-    assert isinstance(coding, Whole)
+    assert isinstance(coding, Dense)
     return np.asarray(draw.normal(size=coding.shape), np.float32)
 
 

@@ -1,6 +1,6 @@
 """How a bundle of compressed tensors stores one tensor of a task's update.
 
-To add a coding, write a class here and add it to `CODINGS`; its ``kind`` is its name in bundle.json.
+To add a coding, write a subclass of `Coding` and add it to `CODINGS`; its ``kind`` is its name in bundle.json.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.io.tensor_files import TensorSpec
+from tallmasks.io.tensor_files import TensorInfo
 
 if TYPE_CHECKING:
     import torch
 
 Parts = Mapping[str, NDArray]
 """The stored arrays of one tensor, by name suffix."""
-ONE_SCALE = TensorSpec(np.dtype("<f4"), (1,))
+ONE_SCALE = TensorInfo("F32", (1,))
 _IN_A_BYTE = 5
 _WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
 """Place values of the five ternary digits in a byte."""
@@ -38,10 +39,10 @@ def _signs_on(device: torch.device) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Whole:
-    """The whole tensor, float32 [shape], under its own name."""
+class Coding(ABC):
+    """How one tensor of a task's update is stored. ``shape``: that of the tensor."""
 
-    kind: ClassVar[str] = "whole"
+    kind: ClassVar[str]
     shape: tuple[int, ...]
 
     @property
@@ -54,37 +55,60 @@ class Whole:
         return self.kind
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
+    @abstractmethod
+    def specs(self) -> dict[str, TensorInfo]:
         """The stored arrays, by name suffix."""
-        return {"": TensorSpec(np.dtype("<f4"), self.shape)}
 
+    @abstractmethod
     def values(self, content: Any) -> Any:
         """The update [shape] from the output of a method's function (array or GPU tensor), for evaluation."""
+
+    @abstractmethod
+    def pack(self, content: Any) -> dict[str, NDArray]:
+        """The stored arrays, from the output of a method's function."""
+
+    @abstractmethod
+    def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
+        """Values start..stop of the flattened update, float32; the same bits for every division into pieces."""
+
+    @abstractmethod
+    def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The flattened update on the device of ``parts``, float32 [n]; same bits as :meth:`piece`."""
+
+
+@dataclass(frozen=True)
+class Dense(Coding):
+    """All values of the tensor, float32 [shape], under its own name."""
+
+    kind: ClassVar[str] = "dense"
+
+    @property
+    def specs(self) -> dict[str, TensorInfo]:
+        return {"": TensorInfo("F32", self.shape)}
+
+    def values(self, content: Any) -> Any:
         return content
 
     def pack(self, content: Any) -> dict[str, NDArray]:
-        """The stored arrays, from the output of a method's function."""
         return {"": np.asarray(content, np.float32)}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of the flattened update, float32; the same bits for every division into pieces."""
         return np.array(parts[""].reshape(-1)[start:stop])
 
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The flattened update on the device of ``parts``, float32 [n]; same bits as :meth:`piece`."""
         return parts[""].reshape(-1)
 
 
 @dataclass(frozen=True)
-class Signs(Whole):
+class Signs(Coding):
     """``.signs`` uint8 [ceil(n / 8)]: bit i (lowest first) of byte j is 1 if value 8 j + i is negative, 0 in the
     padding; ``.scale`` float32 [1]. A method's function returns (is negative, bool [shape]; the magnitude)."""
 
     kind: ClassVar[str] = "signs"
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        return {".signs": TensorSpec(np.dtype(np.uint8), (-(-self.size // 8),)), ".scale": ONE_SCALE}
+    def specs(self) -> dict[str, TensorInfo]:
+        return {".signs": TensorInfo("U8", (-(-self.size // 8),)), ".scale": ONE_SCALE}
 
     def values(self, content: Any) -> Any:
         negative, scale = content
@@ -109,7 +133,7 @@ class Signs(Whole):
 
 
 @dataclass(frozen=True)
-class Ternary(Whole):
+class Ternary(Coding):
     """``.ternary`` uint8 [ceil(n / 5)]: base-3 digit i (lowest first) of byte j is 1 + the sign of value 5 j + i, 1 in
     the padding; ``.scale`` float32 [1].
 
@@ -119,9 +143,8 @@ class Ternary(Whole):
     kind: ClassVar[str] = "ternary"
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        packed = TensorSpec(np.dtype(np.uint8), (-(-self.size // _IN_A_BYTE),))
-        return {".ternary": packed, ".scale": ONE_SCALE}
+    def specs(self) -> dict[str, TensorInfo]:
+        return {".ternary": TensorInfo("U8", (-(-self.size // _IN_A_BYTE),)), ".scale": ONE_SCALE}
 
     def values(self, content: Any) -> Any:
         signs, scale = content
@@ -145,7 +168,7 @@ class Ternary(Whole):
 
 
 @dataclass(frozen=True)
-class LowRank(Whole):
+class LowRank(Coding):
     """``.left`` float32 [m, rank], ``.singular`` float32 [rank], descending, ``.right`` float32 [rank, n]: the matrix
     [m, n] left * diag(singular) * right.
 
@@ -166,12 +189,12 @@ class LowRank(Whole):
         return f"{self.kind}:{self.rank}"
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        (rows, columns), single = self.shape, np.dtype("<f4")
+    def specs(self) -> dict[str, TensorInfo]:
+        rows, columns = self.shape
         return {
-            ".left": TensorSpec(single, (rows, self.rank)),
-            ".singular": TensorSpec(single, (self.rank,)),
-            ".right": TensorSpec(single, (self.rank, columns)),
+            ".left": TensorInfo("F32", (rows, self.rank)),
+            ".singular": TensorInfo("F32", (self.rank,)),
+            ".right": TensorInfo("F32", (self.rank, columns)),
         }
 
     def values(self, content: Any) -> Any:
@@ -209,9 +232,7 @@ class LowRank(Whole):
         return out.flatten()
 
 
-Coding = Whole
-"""The base class of all codings."""
-CODINGS: dict[str, Any] = {coding.kind: coding for coding in (Whole, Signs, Ternary, LowRank)}
+CODINGS: dict[str, Any] = {coding.kind: coding for coding in (Dense, Signs, Ternary, LowRank)}
 
 
 def coding_of(text: str, shape: tuple[int, ...]) -> Coding | None:

@@ -29,9 +29,7 @@ from tallmasks.io.tensor_files import METADATA, NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.companions import is_companion
 
-FORMATS = ("tallmasks/bundle/1", "tallmasks/bundle/2", "tallmasks/bundle/3", "tallmasks/bundle/4")
-"""1: masks; 2: compressed tensors per task; 3: either, with buffers; 4, the one written: identifies the base by the
-sha256 of every tensor instead of its files."""
+FORMAT: Final = "tallmasks/bundle/1"
 BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "companions/"
@@ -53,12 +51,12 @@ class _Object(BaseModel):
 
 class BundledTensor(_Object):
     """A tensor of the base, under its safetensors dtype code. ``stored``: False if no model changed it, "buffer" if
-    every task's values are stored whole, in this dtype, which then may be any."""
+    every task's values are stored whole, in this dtype, which then may be any. ``base_sha256``: of the base's bytes."""
 
     shape: Shape
     dtype: Dtype
     stored: bool | Literal["buffer"]
-    base_sha256: Sha256 | None = None
+    base_sha256: Sha256
 
     @property
     def size(self) -> int:
@@ -70,7 +68,7 @@ class BundledTensor(_Object):
         return self.shape[0] if len(self.shape) > 1 else 1
 
 
-class OwnTensor(_Object):
+class TaskOnlyTensor(_Object):
     """A tensor that only one task has; stored whole in the task's file in `own/`."""
 
     shape: Shape
@@ -88,7 +86,7 @@ class TaskModel(_Object):
         companions: sha256 of the configuration and tokenizer files; stored in `companions/` unless the base has them.
     """
 
-    own: dict[str, OwnTensor] = {}
+    own: dict[str, TaskOnlyTensor] = {}
     own_file: str | None = None
     missing: Annotated[tuple[str, ...], Strict(False), FailFast()] = ()
     names: dict[str, str] = {}
@@ -108,14 +106,12 @@ class PartFile(_Object):
 
 
 class BaseOrigin(_Object):
-    """Where the base is: on the hub, on disk, or included in the bundle. ``sha256``, by weight file, is only used by
-    formats 1 to 3 with a base that is not included."""
+    """Where the base is: on the hub, on disk, or included in the bundle."""
 
     repository: str | None = None
     revision: str | None = None
     path: str | None = None
     included: Literal[True] | None = None
-    sha256: dict[str, Sha256] | None = None
 
 
 class Manifest(_Object):
@@ -173,12 +169,6 @@ class Manifest(_Object):
         """Bytes of all files except an included base."""
         return sum(part.size for name, part in self.files.items() if not name.startswith(BASE))
 
-    @property
-    def base_files(self) -> dict[str, str]:
-        """The sha256 of the base's weight files (formats 1 to 3), or of all files of an included base."""
-        included = {n.removeprefix(BASE): part.sha256 for n, part in self.files.items() if n.startswith(BASE)}
-        return included if self.base.sha256 is None else self.base.sha256
-
     def check_task(self, task: str) -> None:
         names = ", ".join(self.tasks)
         if not isinstance(task, str):
@@ -198,10 +188,6 @@ class Manifest(_Object):
     @checked(mode="after")
     def _check(self) -> Self:
         is_compressed = bool(self.updates)
-        digested = [tensor.base_sha256 is not None for tensor in self.tensors.values()]
-        form = FORMATS[3] if all(digested) else FORMATS[2 if self.buffers else int(is_compressed)]
-        expect(self.format == form, "format", self.format, f"{form} for these contents")
-        expect(all(digested) or not any(digested), "base_sha256", None, "a value for every tensor, or for none")
         for name in (*_OF_MASKS, *_OF_UPDATES):
             value, is_foreign = getattr(self, name), (name in _OF_MASKS) == is_compressed
             expect(bool(value) != is_foreign, name, value, "no value" if is_foreign else "a value")
@@ -212,11 +198,8 @@ class Manifest(_Object):
             is_listed = name in needed or name in companions or (name.startswith(BASE) and is_safe(name))
             expect(is_listed, "a key of files", name, f"{MERGED}, a task's file or a file in {BASE}")
         expect(needed <= self.files.keys(), "files", sorted(self.files), f"also {', '.join(sorted(needed))}")
-        base, is_included = self.base, any(name.startswith(BASE) for name in self.files)
-        expect(is_included == bool(base.included), "base.included", base.included, f"true if {BASE} has files")
-        by_file = not (is_included or form == FORMATS[3])
-        expected = "the sha256 of every weight file" if by_file else "no value"
-        expect(by_file == bool(base.sha256), "base.sha256", base.sha256, expected)
+        included, has_files = self.base.included, any(name.startswith(BASE) for name in self.files)
+        expect(has_files == bool(included), "base.included", included, f"true if {BASE} has files")
         return self
 
     def _check_tensors(self) -> None:
@@ -302,20 +285,15 @@ def read_manifest(content: bytes, title: str) -> Manifest:
             f"{title} is not a complete JSON object ({' '.join(str(error).split())[:150]}). Copy or download the"
             " bundle again."
         ) from None
-    if value.get("format") not in FORMATS:
+    if value.get("format") != FORMAT:
         raise TallmasksError(
-            f"{title}: format is {short(value.get('format'))}; expected one of {', '.join(FORMATS)}. If it is a bundle,"
-            " a later version of tallmasks wrote it: update tallmasks."
+            f"{title}: format is {short(value.get('format'))}; expected {FORMAT}. If it is a bundle, a later version of"
+            " tallmasks wrote it: update tallmasks."
         )
     if value.get("digest") != digest:
         raise TallmasksError(
             f"{title}: the recorded digest is {short(value.get('digest'))}, but the content has digest {digest}: the"
             " file was damaged or edited. Copy or download the bundle again."
-        )
-    if value.get("entropy_coding"):
-        raise TallmasksError(
-            f"{title}: the bundle is entropy-coded, which this version cannot read. Check out commit 92d6ff0 of"
-            " tallmasks, export the tasks with it, and compress them again."
         )
     try:
         return Manifest.model_validate(value)

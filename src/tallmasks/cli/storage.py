@@ -15,11 +15,12 @@ from math import isqrt
 from rich.filesize import decimal
 
 from tallmasks import methods
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle
 from tallmasks.cli.options import count, one_of, whole_number
 from tallmasks.errors import OptionError
 from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 BUNDLES = ("tall_mask_task_arithmetic", "t_switch", "bitdelta", "tsv_c")
 """One method per kind of bundle. Masks over any other merge, and EMR-Merging, need as much as the first."""
@@ -64,6 +65,8 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
     base = Checkpoint(title="", tensors={"blocks.0.weight": TensorInfo(code, (side, side))})
     names = [f"task{task}" for task in range(tasks)]
     for name in BUNDLES:
-        own = methods.get(name).own_tensors
-        facts = BundleFacts(name, base, names, dtype=dtype, codings=own.codings(base.layout, tasks) if own else None)
-        yield f"base + {name}", model + sum(bytes_of_bundle(facts).values())
+        codec = methods.get(name).codec
+        contents = BundleContents(
+            name, base, names, dtype=dtype, codings=codec.codings(base.layout, tasks) if codec else None
+        )
+        yield f"base + {name}", model + sum(bytes_of_bundle(contents).values())

@@ -16,11 +16,11 @@ from tallmasks.errors import TallmasksError
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.code_digests import code_digest
+from tallmasks.methods.codec import Codec
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
 from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
 from tallmasks.methods.options import Option, Value, options_for, options_of
-from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -130,9 +130,9 @@ class Method:
         return options_of(self.update, self.kept.share if self.kept else None, *inputs)
 
     @property
-    def own_tensors(self) -> OwnTensors | None:
+    def codec(self) -> Codec | None:
         """How a bundle stores the tensors of a task, for a `by_tensor` method."""
-        return getattr(self.update, "own_tensors", None)
+        return getattr(self.update, "codec", None)
 
     @property
     def scaled_mask(self) -> ScaledMask | None:

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import BundleModel
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
+from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.own_tensors import OwnTensors
-from tallmasks.methods.streaming import Merging, in_stream
+from tallmasks.methods.streaming import Merging, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
@@ -68,16 +68,16 @@ def compress(
     return settings.output
 
 
-def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
+def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     settings.refuse(OF_MERGE, "merge")
     registry.check_name(settings.method, registry.names_with_masks())
     method = registry.masks_over(settings.spec)
-    if method.own_tensors is None:
-        in_stream(method)
+    if method.codec is None:
+        check_can_stream(method)
     has_lambdas = bool(settings.by_task("mask_lambda"))
-    if has_lambdas and (method.scaled_mask or method.own_tensors):
+    if has_lambdas and (method.scaled_mask or method.codec):
         raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")
-    if method.own_tensors and settings.dtype not in (None, "float32"):
+    if method.codec and settings.dtype not in (None, "float32"):
         raise TallmasksError(
             f"--dtype {settings.dtype}: {method.name} stores no merged vector; leave out --dtype, or use --method ties"
         )
@@ -89,7 +89,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
     origin = dict(models.base.origin)
     if "path" in origin:
         origin["path"] = _path_from(settings.output.parent, Path(origin["path"]))
-    facts = BundleFacts(
+    contents = BundleContents(
         method=method.name,
         base=replace(models.base, origin=origin),
         tasks=list(settings.tasks),
@@ -102,10 +102,10 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         missing=models.missing,
         sizes=models.nbytes,
         mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
-        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else None,
+        codings=method.codec.codings(models.layout, len(settings.tasks)) if method.codec else None,
         include_base=settings.include_base,
     )
-    return method, models, facts
+    return method, models, contents
 
 
 def _path_from(folder: Path, base: Path) -> str:
@@ -125,16 +125,16 @@ def _common_dtype(models: Models) -> str:
     return by_code.get(codes.pop(), "float32") if len(codes) == 1 else "float32"
 
 
-def write_bundle(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, float]]:
+def write_bundle(method: Method, models: Models, contents: BundleContents) -> tuple[dict[str, float], dict[str, float]]:
     """Write the bundle. Returns each task's lambda or scale, if any, and the relative error of its task vector."""
     settings = models.settings
-    if method.own_tensors:
-        return {}, _write_own(method.own_tensors, method.chosen, models, facts)
+    if method.codec:
+        return {}, _write_coded(method.codec, method.chosen, models, contents)
     with models.progress("compressing", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
         lambdas = settings.lambdas
-        with new_bundle(settings.output, facts) as new:
+        with new_bundle(settings.output, contents) as new:
 
             def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
                 vectors = stream.task_vectors_at(piece)
@@ -178,23 +178,28 @@ def _relative(gap: float, own: float) -> float:
     return sqrt(max(gap, 0) / own) if own else 0.0
 
 
-def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> dict[str, float]:
+def _write_coded(
+    codec: Codec, options: Mapping[str, Any], models: Models, contents: BundleContents
+) -> dict[str, float]:
     """Write a bundle of separately compressed tensors. Returns the relative error of each task vector."""
-    with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.settings.output, facts) as new:
-        stream, squares = models.stream(progress), {task: np.zeros(2) for task in facts.tasks}
+    with (
+        models.progress("compressing", passes(None)) as progress,
+        new_coded_bundle(models.settings.output, contents) as new,
+    ):
+        stream, squares = models.stream(progress), {task: np.zeros(2) for task in contents.tasks}
 
         def work(job: tuple[TensorPiece, str]) -> None:
             piece, task = job
             coding = new.manifest.codings[piece.name]
             tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
-            content = own.content(tensor, coding, **options)
+            content = codec.content(tensor, coding, **options)
             new.write(task, piece.name, content)
             gap = tensor - coding.values(content)
             squares[task] += [_squared_length(part.reshape(-1)) for part in (gap, tensor)]
 
         # one tensor at a time: it can be large, and matrix products use several threads
         every = pieces_of_layout(stream.layout, whole_tensors=True)
-        parallel(work, [(piece, task) for piece in every for task in facts.tasks], threads=1)
+        parallel(work, [(piece, task) for piece in every for task in contents.tasks], threads=1)
         new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
     return new.error
 

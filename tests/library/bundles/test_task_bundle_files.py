@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
-from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.bundle import load_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
@@ -33,16 +33,20 @@ def base(tmp_path):
 def test_the_files_follow_the_documented_format(tmp_path):
     """A bundle could not be read with safetensors and the description of the format alone."""
     made = make(tmp_path, "int8", mask_lambda={"mnist": 0.4})
-    facts = json.loads((made.folder / "bundle.json").read_text())
-    assert facts["format"] == "tallmasks/bundle/4" and facts["digest"] == bundle_digest(facts)
-    assert facts["tasks"] == list(TASKS) and facts["mask_lambda"] == {"mnist": 0.4, TASKS[1]: None, TASKS[2]: None}
-    assert list(facts["tensors"]) == sorted(n for n in made.base if n != "steps")
+    manifest = json.loads((made.folder / "bundle.json").read_text())
+    assert manifest["format"] == "tallmasks/bundle/1" and manifest["digest"] == bundle_digest(manifest)
+    assert manifest["tasks"] == list(TASKS) and manifest["mask_lambda"] == {
+        "mnist": 0.4,
+        TASKS[1]: None,
+        TASKS[2]: None,
+    }
+    assert list(manifest["tensors"]) == sorted(n for n in made.base if n != "steps")
     digest = hashlib.sha256(made.base["frozen"].view(torch.uint8).numpy().tobytes()).hexdigest()
     frozen = {"shape": [4, 4], "dtype": "BF16", "stored": False, "base_sha256": digest}
-    assert facts["tensors"]["frozen"] == frozen
-    assert facts["masks"][TASKS[1]] == "masks/two%20words%2F..%2Fx.safetensors"
+    assert manifest["tensors"]["frozen"] == frozen
+    assert manifest["masks"][TASKS[1]] == "masks/two%20words%2F..%2Fx.safetensors"
     assert {str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()} == {
-        "bundle.json", "README.md", *facts["files"]
+        "bundle.json", "README.md", *manifest["files"]
     }  # fmt: skip
     merged = load_file(made.folder / "merged.safetensors")
     assert merged.keys() == {*made.merged, *(f"{name}.scale" for name in made.merged)}
@@ -51,7 +55,7 @@ def test_the_files_follow_the_documented_format(tmp_path):
     np.testing.assert_array_equal(scales, np.abs(made.merged["wide"]).max(1) / np.float32(127))
     assert not levels[made.merged["wide"] == 0].any()
     np.testing.assert_allclose(levels * scales[:, None], made.merged["wide"], atol=scales.max() * 0.51)
-    masks = load_file(made.folder / facts["masks"]["mnist"])
+    masks = load_file(made.folder / manifest["masks"]["mnist"])
     bits = np.unpackbits(masks["short"].numpy(), bitorder="little")
     np.testing.assert_array_equal(bits[:45], made.masks["mnist"]["short"].reshape(-1))
     assert bits.size == 48 and not bits[45:].any()
@@ -63,8 +67,8 @@ def test_the_files_follow_the_documented_format(tmp_path):
 def test_the_card_names_the_base_and_shows_how_to_load(tmp_path, base):
     """A user who finds a bundle on the hub would not know its base, nor how to load it."""
     base = replace(base, origin={"repository": "someone/model", "revision": "a" * 40})
-    facts = BundleFacts("tall_mask", base, ["x|`y` # z"], mask_lambda={"x|`y` # z": 0.3}, scale={})
-    with new_bundle(tmp_path / "bundle", facts) as new:
+    contents = BundleContents("tall_mask", base, ["x|`y` # z"], mask_lambda={"x|`y` # z": 0.3}, scale={})
+    with new_bundle(tmp_path / "bundle", contents) as new:
         new.scale["x|`y` # z"] = 0.5
         new.write("w", 0, np.ones(16, np.float32), {"x|`y` # z": np.array([1, 3], np.uint8)})
     card = (tmp_path / "bundle/README.md").read_text()
@@ -96,11 +100,11 @@ def test_two_tensors_of_one_name_are_refused(tmp_path, names):
     save_file(content, tmp_path / "base.safetensors", {"tied": "w"})
     save_file({**content, "w": torch.eye(40), "head": torch.ones(5)}, tmp_path / "task.safetensors", {"tied": "w"})
     compress(tmp_path / "base.safetensors", {"a": tmp_path / "task.safetensors"}, folder)
-    facts = json.loads((folder / "bundle.json").read_text())
+    manifest = json.loads((folder / "bundle.json").read_text())
     for renamed in ({"w": "v", "v": "w"}, names):
-        facts["models"]["a"]["names"] = renamed
-        facts["digest"] = bundle_digest(facts)
-        (folder / "bundle.json").write_text(json.dumps(facts))
+        manifest["models"]["a"]["names"] = renamed
+        manifest["digest"] = bundle_digest(manifest)
+        (folder / "bundle.json").write_text(json.dumps(manifest))
         assert bool(verify_bundle(folder)) == (renamed is names)
     assert main(["export", str(folder), "--task", "a", "-o", str(tmp_path / "out.safetensors")]) == 1
 
@@ -117,7 +121,7 @@ def test_file_names_of_tasks_are_safe_and_unique():
 
 
 @pytest.mark.parametrize(
-    ("facts", "value", "message"),
+    ("changes", "value", "message"),
     [
         ({}, np.nan, "tensor w .*NaN"),
         ({"dtype": "float16"}, 65520.0, "tensor w .*F16"),
@@ -125,14 +129,16 @@ def test_file_names_of_tasks_are_safe_and_unique():
         ({"scale": {"x": float("nan")}}, 1, "x: .*nan"),
     ],
 )
-def test_values_that_cannot_be_stored_are_refused(tmp_path, base, facts, value, message):
+def test_values_that_cannot_be_stored_are_refused(tmp_path, base, changes, value, message):
     """Every task's weights would be infinite, or the bundle could not be read."""
     values = np.ones(16, np.float32)
     values[5] = value
     before = set(tmp_path.iterdir())
     with (
         pytest.raises(TallmasksError, match=message),
-        new_bundle(tmp_path / "out", BundleFacts(**({"method": "sum", "base": base, "tasks": ["x"]} | facts))) as new,
+        new_bundle(
+            tmp_path / "out", BundleContents(**({"method": "sum", "base": base, "tasks": ["x"]} | changes))
+        ) as new,
     ):
         new.write("w", 0, values, BITS)
     assert set(tmp_path.iterdir()) == before
@@ -141,8 +147,8 @@ def test_values_that_cannot_be_stored_are_refused(tmp_path, base, facts, value, 
 def test_a_tensor_with_the_name_of_int8_scales_is_refused(tmp_path):
     """A tensor would overwrite the scales of another one."""
     save_file({"w": torch.ones(2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
-    facts = BundleFacts("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
-    with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", facts):
+    contents = BundleContents("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+    with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", contents):
         pass
 
 
@@ -153,7 +159,7 @@ def test_int8_rows_of_zeros_and_denormals(tmp_path):
     values[1, :2] = [1e-45, -1e-45]
     values[2, :3] = [2e-43, -1e-43, 1e-45]
     with new_bundle(
-        tmp_path / "out", BundleFacts("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+        tmp_path / "out", BundleContents("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
     ) as new:
         new.write("w", 0, values.reshape(-1), {"x": np.full(3, 255, np.uint8)})
     found = load_bundle(tmp_path / "out").state_dict("x")["w"].numpy()
@@ -192,11 +198,11 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
 def test_all_problems_are_reported_at_once(tmp_path):
     """A user would see the second damaged file only after repairing the first."""
     made = make(tmp_path, include_base=True)
-    facts = json.loads((made.folder / "bundle.json").read_text())
-    mask = made.folder / facts["masks"]["mnist"]
+    manifest = json.loads((made.folder / "bundle.json").read_text())
+    mask = made.folder / manifest["masks"]["mnist"]
     mask.chmod(0o644)
     mask.write_bytes(mask.read_bytes()[:-1] + b"\xff")
-    (made.folder / facts["masks"][TASKS[1]]).unlink()
+    (made.folder / manifest["masks"][TASKS[1]]).unlink()
     (made.folder / "base/base.safetensors").write_bytes(b"short")
     (made.folder / "masks/stranger.safetensors").touch()
     (made.folder / ".gitattributes").touch()

@@ -1,4 +1,4 @@
-"""Codings of a task's own tensors: the values, pieces and sizes that come back."""
+"""Codings of compressed tensors: the values, pieces and sizes that come back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import no_deadline
-from tallmasks.bundles.codings import CODINGS, LowRank, Whole, coding_of
-from task_bundles import own_content
+from tallmasks.bundles.codings import CODINGS, Dense, LowRank, Signs, Ternary, coding_of
+from tallmasks.io.dtypes import code_of
+from task_bundles import coded_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
 
@@ -28,11 +29,9 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         coding = LowRank(shape, min(shape) // 2)
     else:
         coding = CODINGS[kind](shape)
-    found = own_content(coding, np.random.default_rng(seed))
+    found = coded_content(coding, np.random.default_rng(seed))
     parts = coding.pack(found)
-    assert {name: (part.dtype, part.shape) for name, part in parts.items()} == {
-        name: (spec.dtype, spec.shape) for name, spec in coding.specs.items()
-    }
+    assert {name: (code_of(part.dtype), part.shape) for name, part in parts.items()} == coding.specs
     assert coding_of(coding.text, shape) == coding
     size = math.prod(shape)
     start, stop = sorted(min(end, size) for end in ends)
@@ -51,12 +50,34 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         np.testing.assert_array_equal(piece, expected.astype(np.float32))
 
 
+NEGATIVE = np.array([[True, False, False], [False, True, False], [False, False, True]])
+SIGNS = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+LEFT, RIGHT = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[2.0, 0.0, 0.0], [0.0, 3.0, 4.0]])
+BYTES = [
+    (Dense((3, 2)), SIGNS, {"": SIGNS}),
+    (Signs((3, 3)), (NEGATIVE, 0.5), {".signs": [0b10001, 0b1], ".scale": [0.5]}),
+    (Ternary((3, 2)), (SIGNS, 0.25), {".ternary": [2 + 3 + 0 + 27 + 81, 2 + 3 + 9 + 27 + 81], ".scale": [0.25]}),
+    (LowRank((2, 3), 2), (LEFT, RIGHT), {
+        ".left": [[1, 0], [0, 1]], ".singular": [5, 2], ".right": [[0, 0.6, 0.8], [1, 0, 0]],
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("coding", "content", "stored"), BYTES)
+def test_the_stored_bytes_are_those_of_the_documentation(coding, content, stored):
+    """A later version would read another model out of a bundle on somebody's disk."""
+    packed = coding.pack(content)
+    assert packed.keys() == stored.keys()
+    for ending, values in stored.items():
+        np.testing.assert_array_equal(packed[ending], np.asarray(values, packed[ending].dtype))
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "signs:1", "low_rank", *(f"low_rank:{rank}" for rank in ("4", "-1", "01", "9" * 12)), "sgins", "whole\n"],
+    ["", "signs:1", "low_rank", *(f"low_rank:{rank}" for rank in ("4", "-1", "01", "9" * 12)), "sgins", "dense\n"],
 )
 def test_what_is_no_coding_is_none(text):
     """A name from somebody's file would reach something else than the four codings."""
     assert coding_of(text, (3, 5)) is None
-    assert coding_of("whole", ()) == Whole(()) and coding_of("low_rank:3", (3, 5)) == LowRank((3, 5), 3)
+    assert coding_of("dense", ()) == Dense(()) and coding_of("low_rank:3", (3, 5)) == LowRank((3, 5), 3)
     assert coding_of("low_rank:0", (3,)) is None

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from tallmasks.bundles.codings import Coding, Signs, Whole
+from tallmasks.bundles.codings import Coding, Dense, Signs
 from tallmasks.methods import PerTask, Vector, bits, by_tensor, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 
 
 def coding(shape: tuple[int, ...], name: str) -> Coding:
-    return Signs(shape) if is_layer_in_block(name, shape) else Whole(shape)
+    return Signs(shape) if is_layer_in_block(name, shape) else Dense(shape)
 
 
 @method(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tallmasks.bundles.codings import Coding, LowRank, Whole
+from tallmasks.bundles.codings import Coding, Dense, LowRank
 from tallmasks.methods import PerTask, Source, Vector, bits, by_tensor, input, method
 from tallmasks.methods.rows.parts.arrays_and_tensors import eigenvectors, exact
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
@@ -16,7 +16,7 @@ def tasks_of(source: Source, task: int, lambda_index: int) -> int:
 def coding(shape: tuple[int, ...], tasks: int) -> Coding:
     """Rank r / T; not truncated if that is 0."""
     rank = min(shape) // tasks if is_matrix(shape) else 0
-    return LowRank(shape, rank) if rank else Whole(shape)
+    return LowRank(shape, rank) if rank else Dense(shape)
 
 
 @method(

@@ -1,0 +1,251 @@
+"""Reads bundles: loads their models, and switches a live module between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.filesize import decimal
+
+from tallmasks.bundles.bundle_parts import BundleParts, bytes_on_device, density, manifest_of, open_location
+from tallmasks.bundles.finding_base import NoBase, check_form, check_module, find_base
+from tallmasks.bundles.manifest import CARD, MANIFEST
+from tallmasks.bundles.task_weights import TaskWeights
+from tallmasks.errors import TallmasksError, nearest, needed_for
+from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.tensor_files import name_some
+from tallmasks.parallel import once
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+
+    from tallmasks.bundles.module_writing import DeviceWeights
+
+
+class Bundle:
+    """An open bundle. Files are read and checked when first needed; values stay memory-mapped.
+
+    Pickling stores only the locations of bundle and base, and unpickling opens them again.
+
+    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype. The update u, float32, is ``scale_t *
+    tau`` where the task's mask is 1 and +0.0 elsewhere, with tau as stored; in bundles without tau it is decoded from
+    the task's compressed tensors. Buffers are each task's own, byte for byte. Unchanged tensors are the base's.
+    """
+
+    def __init__(self, parts: BundleParts, base: Checkpoint | None, device: torch.device | None = None) -> None:
+        self.manifest = parts.manifest
+        self.parts, self._base_spec = parts, None if base is None else _spec(base.origin)
+        self._device = device
+        self._find_base_once = once(lambda: find_base(parts, base))
+        self._of_module: Checkpoint | None = None  # theta_0 copied from the first module, if the base is unavailable
+        self._kept: DeviceWeights | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = self.parts.location.title, self._base_spec, self._device
+        return load_bundle, arguments, {"_of_module": self._of_module}
+
+    def __repr__(self) -> str:
+        tasks = f"{len(self.tasks)} tasks ({name_some(self.tasks)}) by {self.manifest.method}"
+        kept = ""
+        if self._device is not None:
+            shared, each = map(decimal, bytes_on_device(self.manifest))
+            kept = f", keeps {shared} on {self._device} and up to {each} for each task used"
+        return f"<Bundle of {tasks}, {decimal(size_of_bundle(self))}{kept}>"
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return self.manifest.tasks
+
+    @property
+    def base(self) -> Checkpoint:
+        """theta_0 from files. Raises TallmasksError if it cannot be found or is not this bundle's base."""
+        return self._find_base_once()
+
+    def density(self, task: str) -> float:
+        """The fraction of the stored values that a task's mask keeps. Raises like :meth:`update`, or without masks."""
+        if self.manifest.updates:
+            raise TallmasksError(f"A bundle made by {self.manifest.method} has no masks, so there is no mask density.")
+        return density(self.manifest, self.parts.of_task(task).__getitem__)
+
+    def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
+        """Values start..stop of a tensor's flattened update, float32; zeros for unchanged tensors and buffers. Raises
+        TallmasksError for an unknown task or tensor, or a file that does not match bundle.json."""
+        self.manifest.check_task(task)
+        name = self.manifest.aliases.get(name, name)
+        if name not in self.manifest.tensors:
+            raise TallmasksError(f"The bundle has no tensor {name!r}{nearest(name, self.manifest.tensors)}.")
+        tensor = self.manifest.tensors[name]
+        start, stop, _ = slice(start, stop).indices(tensor.size)
+        if name not in self.manifest.stored or stop <= start:
+            return np.zeros(max(stop - start, 0), np.float32)
+        return self.parts.update(task, name, start, stop)
+
+    def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
+        """A task's model, in the base's dtypes and under the names of the base's files. The task's own tensors keep
+        their dtypes.
+
+        Args:
+            like: a module, possibly on the meta device. The result then fits its ``load_state_dict``: tied tensors
+                appear under each of their names.
+
+        Raises TallmasksError if a file does not match bundle.json, the base is missing, ``like`` does not fit, or torch
+        is not installed.
+        """
+        with needed_for("state_dict (unlike arrays)"):
+            from tallmasks.bundles.module_tensors import form_of, state_for, tensor_of
+
+        weights = self.weights(task)
+        tensors = {name: tensor_of(raw, weights.tensors[name]) for name, raw in weights.raw(weights.tensors).items()}
+        tensors |= {alias: tensors[name] for alias, name in weights.aliases.items()}
+        return tensors if like is None else state_for(like, form_of(self.manifest, task), tensors)
+
+    def named_tensors(self, task: str) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yields the tensors of :meth:`state_dict` one at a time, sorted by name; a tied tensor under each of its
+        names. Only the current tensor is held in memory. Raises like :meth:`state_dict`, before the first tensor."""
+        with needed_for("named_tensors"):
+            from tallmasks.bundles.module_tensors import tensor_of
+
+        weights = self.weights(task)
+        infos = weights.tensors
+        names = {name: [name] for name in infos}
+        for alias, name in weights.aliases.items():
+            names[name].append(alias)
+
+        def tensors() -> Iterator[tuple[str, torch.Tensor]]:
+            for name, all_names in names.items():
+                tensor = tensor_of(weights.raw([name])[name], infos[name])
+                for each in all_names:
+                    yield each, tensor
+                del tensor  # before the next one is computed
+
+        return tensors()
+
+    def arrays(self, task: str) -> dict[str, NDArray]:
+        """Like :meth:`state_dict`, as NumPy arrays. Raises TallmasksError if the base has a dtype that NumPy lacks."""
+        weights = self.weights(task)
+        infos = weights.tensors
+        for name, info in infos.items():
+            if (kind := DTYPES.get(info.dtype)) is None or kind.numpy.name != kind.torch:
+                raise TallmasksError(f"Tensor {name} is {info.dtype}, which NumPy does not have; use state_dict.")
+        raws = weights.raw(infos)
+        arrays = {
+            name: raw.view(DTYPES[infos[name].dtype].numpy).reshape(infos[name].shape) for name, raw in raws.items()
+        }
+        return arrays | {alias: arrays[name] for alias, name in weights.aliases.items()}
+
+    def apply_(
+        self, module: torch.nn.Module, task: str, *, module_is_base: bool = False, keep_heads: bool = False
+    ) -> tuple[str, ...]:
+        """Turns a module into a task's model in place: writes its parameters and persistent buffers.
+
+        Values are always computed from theta_0, so switching never drifts, and rounded to the base's dtype as `export`
+        does; a module in another dtype gets these values converted. Nothing is reallocated; ``requires_grad`` and hooks
+        stay. On failure the module is reset to theta_0. A forward pass in another thread may see weights of two tasks.
+
+        If the base is unavailable, the module must hold the base's weights at the first call. They are checked against
+        the digests in the bundle, and a copy is kept.
+
+        Args:
+            module_is_base: skip that check for tensors in another dtype, whose values cannot be compared.
+            keep_heads: do not change the module's tensors that the task's model lacks or has in another shape.
+
+        Returns the names of the task's own tensors that were not written; empty without ``keep_heads``.
+
+        Raises TallmasksError, before changing anything, if names or shapes do not fit, the task is unknown, the base is
+        unavailable and the module is not the base, or a file does not match bundle.json.
+        """
+        self.manifest.check_task(task)
+        return self._switch(module, task, module_is_base, keep_heads)
+
+    def restore_(self, module: torch.nn.Module) -> None:
+        """Resets a module to theta_0, in place and exactly. Tensors that the base lacks, such as heads, do not change.
+        Raises like :meth:`apply_`."""
+        self._switch(module, None, module_is_base=False, keep_heads=True)
+
+    def _switch(
+        self, module: torch.nn.Module, task: str | None, module_is_base: bool, keep_heads: bool
+    ) -> tuple[str, ...]:
+        with needed_for("switching a module"):
+            from tallmasks.bundles.module_tensors import forget_old_weights, form_of, module_tensors
+            from tallmasks.bundles.module_writing import DeviceWeights, copy_of, overwrite
+
+        tensors, left = module_tensors(module, form_of(self.manifest, task), keep_heads)
+        if task is not None:
+            self.parts.check(task)
+        try:
+            base = self._of_module or self.base
+        except NoBase:
+            own = self.manifest.model(task or "").own
+            base = copy_of([one for one in tensors if one.name not in own])
+            check_module(base, self.manifest, module_is_base)
+            self._of_module = base
+        weights = TaskWeights(self.parts, base, task)
+        if unknown := [one.name for one in tensors if one.name not in weights.tensors]:
+            raise TallmasksError(
+                f"{name_some(unknown)}: the base's values of these tensors are unknown, because the module of the first"
+                " call did not have them. Pass the base: load_bundle(..., base=...)"
+            )
+        if self._device is not None and self._kept is None:
+            self._kept = DeviceWeights(self.parts, base, self._device, self.manifest.stored, keep=True)
+        forget_old_weights(module)
+        overwrite(tensors, weights, TaskWeights(self.parts, base, None), self._kept)
+        return left
+
+    def weights(self, task: str) -> TaskWeights:
+        """A task's model, read in pieces. Raises like :meth:`state_dict`."""
+        self.manifest.check_task(task)
+        self.parts.check(task)
+        return TaskWeights(self.parts, self.base, task)
+
+
+def _spec(origin: Mapping[str, str]) -> str:
+    """The path, or repository@revision, that opens the checkpoint from any working directory."""
+    return str(Path(origin["path"]).absolute()) if "path" in origin else f"{origin['repository']}@{origin['revision']}"
+
+
+def load_bundle(
+    path_or_repository: str | Path,
+    base: str | Path | Checkpoint | None = None,
+    device: str | torch.device | None = None,
+) -> Bundle:
+    """Opens a bundle: a folder, or `organisation/name[@revision]` on the hub, of which only the needed files are
+    downloaded.
+
+    Args:
+        base: theta_0, as file, folder, repository or open checkpoint (default: the base included in the bundle, or at
+            its recorded location; opened on first use).
+        device: torch device, such as "cuda", on which `apply_` keeps theta_0, the multi-task vector and the packed
+            masks of each task used, so that later switches upload nothing; `repr` shows how many bytes (default:
+            weights are uploaded through pinned memory and not kept).
+
+    Raises TallmasksError if bundle.json is missing, damaged or of an unknown format, the base's tensors differ from the
+    manifest's, or torch does not have the device.
+    """
+    location = open_location(path_or_repository)
+    manifest = manifest_of(location)
+    if isinstance(base, (str, Path)):
+        base = open_checkpoint(Path(base).absolute() if Path(base).exists() else base)
+    if base is not None:
+        check_form(base, manifest, base.title)
+    return Bundle(BundleParts(location, manifest), base, None if device is None else _torch_device(device))
+
+
+def _torch_device(device: str | torch.device) -> torch.device:
+    with needed_for("device="):
+        import torch
+
+    try:
+        return torch.empty(0, device=device).device  # with its index
+    except (RuntimeError, AssertionError) as error:
+        raise TallmasksError(f"torch has no device {str(device)!r}: {str(error).splitlines()[0]}") from None
+
+
+def size_of_bundle(bundle: Bundle) -> int:
+    """Bytes of all files except an included base; the model card only counts if it has been downloaded."""
+    texts = [path for name in (MANIFEST, CARD) if (path := bundle.parts.location.root / name).is_file()]
+    return bundle.manifest.size + sum(path.stat().st_size for path in texts)

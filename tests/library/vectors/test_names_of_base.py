@@ -1,0 +1,236 @@
+"""Tensor names that transformers converts when it loads a file: models fit in whatever way they were saved."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import tallmasks
+from small_checkpoints import file_of, lora, refusal
+from small_models import IMAGES, SIZE, WORDS, made, moved
+from tallmasks.bundles.bundle_models import open_model
+from tallmasks.cli.main import main
+from tallmasks.errors import TallmasksWarning
+from tallmasks.operations.opened_models import tensors_left_out
+from tallmasks.vectors.checkpoints import transformers_models, transformers_names
+from tallmasks.vectors.checkpoints.fitting import check_fit
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
+
+
+def saved(model, folder, how):
+    """The folder of a model, saved in one of the common ways."""
+    if how in ("file", "new names", "old names"):
+        model.save_pretrained(folder, save_original_format=how != "new names")
+        if how == "old names":
+            old = {new: old for old, new in transformers_names._LEGACY.items()}
+            tensors = load_file(folder / "model.safetensors").items()
+            ends = {name: next(filter(name.endswith, old), "") for name, _ in tensors}
+            renamed = {name.removesuffix(ends[name]) + old.get(ends[name], ""): tensor for name, tensor in tensors}
+            save_file(renamed, folder / "model.safetensors", {"format": "pt"})
+        return folder
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    if how == "state":
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    elif how == "inner state":
+        torch.save(model.base_model.state_dict(), folder / "pytorch_model.bin")
+    else:
+        save_file({name: tensor.clone() for name, tensor in model.state_dict().items()}, folder / "model.safetensors")
+    return folder
+
+
+SAVED = [
+    ("ViTForImageClassification", "file", "state"), ("ViTForImageClassification", "state", "file"),
+    ("Dinov2Model", "file", "new names"), ("SwinModel", "new names", "file"),
+    ("BertForMaskedLM", "old names", "file"), ("BertForMaskedLM", "file", "old names"),
+    ("Wav2Vec2ForCTC", "file", "old names"), ("Wav2Vec2ForCTC", "old names", "state"),
+    ("MixtralForCausalLM", "file", "state"), ("Qwen2MoeForCausalLM", "file", "new names"),
+    ("GPT2LMHeadModel", "file", "inner state"),
+    ("LlamaForCausalLM", "file", "copies"),
+    ("BertForMaskedLM", "file", "copies"), ("T5ForConditionalGeneration", "file", "copies"),
+]  # fmt: skip
+"""A class, and how its base and its fine-tuned model are saved."""
+
+
+@pytest.mark.parametrize(("name", "of_base", "of_task"), SAVED)
+def test_models_fit_however_they_are_saved(name, of_base, of_task, tmp_path, monkeypatch):
+    """A base could not be merged with a model saved by another release of transformers, or by torch.save."""
+    monkeypatch.chdir(tmp_path)
+    base = made(name)
+    task = moved(base)
+    saved(base, tmp_path / "base", of_base)
+    saved(task, tmp_path / "task", of_task)
+    task_vector = {"scaling_coefficient": 1.0}
+    tallmasks.merge_checkpoints("base", {"a": "task"}, "task_arithmetic", "merged", **task_vector)
+    tallmasks.compress("base", {"a": "task"}, "bundle", "task_arithmetic", mask_lambda=0)
+    switched = type(base).from_pretrained("base")
+    tallmasks.load_bundle("bundle").apply_(switched, "a")
+    merged = type(base).from_pretrained("merged")
+    for key, tensor in task.state_dict().items():
+        assert torch.equal(merged.state_dict()[key], tensor), key
+        assert torch.equal(switched.state_dict()[key], tensor), key
+    assert open_checkpoint("merged").names == open_checkpoint("base").names
+
+
+ADAPTED = [
+    ("ViTForImageClassification", "file", "vit.layers.0.attention.q_proj"),
+    ("ViTForImageClassification", "file", "vit.encoder.layer.1.attention.output.dense"),
+    ("ViTForImageClassification", "new names", "vit.encoder.layer.1.attention.output.dense"),
+    ("Dinov2Model", "file", "encoder.layer.1.attention.v_proj"),
+    ("Dinov2Model", "file", "dinov2.encoder.layer.1.attention.attention.value"),
+    ("SwinModel", "file", "swin.encoder.layers.0.blocks.0.mlp.fc1"),
+]
+"""A class, how its base is saved, and a module's name in the release that trained an adapter."""
+
+
+@pytest.mark.parametrize(("name", "how", "module"), ADAPTED)
+def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
+    """A ViT or DINOv2 adapter trained with transformers 5 was refused because of its tensor names."""
+    base = made(name)
+    saved(base, tmp_path / "base", how)
+    (own,) = transformers_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"]).values()
+    rows, columns = base.state_dict()[own].shape
+    b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
+    lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
+    tallmasks.merge_checkpoints(
+        tmp_path / "base", {"a": tmp_path / "lora"}, "task_arithmetic", tmp_path / "out", scaling_coefficient=1.0
+    )
+    merged = type(base).from_pretrained(tmp_path / "out").state_dict()
+    for key, tensor in base.state_dict().items():
+        torch.testing.assert_close(merged[key], tensor + 2 * (b @ a) / 1024**2 if key == own else tensor)
+
+
+def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
+    """A LayerNorm in modules_to_save was treated as a head if the base calls its weight gamma."""
+    saved(made("BertForMaskedLM"), tmp_path / "base", "old names")
+    base, module = open_checkpoint(tmp_path / "base"), "bert.encoder.layer.0.output"
+    tensors = {f"{module}.dense.lora_A.weight": torch.ones(4, 16), f"{module}.dense.lora_B.weight": torch.ones(16, 4)}
+    tensors |= {f"{module}.LayerNorm.weight": torch.full((16,), 3.0), "classifier.weight": torch.ones(2, 16)}
+    adapter = lora(tmp_path / "lora", tensors, modules_to_save=["LayerNorm", "classifier"])
+    opened = open_checkpoint(adapter, base)
+    assert opened.tensors.keys() - base.tensors.keys() == {"classifier.weight"}
+    assert (opened.float32(f"{module}.LayerNorm.gamma") == 3).all()
+
+
+def hide_library(monkeypatch):
+    """Behave like an installation without transformers."""
+    monkeypatch.setattr(transformers_models, "has_library", lambda: False)
+    monkeypatch.setattr(transformers_models, "_library_model", transformers_models._library_model.__wrapped__)
+
+
+def classifiers(folder, name, **size):
+    """The folder of an encoder, and those of two classifiers with other labels."""
+    kind = getattr(transformers, f"{name}For{'Sequence' if name == 'Bert' else 'Image'}Classification")
+    for task, labels in (("cars", 3), ("dtd", 4)):
+        model = moved(kind(kind.config_class(**SIZE, **size, num_labels=labels)), labels)
+        saved(model, folder / task, "state")
+    return saved(moved(model.base_model, 9), folder / "base", "old names")
+
+
+def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
+    """With --heads, every LayerNorm of a BERT was treated as a head and not merged."""
+    base = open_checkpoint(classifiers(tmp_path, "Bert", **WORDS))
+    hide_library(monkeypatch)
+    words = ["--task", f"cars={tmp_path}/cars", "--task", f"dtd={tmp_path}/dtd", "--method", "weight_averaging"]
+    assert main(["merge", "--base", str(tmp_path / "base"), *words, "--heads", "-o", str(tmp_path / "merged")]) == 0
+    heads = load_file(tmp_path / "merged/heads/cars.safetensors")
+    assert set(heads) == {"classifier.weight", "classifier.bias"}
+    merged = open_checkpoint(tmp_path / "merged")
+    tasks = [open_model(tmp_path / name, base) for name in ("cars", "dtd")]
+    gamma = "encoder.layer.0.output.LayerNorm.gamma"
+    assert merged.names == base.names and gamma in base.names
+    np.testing.assert_array_equal(merged.float32(gamma), sum(task.float32(gamma) for task in tasks) / 2)
+
+
+def test_what_only_the_library_knows_is_said_without_it(tmp_path, monkeypatch):
+    """Part of a model would silently keep the base's values, or the user would not know what to install."""
+    base = open_checkpoint(classifiers(tmp_path, "ViT", **IMAGES))
+    hide_library(monkeypatch)
+    with pytest.warns(TallmasksWarning, match=r'pip install "tallmasks\[transformers\]"'):
+        open_model(tmp_path / "cars", base)
+
+
+def test_a_tensor_inside_a_block_is_no_head(tmp_path):
+    """With --heads, a renamed tensor inside a block silently kept the base's values."""
+    rest = {"layer.0.weight": torch.ones(9, 9), "classifier.0.weight": torch.ones(2, 9)}
+    base = open_checkpoint(file_of(tmp_path / "base", {**rest, "layer.0.norm_a.weight": torch.ones(9)}))
+    task = {**rest, "classifier.0.weight": torch.ones(3, 9), "layer.0.norm_b.weight": torch.ones(9)}
+    tasks = {"cars": open_model(file_of(tmp_path / "cars", {**task, "score.0.bias": torch.ones(3)}), base)}
+    assert "layer.0.norm_a.weight, layer.0.norm_b.weight" in refusal(lambda: tensors_left_out(base, tasks, heads=[]))
+    chosen = tensors_left_out(base, tasks, heads=["*norm_b*"], keep_base=["*norm_a*"])
+    assert sorted(chosen.heads["cars"]) == ["classifier.0.weight", "layer.0.norm_b.weight", "score.0.bias"]
+
+
+def test_patterns_fit_every_name_of_a_tied_tensor(tmp_path):
+    """With --heads, a tied head was neither merged nor written; with --only, it kept the base's values."""
+    table, body = torch.ones(2, 2), {"body.weight": torch.ones(9, 9)}
+    tensors = {**body, "embed.weight": table, "output.weight": table}
+    base = open_checkpoint(file_of(tmp_path / "base", tensors, "base.pt"))
+    tasks = {"cars": open_model(file_of(tmp_path / "cars", tensors, "cars.pt"), base)}
+    assert "output.weight" in base.aliases
+    assert tensors_left_out(base, tasks, heads=["output*"]).heads == {"cars": ["embed.weight"]}
+    assert tensors_left_out(base, tasks, only=["output*"]).without(base).names == {"embed.weight", "output.weight"}
+    assert tensors_left_out(base, tasks, keep_base=["output*"]).without(base).names == {"body.weight"}
+
+
+def test_files_say_what_is_tied(tmp_path):
+    """A model without config.json would be refused because it stores a tied tensor once or twice."""
+    table, body = torch.arange(36.0).reshape(9, 4), {"body.weight": torch.ones(2, 2), "zero.bias": torch.zeros(4)}
+    base = open_checkpoint(file_of(tmp_path / "base", {"embed.weight": table, **body}))
+    shapes = {
+        "kept": ({"lm_head.weight": table + 1}, {"embed.weight": "lm_head.weight"}),
+        "copied": ({"embed.weight": table + 1, "vocab_projector.weight": table + 1}, {}),
+    }
+    for name, (tensors, metadata) in shapes.items():
+        task = open_model(file_of(tmp_path / name, tensors | body, **metadata), base)
+        check_fit(base, {name: task})
+        np.testing.assert_array_equal(task.float32("embed.weight"), table + 1)
+    other = {"embed.weight": table, "lm_head.weight": table + 1, "new.bias": torch.zeros(4)}
+    task = open_model(file_of(tmp_path / "other", other | body), base)
+    assert {"lm_head.weight", "new.bias"} <= set(task.names)  # not the same, and a vector that is no embedding
+
+
+def test_a_class_ties_where_the_configuration_says_nothing(tmp_path):
+    """Without ties in config.json, BARTs that store the embedding under different names did not fit."""
+    base = saved(made("BartForConditionalGeneration"), tmp_path / "base", "file")
+    task = saved(moved(made("BartForConditionalGeneration")), tmp_path / "task", "file")
+    tensors = load_file(task / "model.safetensors")
+    tensors["lm_head.weight"] = tensors.pop("model.shared.weight")
+    save_file(tensors, task / "model.safetensors")
+    for folder in (base, task):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if "tie" not in k}))
+    opened = open_model(task, open_checkpoint(base))
+    check_fit(open_checkpoint(base), {"task": opened})
+    assert np.array_equal(opened.float32("model.shared.weight"), tensors["lm_head.weight"].numpy())
+
+
+def test_old_names_are_the_librarys():
+    """The table used without transformers would become outdated."""
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+    from transformers.core_model_loading import apply_renamings
+
+    legacy = get_checkpoint_conversion_mapping("legacy")
+    for name in ("x.LayerNorm.gamma", "LayerNorm.beta", "x.conv.weight_g", "x.weight_v", "x.weight_gamma", "x.beta"):
+        assert transformers_names.modern(name) == apply_renamings(name, legacy)
+
+
+@pytest.mark.parametrize("wrapper", ["_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."])
+@pytest.mark.parametrize("around", [None, "model", "module"])
+def test_names_and_files_of_trainers_are_read(wrapper, around, tmp_path):
+    """Checkpoints of compiled or wrapped layers were refused, or had to be unpacked by hand."""
+    base = made("GPTNeoXForCausalLM")
+    plain, task = saved(base, tmp_path / "base", "state"), moved(base).state_dict()
+    wrapped = {name.replace("layers.1.", f"layers.1.{wrapper}"): tensor for name, tensor in task.items()}
+    inside = {around: wrapped, "optimizer": {"state": {0: torch.ones(2)}}}
+    torch.save(inside if around else wrapped, tmp_path / "task.pt")
+    opened = open_checkpoint(plain)
+    found = open_model(tmp_path / "task.pt", opened)
+    check_fit(opened, {"task": found})
+    for name in opened.layout.names:
+        np.testing.assert_array_equal(found.float32(name), task[name].numpy())
