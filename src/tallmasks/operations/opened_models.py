@@ -29,7 +29,7 @@ from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, task_only_tensors
 from tallmasks.vectors.checkpoints.transformers_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
-from tallmasks.vectors.checkpoints.whole_tensors import whole_tensors
+from tallmasks.vectors.checkpoints.whole_tensors import start_whole_tensors, whole_tensors
 from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     if settings.tokens == "union":
         start_library_model(base)  # to be built while the others are opened
     tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
-    if not keeps_own:
+    if keeps_own:
+        start_whole_tensors(base, tasks.values())
+    else:
         start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
@@ -240,9 +242,9 @@ class Models:
         and `whole_tensors`."""
         if not self.keeps_own:
             return ()
+        same, every = set(self.unchanged), self.task_parts.values()  # compared first, while transformers is asked
         weights = set(self.part.layout.names) - whole_tensors(self.part, self.whole.values())
-        every = self.task_parts.values()
-        names = [name for name in self.part.tensors if name not in weights]
+        names = [name for name in self.part.tensors if name not in weights and name not in same]
         names = [name for name in names if all(_has_its_form(self.part, one, name) for one in every)]
         return tuple(name for name in names if self.moves(name))
 

@@ -36,6 +36,7 @@ class LibraryModel:
     """The transformers model that a config.json describes.
 
     Attributes:
+        parts: names in files of tensors that the model joins (experts).
         tied: tied tensors, each mapped to the one that it is tied to.
         inputs_first: Conv1D weights, [inputs, outputs].
         outside: tensors that are not in the base model, such as a classifier.
@@ -47,6 +48,7 @@ class LibraryModel:
     config: str
     most_modules: int
     tensors: Collection[str]
+    parts: Collection[str]
     tied: Mapping[str, str]
     inputs_first: Collection[str]
     buffers: Collection[str]
@@ -61,9 +63,8 @@ class LibraryModel:
     def inside_and_outside(self, names: Collection[str]) -> tuple[set[str], set[str]]:
         """Names in a file: those of the base model's parameters, and those of heads, buffers and tensors that the model
         does not have."""
-        others, own = {*self.outside, *self.buffers}, self.names(names)
-        groups = {name: self.tie_group(own[name]) for name in own}
-        outside = {name for name, group in groups.items() if group in others or group not in self.tensors}
+        inside, own = {*self.tensors, *self.parts}.difference(self.outside, self.buffers), self.names(names)
+        outside = {name for name, target in own.items() if self.tie_group(target) not in inside}
         return {*names} - outside, outside
 
     def in_parts(self, checkpoint: Checkpoint) -> Checkpoint:
