@@ -22,7 +22,7 @@ def _different(values: list[Any]) -> list[Any]:
 
 def _ascending(values: list[float]) -> list[float]:
     if values != sorted(set(values)):
-        raise ValueError("expected different numbers in ascending order")
+        raise ValueError(f"found {short(values)}, expected different numbers in ascending order, such as [0.2, 0.3]")
     return values
 
 
@@ -59,7 +59,9 @@ Precision = Annotated[
     Literal["float32", "tf32", "bfloat16"],
     Field(description="precision of matrix products; weights stay float32; on a CPU tf32 means float32"),
 ]
-Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Repository = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$", description="organisation/name")
+]
 Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a full commit hash")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="sha256 of the file")]
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
@@ -103,7 +105,8 @@ class Data(Section):
     @model_validator(mode="after")
     def _one(self) -> Data:
         if len(self.model_fields_set) != 1:
-            raise ValueError("expected one of path (a folder) and revision (a commit)")
+            found = " and ".join(self.model_fields_set) or "neither"
+            raise ValueError(f"found {found}, expected one of path (a folder) and revision (a commit)")
         return self
 
 

@@ -2,9 +2,14 @@
 float32 operations happen in the order written here, and denormals are kept. Loops without branches compile to vector
 instructions."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+Floats = NDArray[np.float32]
+Words = NDArray[np.uint32]
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
@@ -12,14 +17,14 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @njit(nogil=True, cache=True)
-def add_trimmed(row, limit, total):
+def add_trimmed(row: Floats, limit: float, total: Floats) -> None:
     """float32 [n] each: total += the values of row with |tau| >= limit."""
     for i in range(row.size):
         total[i] += row[i] if abs(row[i]) >= limit else _ZERO
 
 
 @njit(nogil=True, cache=True)
-def add_agreeing(row, limit, total, majority, out, count):
+def add_agreeing(row: Floats, limit: float, total: Floats, majority: float, out: Floats, count: Floats) -> bool:
     """float32 [n] each: out += the values of row with |tau| >= limit and the sign of ``total``; count += 1 for each. If
     the total is 0, the majority's sign counts. Returns whether that happened for a kept value other than 0."""
     asked = np.int32(0)
@@ -34,7 +39,7 @@ def add_agreeing(row, limit, total, majority, out, count):
 
 
 @njit(nogil=True, cache=True)
-def levels(row, merged, lambdas, out):
+def levels(row: Floats, merged: Floats, lambdas: tuple[float, ...], out: NDArray[np.uint8]) -> None:
     """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|. The lambdas
     are a tuple so that their number is known at compile time."""
     for i in range(row.size):
@@ -45,14 +50,14 @@ def levels(row, merged, lambdas, out):
 
 
 @njit(nogil=True, cache=True)
-def count_upper(patterns, counts):
+def count_upper(patterns: Words, counts: Words) -> None:
     """uint32 [n], uint32 [65536]: add the upper halves of magnitudes to a histogram."""
     for i in range(patterns.size):
         counts[(patterns[i] & _MAGNITUDE) >> _HALF] += 1
 
 
 @njit(nogil=True, cache=True)
-def count_lower(blocks, counts, upper):
+def count_lower(blocks: Words, counts: Words, upper: int) -> None:
     """uint32 [m, n], uint32 [65536]: add the lower halves of magnitudes with this upper half to a histogram. They are
     rare, so each block is first searched with vector instructions."""
     for block in range(blocks.shape[0]):
@@ -66,7 +71,7 @@ def count_lower(blocks, counts, upper):
 
 
 @njit(nogil=True, cache=True)
-def max_magnitude(values):
+def max_magnitude(values: Floats) -> np.float32:
     """float32 [n] -> the largest |value|, 0 if n = 0, infinity or NaN if there is any."""
     patterns = values.view(np.uint32)
     largest = np.uint32(0)
@@ -76,7 +81,7 @@ def max_magnitude(values):
 
 
 @njit(nogil=True, cache=True)
-def add_masked(theta, tau, shift, words, scale, out):
+def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: float, out: Floats) -> None:
     """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
 
     ``tau``: float32 bits as int32 with shift 0, or bfloat16 bits as uint16 with shift 16. Bit i of word j, from the
@@ -93,7 +98,7 @@ def add_masked(theta, tau, shift, words, scale, out):
 
 
 @njit(nogil=True, cache=True)
-def low_rank_product(left, right, scale, start, columns, out):
+def low_rank_product(left: Floats, right: Floats, scale: float, start: int, columns: int, out: Floats) -> None:
     """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on. Each
     value is summed over r in order, so that the result depends on neither the piece nor the machine."""
     ranks = right.size // columns
