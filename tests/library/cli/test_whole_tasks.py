@@ -17,7 +17,7 @@ from small_checkpoints import file_of, lora, refusal
 from small_models import CLASSES, IMAGES, SIZE, SPEECH, WORDS, made, moved
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
-from tallmasks.vectors.checkpoints import library_models
+from tallmasks.vectors.checkpoints import transformers_models
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 TASKS = ("sun397", "cars", "resisc45", "eurosat", "svhn", "gtsrb", "mnist", "dtd")
@@ -285,7 +285,7 @@ def test_models_without_heads_are_compressed_without_torch(monkeypatch: pytest.M
     classifier = transformers.BertForSequenceClassification(transformers.BertConfig(**SIZE, **WORDS, **labels))
     moved(classifier).save_pretrained("classifier")
     asked: list[str] = []
-    monkeypatch.setattr(library_models, "_asked", lambda about, *_: asked.append(about))
+    monkeypatch.setattr(transformers_models, "_asked", lambda about, *_: asked.append(about))
     tallmasks.compress("base", {"a": "task", "b": "classifier"}, "bundle")
     assert not asked and not tallmasks.load_bundle("bundle").manifest.buffers
 

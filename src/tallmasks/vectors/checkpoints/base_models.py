@@ -1,5 +1,5 @@
 """Whether a file has only weights of a base model, such as BertModel, and no head. The answer comes from the source of
-transformers, because importing a model class takes seconds. Where it is not certain, `library_models` knows."""
+transformers, because importing a model class takes seconds. Where it is not certain, `transformers_models` knows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tallmasks.vectors.checkpoints.library_models import has_library
-from tallmasks.vectors.checkpoints.loaded_names import modern
+from tallmasks.vectors.checkpoints.transformers_models import has_library
+from tallmasks.vectors.checkpoints.transformers_names import modern
 
 
 class _Parts(NamedTuple):
