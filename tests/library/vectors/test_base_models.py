@@ -7,8 +7,8 @@ import pytest
 
 from small_models import CLASSES, made
 from tallmasks.vectors.checkpoints.base_models import is_base_model
-from tallmasks.vectors.checkpoints.transformers_models import library_model
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.checkpoints.transformers_models import library_model
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
 
