@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,32 +47,31 @@ def is_base_model(config: Mapping[str, Any], names: Collection[str]) -> bool:
 
 @functools.lru_cache(maxsize=32)
 def _parts(model_type: str, kind: str) -> _Parts | None:
-    base, module = _base_models().get(model_type), model_type.replace("-", "_")
-    source = _folder() / module / f"modeling_{module}.py"
-    if base is None or not source.is_file():
-        return None
-    tree = ast.parse(source.read_text())
+    """None if the source of the class or of its base model is not found."""
+    base, module = _base_models().get(model_type, ""), model_type.replace("-", "_")
+    tree = ast.parse(_source(f"{module}/modeling_{module}.py") if base else "")
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    prefixes = {ast.literal_eval(value) for target, value in _assigned(tree) if target == "base_model_prefix"}
     if not {base, kind} <= classes.keys():
         return None
     used = {base}
     while more := {name for one in used for name in _names(classes[one])} & classes.keys() - used:
         used |= more
     of_model, of_layers = _attributes(classes[base]), _attributes(ast.Module([classes[one] for one in used], []))
+    prefixes = {ast.unparse(value).strip("'") for target, value in _assigned(tree) if target == "base_model_prefix"}
     return _Parts(prefixes, of_model, of_layers | {"weight", "bias"}) if prefixes.isdisjoint(of_model) else None
 
 
 @functools.cache
-def _base_models() -> dict[str, Any]:
+def _base_models() -> dict[str, str]:
     """The class of the base model by model type."""
-    tree = ast.parse((_folder() / "auto" / "modeling_auto.py").read_text())
-    table: Any = next(value for target, value in _assigned(tree) if target == "MODEL_MAPPING_NAMES")
-    return dict(ast.literal_eval(table.args[0]))
+    table = _source("auto/modeling_auto.py").partition("\nMODEL_MAPPING_NAMES = ")[2].partition("\n)\n")[0]
+    return dict(re.findall(r'\("([\w.-]+)", "(\w+)"\)', table))
 
 
-def _folder() -> Path:
-    return Path(str(find_spec("transformers").origin)).parent / "models"  # type: ignore[union-attr]
+def _source(path: str) -> str:
+    """The source of a module of transformers; empty if there is none."""
+    models = Path(str(find_spec("transformers").origin)).parent / "models"  # type: ignore[union-attr]
+    return (models / path).read_text("utf-8") if (models / path).is_file() else ""
 
 
 def _names(tree: ast.AST) -> set[str]:
