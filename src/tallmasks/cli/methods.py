@@ -96,8 +96,7 @@ def print_one(name: str) -> None:
 
 
 def _summary(described: Callable[..., Any]) -> str:
-    plain = getattr(described, "func", described)  # the function of a partial
-    return " ".join((inspect.getdoc(plain) or "").partition("\n\n")[0].split())
+    return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())
 
 
 def _print_columns(rows: Sequence[Sequence[str]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import re
@@ -38,6 +37,7 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
     }
     merge = registry.get_merge(str(method.merge))
     of_merge = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
+    of_method = {name: option.default for name, option in method.options.items()}
     recipe = settings.model_copy(
         update={
             "tallmasks": __version__,
@@ -45,9 +45,8 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
             "base_sha256": models.sha256s.get(None),
             "tasks": tasks,
             "method": parse_spec(method.name)[0],
-            "options": of_merge,
+            "options": of_merge | of_method,
             "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
-            "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) else None,
             "trim": weighting.trim if weighting.trim != "model" else None,
             "normalize": weighting.normalize,
         }
