@@ -4,7 +4,7 @@ use rule artifact as evaluate_task with:
         validation=BRIDGE.artifact.input("validation"),
         test=BRIDGE.artifact.input("test"),
         head=BRIDGE.artifact.input("head"),
-        checkpoint=BRIDGE.artifact.input("checkpoint"),
+        checkpoint=BRIDGE.artifact.input(chain.finetune.role),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/evaluate_task/{name}.json",
@@ -23,7 +23,9 @@ use rule artifact as evaluate with:
         pretrained=BRIDGE.artifact.input("pretrained"),
         zero_shot=BRIDGE.artifact.input("zero_shot"),
         fine_tuned=BRIDGE.artifact.input("fine_tuned"),
-        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", "zero_shot", "fine_tuned"),
+        method=BRIDGE.artifact.inputs_but(
+            "validation", "test", "heads", "pretrained", "zero_shot", "fine_tuned"
+        ),
     output:
         "store/{model}/derived/evaluate/{name}.json",
     log:
@@ -37,8 +39,8 @@ use rule artifact as evaluate_unseen with:
         test=BRIDGE.artifact.input("test"),
         heads=BRIDGE.artifact.input("heads"),
         pretrained=BRIDGE.artifact.input("pretrained"),
-        selection=BRIDGE.artifact.input("selection"),
-        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", "selection"),
+        selection=BRIDGE.artifact.input(chain.evaluate.role),
+        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", chain.evaluate.role),
     output:
         "store/{model}/derived/evaluate_unseen/{name}.json",
     log:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from job import Job, main
 from reproduction.evaluation.records import read_evaluation
+from reproduction.plan.chain import evaluate, mask, merge, task_vector
 from reproduction.results.stored_files import StartingPoint, bundle_facts, starting_point
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import new_own_bundle, write_from_planes
@@ -15,8 +16,8 @@ from tallmasks.vectors.task_vectors import open_task_vector
 
 
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
-    selection = read_evaluation(job.input("selection"))
-    masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
+    selection = read_evaluation(job.input(evaluate.role))
+    masks, merged = open_mask_bundle(job.input(mask.role)), open_multi_task_vector(job.input(merge.role))
     facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
     write_from_planes(out, facts, merged, masks)
     for task, value in facts.mask_lambda.items():
@@ -28,7 +29,7 @@ def write_own(job: Job, start: StartingPoint, out: Path) -> None:
     own, facts = method.own_tensors, bundle_facts(method.name, tasks, start)
     assert own is not None
     with new_own_bundle(out, facts) as new:
-        for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
+        for task, path in zip(tasks, job.inputs[task_vector.role], strict=True):
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():
                 new.write(task, name, own.content(tensor, new.manifest.codings[name], **method.chosen))

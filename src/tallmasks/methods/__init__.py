@@ -23,7 +23,6 @@ from tallmasks.methods.registry import (
     GROUPS,
     code,
     consensus,
-    data_behind,
     get,
     get_merge,
     kept_fractions,
@@ -40,7 +39,6 @@ from tallmasks.methods.registry import (
     slug,
     spec_of,
     specs_of,
-    stages_behind,
     statistics_behind,
     tuned_merge,
 )
@@ -50,9 +48,9 @@ __all__ = [
     "GROUPS", "INPUTS", "PAST_ONE", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept", "Mask", "Masked",
     "Merge", "Method", "Network", "PerTask", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "TensorPiece",
     "Vector",
-    "by_tensor", "code", "consensus", "data_behind", "each_piece", "get",
+    "by_tensor", "code", "consensus", "each_piece", "get",
     "get_merge", "input", "kept_fractions", "masking", "merge", "merge_names", "merged_row", "method",
-    "names", "needing", "rows_on", "shown", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind",
+    "names", "needing", "rows_on", "shown", "slug", "spec_of", "specs_of", "statistics_behind",
     "tuned_merge",
 ]  # fmt: skip
 

@@ -110,17 +110,17 @@ class Method:
                 waiting += INPUTS[name].of
         return inputs
 
-    @property
-    def stored_inputs(self) -> list[Input]:
-        """The inputs that are read from artifacts, one per role."""
-        return list({needed.role: needed for needed in self.all_inputs.values() if needed.stage}.values())
-
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         """Its own options by name, without its merge's; the defaults are its own values."""
         inputs = (needed.find for needed in self.all_inputs.values())
         declared = options_of(self.update, self.kept.share if self.kept else None, *inputs)
         return {name: replace(one, default=self.chosen.get(name, one.default)) for name, one in declared.items()}
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The values of its own options."""
+        return {name: option.default for name, option in self.options.items()}
 
     @property
     def own_tensors(self) -> OwnTensors | None:

@@ -14,7 +14,7 @@ from tallmasks.errors import TallmasksError, at_import, nearest
 from tallmasks.methods import options, rows
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.contract import Group, Method, merged_vector
-from tallmasks.methods.merges import LEARNED, Merge, Vector
+from tallmasks.methods.merges import Merge, Statistic, Vector
 from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
 from tallmasks.methods.options import Option, Value
 
@@ -163,25 +163,12 @@ def tuned_merge(method: Method, value: float) -> str:
     return with_options(name, {**texts, str(method.tuned): value})
 
 
-def statistics_behind(method: Method) -> str | None:
-    """The stage that computes the data statistics for a method's merge, if it needs any."""
+def statistics_behind(method: Method) -> Statistic | None:
+    """What a method's merge needs of the tasks' data; None if it needs only checkpoints."""
     return get_merge(method.merge).statistics if method.merge else None
 
 
-def data_behind(method: Method) -> str | None:
-    """The data that a method's merge needs, for messages; None if it needs only checkpoints."""
-    stage = statistics_behind(method)
-    if stage == LEARNED:
-        return "validation data without labels"
-    return f"data statistics (stage {stage})" if stage else None
-
-
-def stages_behind(method: Method) -> set[str]:
-    """The stages of the artifacts that a method and its merge read."""
-    return {stage for stage in (*(one.stage for one in method.stored_inputs), statistics_behind(method)) if stage}
-
-
-def needing(statistic: str) -> tuple[str, ...]:
+def needing(statistic: Statistic) -> tuple[str, ...]:
     """The methods with a merge that needs a statistic."""
     return tuple(name for name in names() if statistics_behind(get(name)) == statistic)
 
