@@ -23,9 +23,7 @@ use rule artifact as evaluate with:
         pretrained=BRIDGE.artifact.input("pretrained"),
         zero_shot=BRIDGE.artifact.input("zero_shot"),
         fine_tuned=BRIDGE.artifact.input("fine_tuned"),
-        method=BRIDGE.artifact.inputs_but(
-            "validation", "test", "heads", "pretrained", "zero_shot", "fine_tuned"
-        ),
+        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", "zero_shot", "fine_tuned"),
     output:
         "store/{model}/derived/evaluate/{name}.json",
     log:
