@@ -25,6 +25,7 @@ from tallmasks.errors import TallmasksError
 try:
     from bridge import before_first_job, begin
     from bridge.output import show_results
+    from reproduction.plan import chain as stages  # not `chain`, a name of Snakemake's
 except TallmasksError as error:  # in a plug-in, such as a method's file
     sys.exit(f"error: {error}")
 

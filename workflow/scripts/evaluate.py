@@ -6,6 +6,7 @@ from reproduction.evaluation.protocols import FromFiles, Tuner, evaluate
 from reproduction.evaluation.records import Evaluation, read_evaluation, read_origins
 from reproduction.models.checkpoint_sources import seen_validation
 from reproduction.models.families import family
+from reproduction.plan.chain import files_by_input
 from sweep_io import finetuned_validation
 from tallmasks import methods
 
@@ -14,7 +15,7 @@ from tallmasks import methods
 def run(job: Job) -> None:
     method, model = methods.get(job.params["method"]), load_model(job)
     evaluator = new_evaluator(job, model, load_tasks(job))
-    source = FromFiles(method, job.params["tasks"], job.inputs, model.initial())
+    source = FromFiles(method, job.params["tasks"], files_by_input(job.inputs), model.initial())
     grid = job.params.get("grid", ())
     tune = None
     if isinstance(method.protocol, methods.Scaled):

@@ -5,7 +5,8 @@ from model_io import load_model
 from reproduction.evaluation.protocols import Tuner
 from sweep_io import evaluators, finetuned_validation
 from tallmasks import methods
-from tallmasks.masks.consensus import keep_agreed, open_agreement
+from tallmasks.masks.consensus import open_agreement
+from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
 
@@ -17,7 +18,7 @@ def run(job: Job) -> None:
     merged, agreement = open_multi_task_vector(job.input("multi_task_vector")), open_agreement(job.input("agreement"))
     by_threshold = {}
     for k in job.params["thresholds"]:  # Wang et al. 2024, Eq. 8 and 9: k = 0 keeps all weights, k = T + 1 none
-        evaluation = tune(method, keep_agreed(merged, agreement, k))
+        evaluation = tune(method, keep_agreed(merged, agreement, k=k))
         say(f"k = {k}: scaling coefficient {evaluation.scaling_coefficient}")
         by_threshold[k] = evaluation.to_json()
     job.write_json({"thresholds": by_threshold})

@@ -28,7 +28,8 @@ def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluato
 
 def load_examples(job: Job, role: str) -> Examples:
     model_family = family(job.params)
-    return model_family.examples(job.input(role), {name: job.input(name) for name in model_family.task_inputs})
+    own = {needed.name: job.input(needed.name) for needed in model_family.task_inputs}
+    return model_family.examples(job.input(role), own)
 
 
 def load_task(job: Job) -> TaskData:
@@ -39,7 +40,7 @@ def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
     """The tasks of a job on several tasks; the files of each role are in the order of the tasks."""
     model_family, tasks = family(job.params), []
     for i, task in enumerate(job.params["tasks"]):
-        own = {name: job.inputs[f"{name}s"][i] for name in model_family.task_inputs}
+        own = {needed.name: job.inputs[f"{needed.name}s"][i] for needed in model_family.task_inputs}
         tasks.append(TaskData(task, {split: model_family.examples(job.inputs[split][i], own) for split in splits}))
     return tasks
 

@@ -18,7 +18,8 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
-from tallmasks.methods import INPUTS, Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods import Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR
 from tallmasks.methods.updates import Updates
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
@@ -159,49 +160,51 @@ def _one_model(method: Method, update: Update, evaluator: Evaluator, coefficient
 class FromFiles:
     """A `tallmasks.methods.Source` that reads a method's inputs from artifacts.
 
-    ``inputs``: by role, one artifact, or one per task in the order of ``tasks``. ``pretrained``: theta_0, float32 [P'].
+    ``files``: by input, one artifact, or one per task in the order of ``tasks``. ``pretrained``: theta_0, float32 [P'].
     """
 
     def __init__(
-        self, method: Method, tasks: Sequence[str], inputs: Mapping[str, Sequence[Path]], pretrained: Any
+        self, method: Method, tasks: Sequence[str], files: Mapping[Input, Sequence[Path]], pretrained: Any
     ) -> None:
-        self._method, self._tasks, self._inputs, self.pretrained = method, tuple(tasks), inputs, pretrained
+        self._method, self._tasks, self._files, self.pretrained = method, tuple(tasks), files, pretrained
 
     @property
     def count(self) -> int:
         return len(self._tasks)
 
-    def files(self, role: str) -> Sequence[Path]:
-        if role not in self._inputs:
-            names = " or ".join(sorted(name for name, declared in INPUTS.items() if declared.role == role)) or role
+    def files(self, needed: Input) -> Sequence[Path]:
+        if needed not in self._files:
             raise TallmasksError(
-                f"{self._method.name}: an input uses {names} without declaring it; add it to the input's of=(...,)"
+                f"{self._method.name}: found no file of the input {needed.name}; add it to of=(...,) of the input that"
+                " uses it, or to STAGE_OF in reproduction/plan/chain.py"
             )
-        return self._inputs[role]
+        return self._files[needed]
 
     @functools.cached_property
     def layout(self) -> Layout:
-        role = "multi_task_vector" if "multi_task_vector" in self._inputs else "task_vectors"
-        return Layout.of(open_tensors(self._inputs[role][0])) if role in self._inputs else self._bundle.layout
+        for vector in (MULTI_TASK_VECTOR, TASK_VECTOR):
+            if vector in self._files:
+                return Layout.of(open_tensors(self._files[vector][0]))
+        return self._bundle.layout
 
     @functools.cached_property
     def multi_task_vector(self) -> NDArray[np.float32]:
-        return open_multi_task_vector(*self.files("multi_task_vector"))
+        return open_multi_task_vector(*self.files(MULTI_TASK_VECTOR))
 
     def merged(self, merge: str) -> NDArray[np.float32]:
         return merged_in_memory(merge, self._vectors)
 
     @functools.cached_property
     def agreement(self) -> NDArray[np.uint8]:
-        return open_agreement(*self.files("agreement"))
+        return open_agreement(*self.files(AGREEMENT))
 
     @functools.cached_property
     def _bundle(self) -> MaskBundle:
-        return open_mask_bundle(*self.files("mask_bundle"))
+        return open_mask_bundle(*self.files(MASK))
 
     @functools.cached_property
     def _vectors(self) -> list[TaskVector]:
-        return [open_task_vector(path) for path in self.files("task_vectors")]
+        return [open_task_vector(path) for path in self.files(TASK_VECTOR)]
 
     def task_vector(self, task: int) -> TaskVector:
         return self._vectors[task]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from reproduction.models.checkpoint_sources import Publisher
 from reproduction.plugins import load_plugin, outside_code
 from reproduction.tasks.task import Task
+from tallmasks.methods.merges import FISHER, GRAMS, LEARNED, Statistic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,14 +27,25 @@ if TYPE_CHECKING:
 
 FAMILIES = {"clip": "reproduction.models.clip", "t5": "reproduction.models.t5"}
 STATISTICS = {
-    "grams": "the model trains no linear layers, or its family does not provide their inputs (stage grams)",
-    "fisher": "the model's family does not provide log-probabilities (stage fisher)",
-    "learn": "the model's family does not provide log-probabilities of choices (stage learn)",
+    GRAMS: "the model trains no linear layers, or its family does not provide their inputs (grams)",
+    FISHER: "the model's family does not provide log-probabilities (fisher)",
+    LEARNED: "the model's family does not provide log-probabilities of choices (learn)",
 }
-"""Stages that compute statistics of a task's data for merges, and the error if a model cannot provide them."""
+"""What merges need of the tasks' data, and the error if a model cannot provide it."""
 Precision = Literal["float32", "tf32", "bfloat16"]
 Spec = Mapping[str, Any]
 """A model's entry in params.yaml, or its part in a recipe."""
+
+
+@dataclass(frozen=True)
+class TaskInput:
+    """An artifact that is needed to score a task; ``name`` is its role."""
+
+    name: str
+
+
+HEAD = TaskInput("head")
+"""A zero-shot classification head."""
 
 
 class Examples(Protocol):
@@ -120,13 +133,13 @@ class WatchedModel(Model, Protocol):
         """Log-probabilities of C classes or tokens, float32 [R, C], with gradients; one row per prediction."""
 
     def choice_log_probabilities(self, batch: Any) -> torch.Tensor:
-        """Log-probabilities of each example's choices, float32 [N, C], with gradients; needed for "learn".
+        """Log-probabilities of each example's choices, float32 [N, C], with gradients; needed for `LEARNED`.
 
         Missing choices get a large negative number."""
 
     def watched(self, receive: Callable[[str, torch.Tensor], None]) -> AbstractContextManager[None]:
         """A context in which every forward pass calls `receive` with the name of each linear layer's weight [m, n] and
-        the layer's inputs [..., n]; needed for "grams"."""
+        the layer's inputs [..., n]; needed for `GRAMS`."""
 
 
 class Family(Protocol):
@@ -137,7 +150,7 @@ class Family(Protocol):
 
     Attributes:
         unit: The plural noun for examples, such as "images".
-        task_inputs: Stages, by role, whose artifacts are also needed to score a task; CLIP has a zero-shot head.
+        task_inputs: What is needed to score a task besides its examples; CLIP has a zero-shot head.
         imports: Modules that are slow to import.  One process imports them, and jobs fork from it.
         publishers: Publishers of fine-tuned checkpoints, by their names for `checkpoints` in params.yaml.
     """
@@ -146,7 +159,7 @@ class Family(Protocol):
     def unit(self) -> str: ...
 
     @property
-    def task_inputs(self) -> Mapping[str, str]: ...
+    def task_inputs(self) -> tuple[TaskInput, ...]: ...
 
     @property
     def imports(self) -> tuple[str, ...]: ...
@@ -188,7 +201,7 @@ class Family(Protocol):
         """
 
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> Examples:
-        """Open a file of examples; ``task_files``: the artifacts of ``task_inputs`` by role."""
+        """Open a file of examples; ``task_files``: those of ``task_inputs`` by name."""
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         """Convert pretrained weights in any supported format to the tensors that `load` expects.
@@ -225,7 +238,7 @@ def network_of(spec: Spec) -> dict[str, Any]:
     return network | ({"family_code": code} if code else {})
 
 
-def statistics_of(spec: Spec) -> Collection[str]:
+def statistics_of(spec: Spec) -> Collection[Statistic]:
     """The `STATISTICS` that a model supports."""
     statistics = getattr(family(spec), "statistics", None)
     return statistics(spec) if statistics else ()

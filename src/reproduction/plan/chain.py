@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reproduction.models.checkpoint_sources import FINETUNE, locate, source_of
-from reproduction.models.families import STATISTICS, counts_frozen, family, statistics_of
+from reproduction.models.families import HEAD, STATISTICS, TaskInput, counts_frozen, family, statistics_of
 from reproduction.plan import preflight
-from reproduction.plan.node import STAGES, Node, Spec, stage
+from reproduction.plan.node import Node, Spec, Stage, stage
 from reproduction.plan.planner import Plan
 from reproduction.plugins import outside_code
 from reproduction.tasks.catalogues import CATALOGUES, catalogue
 from reproduction.training.controlled import Controlled
 from tallmasks import methods
-from tallmasks.errors import TallmasksError, nearest
-from tallmasks.methods.merges import LEARNED
+from tallmasks.errors import TallmasksError
+from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR, Input
+from tallmasks.methods.merges import FISHER, GRAMS, LEARNED, Statistic
+from tallmasks.methods.options import Value
 
 Seed = int | Controlled
 """Seed of a fine-tuning; in the controlled experiment also the weights that it may change."""
 Tasks = tuple[str, ...]
-Namer = methods.Merge | methods.Method
 STATISTICS_EXAMPLES = 256
 """Default number of examples for a task's statistics, as in the code of MergeLM and FusionBench."""
 CHECKPOINTS = "store/{model}/checkpoints/{stage}"
@@ -82,16 +83,16 @@ def head(plan: Plan, model: str, task: str) -> Spec:
 
 def task_inputs(plan: Plan, model: str, task: str) -> dict[str, list[Node]]:
     """The inputs that the model's family needs for a task besides its examples (CLIP: the head), by role."""
-    return {role: [STAGES[stage](plan, model, task)] for role, stage in family(plan.model(model)).task_inputs.items()}
+    return {one.name: [STAGE_OF[one](plan, model, task)] for one in family(plan.model(model)).task_inputs}
 
 
 def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str]) -> dict[str, list[Node]]:
     """`task_inputs` of several tasks, under the roles' plurals."""
-    stages = family(plan.model(model)).task_inputs
-    return {f"{role}s": [STAGES[stage](plan, model, task) for task in tasks] for role, stage in stages.items()}
+    needed = family(plan.model(model)).task_inputs
+    return {f"{one.name}s": [STAGE_OF[one](plan, model, task) for task in tasks] for one in needed}
 
 
-@stage(version=3, folder=CHECKPOINTS, uses="finetuning")
+@stage(version=3, folder=CHECKPOINTS, uses="finetuning", role="checkpoint")
 def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
     """The trainable tensors after fine-tuning on one task; imported if params.yaml names a source of checkpoints."""
     spec = plan.model(model)
@@ -120,32 +121,32 @@ def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
 # -- statistics of a task's data ------------------------------------------------------------------------------
 
 
-@stage(version=1, uses="evaluation")
-def statistic(plan: Plan, model: str, task: str, seed: Seed, name: str) -> Spec:
+@stage(version=1, uses="evaluation", role="statistics")
+def statistic(plan: Plan, model: str, task: str, seed: Seed, needed: Statistic) -> Spec:
     """One of `STATISTICS`, computed with the fine-tuned model on some of its training examples.
 
     Raises TallmasksError if the model's family cannot compute it.
     """
-    _check_statistic(plan, model, name)
+    _check_statistic(plan, model, needed)
     count = int(plan.params.get("statistics", {}).get("examples", STATISTICS_EXAMPLES))
-    params = {**plan.network(model), "statistic": name, "task": task, "count": count}
+    params = {**plan.network(model), "statistic": needed.name, "task": task, "count": count}
     inputs = {
         "examples": [examples(plan, model, task, "train")],
         **task_inputs(plan, model, task),
-        "checkpoint": [finetune(plan, model, task, seed)],
+        finetune.role: [finetune(plan, model, task, seed)],
     }
-    return Spec(f"{name}-{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Spec(f"{needed.name}-{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
-def _check_statistic(plan: Plan, model: str, name: str) -> None:
-    if name not in statistics_of(plan.model(model)):
+def _check_statistic(plan: Plan, model: str, needed: Statistic) -> None:
+    if needed not in statistics_of(plan.model(model)):
         raise TallmasksError(
-            f"params.yaml: models.{model}: {STATISTICS[name]}; leave out methods that need it: "
-            f"{', '.join(methods.needing(name))}"
+            f"params.yaml: models.{model}: {STATISTICS[needed]}; leave out methods that need it: "
+            f"{', '.join(methods.needing(needed))}"
         )
 
 
-@stage(version=1, uses="evaluation", joint=True)
+@stage(version=1, uses="evaluation", joint=True, role="statistics")
 def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """What a merge learns from the task vectors and unlabelled validation examples of all tasks.
 
@@ -157,7 +158,7 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
     inputs = {
         **inputs_of_tasks(plan, model, tasks),
         "validation": [examples(plan, model, task, "validation") for task in tasks],
-        "task_vectors": task_vectors(plan, model, tasks, seed),
+        task_vector.role: task_vectors(plan, model, tasks, seed),
     }
     return Spec(slug_of_tasks(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
 
@@ -165,29 +166,12 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
 
 
-def artifacts_of(plan: Plan, stage: str, model: str, tasks: Tasks, seed: Seed, namer: Namer) -> list[Node]:
-    """The artifacts of a stage, or of a statistic, that a merge or method names: one if it is joint, else one per task.
-
-    The stage receives the options of the merge or method that match its keyword-only parameters.
-    """
-    if stage in STATISTICS and stage not in STAGES:
-        return [statistic(plan, model, task, seed, stage) for task in tasks]
-    if stage not in STAGES:
-        raise TallmasksError(f"there is no stage {stage!r}{nearest(stage, STAGES)}; see plan/chain.py")
-    values = {name: option.default for name, option in namer.options.items()} | dict(namer.chosen)
-    options = {name: values[name] for name in STAGES[stage].options if name in values}
-    if STAGES[stage].joint:
-        merge_name = namer.merge if isinstance(namer, methods.Method) else namer.name
-        return [STAGES[stage](plan, model, tasks, merge_name, seed, **options)]
-    return [STAGES[stage](plan, model, task, seed, **options) for task in tasks]
-
-
-@stage(version=3, uses="arrays")
+@stage(version=3, uses="arrays", role="task_vectors")
 def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
     """The task vector, with exact trim thresholds for the fractions that methods keep by default."""
     params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
     params["fractions_of"] = plan.params["kept_fractions_of"] if counts_frozen(plan.model(model)) else "trainable"
-    inputs = {"checkpoint": [finetune(plan, model, task, seed)]}
+    inputs = {finetune.role: [finetune(plan, model, task, seed)]}
     return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
@@ -195,24 +179,24 @@ def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> li
     return [task_vector(plan, model, task, seed) for task in tasks]
 
 
-@stage(version=2, uses="arrays", joint=True)
+@stage(version=2, uses="arrays", joint=True, role="multi_task_vector")
 def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The multi-task vector; some merges also read statistics of the tasks' data."""
-    inputs = {"task_vectors": task_vectors(plan, model, tasks, seed)}
+    inputs = {task_vector.role: task_vectors(plan, model, tasks, seed)}
     row = methods.get_merge(merge_name)
     if row.statistics:
-        inputs["statistics"] = artifacts_of(plan, row.statistics, model, tasks, seed, row)
+        inputs[statistic.role] = artifacts_with(plan, row.statistics, model, tasks, merge_name, seed, row.values)
     params = {"merge": merge_name, "code": methods.code(merges=[merge_name])}
     return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
-@stage(version=2, uses="arrays", joint=True)
+@stage(version=2, uses="arrays", joint=True, role="mask_bundle")
 def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The masks of all tasks, for every lambda of the grid."""
     params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
     inputs = {
-        "task_vectors": task_vectors(plan, model, tasks, seed),
-        "multi_task_vector": [merge(plan, model, tasks, merge_name, seed)],
+        task_vector.role: task_vectors(plan, model, tasks, seed),
+        merge.role: [merge(plan, model, tasks, merge_name, seed)],
     }
     return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
@@ -221,17 +205,61 @@ def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
     """A masking method's multi-task vector, its masks, and the evaluation that selects one mask per task."""
     merge_name = str(methods.get(method).merge)
     return {
-        "multi_task_vector": [merge(plan, model, tasks, merge_name, seed)],
-        "mask_bundle": [mask(plan, model, tasks, merge_name, seed)],
-        "selection": [evaluate(plan, model, tasks, method, seed)],
+        merge.role: [merge(plan, model, tasks, merge_name, seed)],
+        mask.role: [mask(plan, model, tasks, merge_name, seed)],
+        evaluate.role: [evaluate(plan, model, tasks, method, seed)],
     }
 
 
-@stage(version=2, uses="arrays", joint=True)
+@stage(version=2, uses="arrays", joint=True, role="agreement")
 def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The number of tasks whose TALL-mask keeps each weight, with the lambdas that the TALL-mask row selected."""
     inputs = masking_inputs(plan, model, tasks, methods.masking(merge_name).name, seed)
     return Spec(slug_of_tasks(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
+
+
+# -- the stage behind each thing that a method, a merge or a family needs --------------------------------------
+
+STAGE_OF: dict[Input | Statistic | TaskInput, Stage[Any]] = {
+    HEAD: head,
+    GRAMS: statistic,
+    FISHER: statistic,
+    LEARNED: learn,
+    TASK_VECTOR: task_vector,
+    MULTI_TASK_VECTOR: merge,
+    MASK: mask,
+    AGREEMENT: consensus,
+}
+"""Inputs that are not listed are computed from others."""
+
+
+def artifacts_with(
+    plan: Plan,
+    needed: Input | Statistic,
+    model: str,
+    tasks: Tasks,
+    merge_name: str | None,
+    seed: Seed,
+    options: Mapping[str, Value],
+) -> list[Node]:
+    """The artifacts of the stage in `STAGE_OF`: one if the stage is joint, else one per task.
+
+    ``options``: those of the merge or method that needs them; keyword-only parameters of the stage get their values.
+    """
+    if needed not in STAGE_OF:
+        raise TallmasksError(f"no stage makes {needed.name}; add it to STAGE_OF in reproduction/plan/chain.py")
+    made_by = STAGE_OF[needed]
+    if made_by is statistic:
+        return [statistic(plan, model, task, seed, needed) for task in tasks]
+    chosen = {name: options[name] for name in made_by.options if name in options}
+    if made_by.joint:
+        return [made_by(plan, model, tasks, merge_name, seed, **chosen)]
+    return [made_by(plan, model, task, seed, **chosen) for task in tasks]
+
+
+def files_by_input(files: Mapping[str, Sequence[Path]]) -> dict[Input, Sequence[Path]]:
+    """A job's files, given by role, by the input of a method that they contain."""
+    return {one: files[stage.role] for one, stage in STAGE_OF.items() if isinstance(one, Input) and stage.role in files}
 
 
 # -- evaluations ----------------------------------------------------------------------------------------------
@@ -247,7 +275,7 @@ def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) ->
     }
     name = f"{methods.slug(method)}-{task}"
     if isinstance(methods.get(method).protocol, methods.FineTuned):
-        inputs["checkpoint"] = [finetune(plan, model, task, seed)]
+        inputs[finetune.role] = [finetune(plan, model, task, seed)]
         name += f"-s{seed}"
     params = {**plan.evaluator(model), "method": method, "code": methods.code([method]), "task": task}
     return Spec(name, params, inputs, pretrained_source(plan, model))
@@ -274,11 +302,15 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
     """The artifacts that a method is computed from."""
     chosen = methods.get(method)
     if chosen.tuned:  # it merges again for every value
-        return {"task_vectors": task_vectors(plan, model, tasks, seed)}
-    return {item.role: artifacts_of(plan, str(item.stage), model, tasks, seed, chosen) for item in chosen.stored_inputs}
+        return {task_vector.role: task_vectors(plan, model, tasks, seed)}
+    return {
+        STAGE_OF[needed].role: artifacts_with(plan, needed, model, tasks, chosen.merge, seed, chosen.values)
+        for needed in chosen.all_inputs.values()
+        if needed in STAGE_OF
+    }
 
 
-@stage(version=3, uses="evaluation", ending="json")
+@stage(version=3, uses="evaluation", ending="json", role="selection")
 def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """One method with every coefficient of its grid on validation data, and the best one on test data."""
     chosen = methods.get(method)
@@ -301,7 +333,7 @@ def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method:
     """The merged model of some tasks, evaluated on others, with the coefficient chosen on the merged tasks."""
     chosen = evaluate(plan, model, merged, method, seed)
     inputs = evaluation_data(plan, model, tasks) | method_inputs(plan, model, merged, method, seed)
-    inputs["selection"] = [chosen]
+    inputs[evaluate.role] = [chosen]
     params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
     params |= {"merged": list(merged), "tasks": list(tasks)}
     return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
@@ -315,7 +347,7 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
     if methods.get(method).codec:
         params["code"] = methods.code([method])
-        inputs: dict[str, Iterable[Node]] = {"task_vectors": task_vectors(plan, model, tasks, seed)}
+        inputs: dict[str, Iterable[Node]] = {task_vector.role: task_vectors(plan, model, tasks, seed)}
     else:
         inputs = masking_inputs(plan, model, tasks, method, seed)
     return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))

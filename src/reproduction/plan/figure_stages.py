@@ -10,6 +10,22 @@ from reproduction.plan.chain import Seed, Tasks, pretrained_source
 from reproduction.plan.node import Node, Spec, stage
 from reproduction.plan.planner import Plan
 from tallmasks import methods
+from tallmasks.methods.contract import merged_vector
+from tallmasks.methods.rows.masks_over_merges import keep_agreed
+
+
+def threshold_of(method: methods.Method) -> int | None:
+    """The threshold of a consensus row; 0 for a merge alone, which keeps all weights; None for other methods."""
+    if method.update is keep_agreed:
+        return int(method.chosen["k"])
+    return 0 if method.update is merged_vector else None
+
+
+def rows_by_threshold(merge: str) -> dict[int, methods.Method]:
+    """The rows of a merge alone and of consensus merging that have the grid of the consensus row."""
+    protocol = methods.consensus(merge).protocol
+    rows = methods.rows_on(merge, lambda row: row.protocol == protocol)
+    return {k: row for row in rows if (k := threshold_of(row)) is not None}
 
 
 @stage(version=3, uses="evaluation", ending="json")
@@ -21,7 +37,7 @@ def evaluate_thresholds(plan: Plan, model: str, tasks: Tasks, merge: str, seed: 
         "tasks": list(tasks),
         "merge": merge,
         "code": methods.code([consensus.name]),
-        "thresholds": [k for k in range(len(tasks) + 2) if methods.at_threshold(merge, k) is None],
+        "thresholds": [k for k in range(len(tasks) + 2) if k not in rows_by_threshold(merge)],
         "images": plan.sweep_images(model, "thresholds"),
         "grid": list(consensus.protocol.grid(plan.grids(model))),
     }

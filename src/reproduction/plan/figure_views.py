@@ -42,10 +42,10 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
-    rows = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
+    rows = [row for merge in merges for _, row in sorted(figure_stages.rows_by_threshold(merge).items())]
     return {
         "thresholds": [figure_stages.evaluate_thresholds(plan, model, members, merge, seed) for merge in merges],
-        "rows": [chain.evaluate(plan, model, members, row.name, seed) for row in rows if row],
+        "rows": [chain.evaluate(plan, model, members, row.name, seed) for row in rows],
         "fine_tuned": _fine_tuned(plan, model, members, seed),
     }
 

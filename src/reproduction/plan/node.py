@@ -54,6 +54,7 @@ class Stage(Generic[Which]):
         declare: the decorated function; it may return the node of another stage instead.
         files: path patterns with {model} and {name}.  The last file contains the recipe.
         joint: True if one artifact covers all tasks of a merge, False if there is one per task.
+        role: what its artifacts are called among the inputs of other stages (default: its name).
         missing: returns a message if a node needs a download that is not available, otherwise None.
     """
 
@@ -63,7 +64,12 @@ class Stage(Generic[Which]):
     files: tuple[str, ...]
     uses: Uses = "arrays"
     joint: bool = False
+    role: str = ""
     missing: Callable[[Node], str | None] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.role:
+            object.__setattr__(self, "role", self.name)
 
     def __call__(self, *which: Which.args, **options: Which.kwargs) -> Node:
         """The node; equal arguments return the same object."""

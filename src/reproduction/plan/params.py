@@ -156,8 +156,8 @@ def _check_paper(paper: Params, benchmarks: Mapping[str, Benchmark]) -> None:
     _check_names("paper.subsets.orders", () if orders == "all" else orders, ORDERS)
     _check_names("paper.subsets.methods", names, methods.names())
     for name in names:
-        if data := methods.data_behind(methods.get(name)):
-            why = f"{name} needs {data}, but figure 5 uses only task vectors; remove it"
+        if data := methods.statistics_behind(methods.get(name)):
+            why = f"{name} needs {data.meaning}, but figure 5 uses only task vectors; remove it"
             raise refusal("paper.subsets.methods", why)
     shown = () if paper["benchmarks"] == "all" else paper["benchmarks"]
     _check_names("paper.benchmarks", shown, benchmarks)

@@ -10,7 +10,7 @@ from reproduction.models.checkpoint_sources import FINETUNE, source_of
 from reproduction.models.families import STATISTICS, statistics_of
 from reproduction.plan import chain
 from reproduction.plan.chain import Seed
-from reproduction.plan.node import STAGES, Node, Spec, Stage, results
+from reproduction.plan.node import Node, Spec, Stage, results
 from reproduction.plan.params import bundled_row
 from reproduction.plan.planner import Plan
 from tallmasks import methods
@@ -205,8 +205,8 @@ def field_methods(plan: Plan, model: str) -> list[str]:
     learning = methods.needing(LEARNED)
     names = [name for name in methods.names() if name not in learning or name in plan.method_names]
     names += [name for name in plan.method_names if name not in methods.names()]
-    able = (STAGES.keys() | STATISTICS.keys()) - (STATISTICS.keys() - statistics_of(plan.model(model)))
-    return [name for name in names if methods.stages_behind(methods.get(name)) <= able]
+    unsupported = STATISTICS.keys() - set(statistics_of(plan.model(model)))
+    return [name for name in names if methods.statistics_behind(methods.get(name)) not in unsupported]
 
 
 def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import number, one_of, whole_number
+from tallmasks.cli.options import converted, number, one_of
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.input_warnings import warn_of_configurations
@@ -61,8 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     method.add_argument(
         "--k",
-        type=whole_number,
-        help="for consensus methods: keep weights that are in the masks of at least K tasks (default: 2)",
+        type=converted(lambda text: ("k", int(text)), "a whole number"),
+        action="append",
+        dest="option",
+        metavar="K",
+        help="for consensus methods: keep weights that are in the masks of at least K tasks (same as --option k=K)",
     )
     method.add_argument(
         "--weight",

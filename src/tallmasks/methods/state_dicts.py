@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.tensor_files import Layout, name_some
-from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.method_protocols import Fixed
+from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.buffers import buffers_among
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -165,7 +165,7 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
     most = int(count.values.max(initial=0))
     if not isinstance(k, int | np.integer) or not 0 <= k <= most:
         raise TallmasksError(f"k is {k!r}; expected a whole number from 0 to {most}, the largest number in `agreement`")
-    return merged.back(keep_agreed(merged.values, count.values, k))
+    return merged.back(keep_agreed(merged.values, count.values, k=k))
 
 
 def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:

@@ -154,7 +154,10 @@ def check_can_stream(method: Method) -> None:
     if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} needs the whole model in memory; use the workflow or another method")
     missing = [f"{one.name} ({one.meaning})" for one in method.all_inputs.values() if one.name not in OF_PIECES]
-    if data := registry.data_behind(method) or ", ".join(missing):
+    if statistic := registry.statistics_behind(method):
+        missing.append(statistic.meaning)
+    if missing:
         raise TallmasksError(
-            f"{method.name} needs {data}, which checkpoints do not contain; use the workflow or another method"
+            f"{method.name} needs {', '.join(missing)}, which checkpoints do not contain; use the workflow or another"
+            " method"
         )

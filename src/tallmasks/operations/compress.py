@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
 
 METHOD = "t_switch"
-OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
+OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
 SUMMED = 1 << 16
 """Number of values per float32 sum; the last digits of a scale depend on it."""

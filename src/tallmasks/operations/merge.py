@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -18,6 +17,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
+from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.methods.streaming import Merging, OnePiece, check_can_stream
 from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import Weighting
@@ -45,7 +45,6 @@ def merge_checkpoints(
     *,
     options: Mapping[str, Any] | None = None,
     scaling_coefficient: float | None = None,
-    k: int | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
     weight: float | Mapping[str, float] | None = None,
     density: float | Mapping[str, float] | None = None,
@@ -103,11 +102,6 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
     count = len(models.tasks)
     if count == 1:
         warn("there is only one model, so nothing is merged with it; add another --task")
-    elif count == method.k:
-        warn(
-            f"{method.title} keeps only weights that are in all {count} masks; use --k 1, a method without masks, or"
-            " more tasks"
-        )
     blocks = block_count(models.base.layout.names)
     if settings.layers not in (None, blocks):
         raise TallmasksError(
@@ -172,7 +166,7 @@ def _heads(models: Models) -> dict[str, bytes]:
 
 
 def _method(settings: Settings) -> tuple[Method, float, Weighting]:
-    """The method with its options and k, the scaling coefficient, and the tasks' weights.
+    """The method with its options, the scaling coefficient, and the tasks' weights.
 
     Raises TallmasksError for an unknown method or option, or a setting that the method does not have.
     """
@@ -183,12 +177,8 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
         hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
         raise TallmasksError(f"--method {settings.method} does not merge models into one; {hint}")
     check_can_stream(method)
-    if settings.k is not None:
-        if "agreement" not in method.needs or not isinstance(method.update, functools.partial):
-            raise TallmasksError(f"--k is for consensus methods, and {settings.method} is not one; leave it out")
-        if not 0 <= settings.k <= len(settings.tasks):
-            raise TallmasksError(f"--k {settings.k}: expected a number of tasks from 0 to {len(settings.tasks)}")
-        method = replace(method, update=functools.partial(method.update.func, k=settings.k))
+    if method.update is keep_agreed:
+        _check_threshold(int(method.chosen["k"]), len(settings.tasks))
     if weighting := settings.weighting:
         weighting.check(str(method.merge), f"--method {settings.method}")
     if isinstance(method.protocol, Fixed):
@@ -203,6 +193,13 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
     if alpha is None:
         alpha = 1.0 if weighting.weights else method.protocol.unvalidated
     return method, alpha, weighting
+
+
+def _check_threshold(k: int, tasks: int) -> None:
+    if k > tasks:
+        raise TallmasksError(f"k = {k}: expected 0 to {tasks}, the number of tasks; a larger k keeps no weight")
+    if 1 < k == tasks:
+        warn(f"k = {k} keeps only weights that are in the masks of all {tasks} tasks; use --k 1, or more tasks")
 
 
 def _is_a_merge(method: Method) -> bool:

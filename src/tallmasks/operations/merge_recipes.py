@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import re
@@ -36,8 +35,6 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
         )
         for (name, checkpoint), mask_lambda in zip(models.tasks.items(), settings.lambdas, strict=True)
     }
-    merge = registry.get_merge(str(method.merge))
-    of_merge = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
     recipe = settings.model_copy(
         update={
             "tallmasks": __version__,
@@ -45,9 +42,8 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
             "base_sha256": models.sha256s.get(None),
             "tasks": tasks,
             "method": parse_spec(method.name)[0],
-            "options": of_merge,
+            "options": registry.get_merge(str(method.merge)).values | method.values,
             "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
-            "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) else None,
             "trim": weighting.trim if weighting.trim != "model" else None,
             "normalize": weighting.normalize,
         }

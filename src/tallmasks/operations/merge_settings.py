@@ -90,7 +90,6 @@ class Settings(Section):
     method: str = optional()
     options: dict[str, Any] = Field({})
     scaling_coefficient: float = optional()
-    k: int = optional()
     mask_lambda: MaskLambda = optional()
     weight: float = optional()
     density: Density = optional()

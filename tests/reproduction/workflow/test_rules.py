@@ -5,6 +5,7 @@ import re
 import pytest
 
 from conftest import ROOT, shipped_params
+from reproduction.plan import chain
 from reproduction.plan.node import STAGES
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index
@@ -38,8 +39,8 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", ARTIFACTS)
 def test_a_rule_asks_for_the_roles_of_its_stage(roles: dict[str, set[str]], name: str) -> None:
     """A job would start before its inputs exist, or a misspelt role would silently be no input."""
-    asked = {*re.findall(r'BRIDGE\.artifact\.input\("(\w+)"\)', RULES[name])}
+    asked = {eval(role, {"stages": chain}) for role in re.findall(r"BRIDGE\.artifact\.input\(([^)]+)\)", RULES[name])}
     if others := re.search(r"inputs_but\(([^)]*)\)", RULES[name]):
-        assert {*re.findall(r'"(\w+)"', others[1])} <= asked and asked <= roles[name]
+        assert {*eval(f"[{others[1]}]", {"stages": chain})} <= asked and asked <= roles[name]
     else:
         assert asked == roles[name]

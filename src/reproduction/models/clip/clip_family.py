@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from reproduction.models.clip import tensor_names
 from reproduction.models.clip.clip_examples import ClipExamples, open_examples
 from reproduction.models.clip.foreign_checkpoints import PUBLISHERS
-from reproduction.models.families import STATISTICS, Precision, Spec
+from reproduction.models.families import HEAD, STATISTICS, Precision, Spec
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
+from tallmasks.methods.merges import Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Clip:
 
     unit = "images"
     imports = ("torch", "torch._dynamo", "open_clip")
-    task_inputs = {"head": "head"}  # noqa: RUF012
+    task_inputs = (HEAD,)
     publishers = PUBLISHERS
 
     def check(self, name: str, spec: Spec) -> None:
@@ -54,7 +55,7 @@ class Clip:
                         "CLIPVisionCfg and CLIPTextCfg in its model.py"
                     )
 
-    def statistics(self, spec: Spec) -> tuple[str, ...]:
+    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
         return tuple(STATISTICS)
 
     def settings(self, spec: Spec) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from reproduction.models.t5.sentencepiece_files import TOKENIZER_FILES
 from reproduction.models.t5.t5_architectures import Architecture
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
+from tallmasks.methods.merges import GRAMS, Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ class T5(TextFamily):
     def check(self, name: str, spec: Spec) -> None:
         Architecture.of(spec["architecture"])
 
-    def statistics(self, spec: Spec) -> tuple[str, ...]:
-        """No "grams" with an adapter, since its vectors are not weights of linear layers."""
-        return tuple(name for name in STATISTICS if name != "grams" or not spec.get("adapter"))
+    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+        """No `GRAMS` with an adapter, since its vectors are not weights of linear layers."""
+        return tuple(one for one in STATISTICS if one is not GRAMS or not spec.get("adapter"))
 
     def counts_frozen(self, spec: Spec) -> bool:
         return not spec.get("adapter")
