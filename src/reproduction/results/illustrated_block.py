@@ -41,7 +41,7 @@ def illustrated_block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> 
         **{("mask", task): mask for task, mask in zip(parts, masks, strict=True)},
         ("mask", "merged"): agreement >= K,
         **{("masked", task): apply_mask(merged, mask) for task, mask in zip(parts, masks, strict=True)},
-        ("masked", "merged"): keep_agreed(merged, agreement, K),
+        ("masked", "merged"): keep_agreed(merged, agreement, k=K),
     }
     y, x = (part.reshape(-1) for part in np.indices(shape))
     return pd.concat(

@@ -50,7 +50,9 @@ def agreement_profile(
     return AgreementProfile(tuple(every.tolist()), tuple(zero.tolist()))
 
 
-def keep_agreed(multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
+def keep_agreed(
+    multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], *, k: int = 2
+) -> NDArray[np.float32]:
     """The consensus update m_consensus(k) * tau_MTL, float32 [P'] (Wang et al. 2024). m_consensus(k) = 1{n >= k}: k = 0
     keeps everything, k > T nothing."""
     return apply_mask(multi_task_vector, agreement >= k)

@@ -90,7 +90,7 @@ class Method:
     def k(self) -> int | None:
         """The threshold of consensus merging. 0 for a merge alone whose alpha is tuned; None for other methods."""
         if isinstance(self.update, functools.partial):
-            return self.update.keywords.get("k")
+            return int(self.chosen.get("k", self.update.keywords["k"]))
         scaled = isinstance(self.protocol, Scaled) and not self.tuned
         return 0 if self.update is merged_vector and scaled else None
 

@@ -83,12 +83,12 @@ def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
         hints = get_type_hints(plain, include_extras=True)
         for name, parameter in inspect.signature(plain).parameters.items():
             has_default = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
-            if has_default and name not in bound:
+            if has_default:
                 hint = hints.get(name)
                 extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
                 bounds = next((extra for extra in extras if isinstance(extra, Between)), None)
                 words = get_args(hint) if get_origin(hint) is Literal else ()
-                options[name] = Option(name, parameter.default, bounds, words)
+                options[name] = Option(name, bound.get(name, parameter.default), bounds, words)
     return options
 
 

@@ -165,7 +165,7 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
     most = int(count.values.max(initial=0))
     if not isinstance(k, int | np.integer) or not 0 <= k <= most:
         raise TallmasksError(f"k is {k!r}; expected a whole number from 0 to {most}, the largest number in `agreement`")
-    return merged.back(keep_agreed(merged.values, count.values, k))
+    return merged.back(keep_agreed(merged.values, count.values, k=k))
 
 
 def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:
