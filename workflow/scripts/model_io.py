@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from job import Job, say
 from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.records import SPLITS
+from reproduction.evaluation.records import SPLITS, read_evaluation
 from reproduction.models import cuda
 from reproduction.models.families import Examples, Model, Precision, family
 from tallmasks.io.tensor_files import read_metadata
@@ -35,13 +35,21 @@ def load_task(job: Job) -> TaskData:
     return TaskData(job.params["task"], {split: load_examples(job, split) for split in SPLITS})
 
 
-def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
-    """The tasks of a job on several tasks; the files of each role are in the order of the tasks."""
-    model_family, tasks = family(job.params), []
-    for i, task in enumerate(job.params["tasks"]):
-        own = {name: job.inputs[f"{name}s"][i] for name in model_family.task_inputs}
-        tasks.append(TaskData(task, {split: model_family.examples(job.inputs[split][i], own) for split in splits}))
+def load_tasks(job: Job, splits: Sequence[str] = SPLITS, only: Collection[str] = ()) -> list[TaskData]:
+    """The tasks of a job on several tasks, or ``only`` some of them."""
+    model_family = family(job.params)
+    files = {role: job.by_task(role) for role in (*splits, *(f"{name}s" for name in model_family.task_inputs))}
+    tasks = []
+    for task in only or job.params["tasks"]:
+        own = {name: files[f"{name}s"][task] for name in model_family.task_inputs}
+        tasks.append(TaskData(task, {split: model_family.examples(files[split][task], own) for split in splits}))
     return tasks
+
+
+def finetuned_validation(job: Job) -> dict[str, float]:
+    """Validation accuracy of each task's fine-tuned model on all examples."""
+    evaluations = {task: read_evaluation(path) for task, path in job.by_task("fine_tuned").items()}
+    return {task: float(evaluation.accuracy("validation")[0]) for task, evaluation in evaluations.items()}
 
 
 def origins(job: Job, *roles: str) -> dict[str, Any]:

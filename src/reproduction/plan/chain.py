@@ -279,8 +279,11 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
 
 
 @stage(version=3, uses="evaluation", ending="json")
-def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
-    """One method with every coefficient of its grid on validation data, and the best one on test data."""
+def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed, sweep: str | None = None) -> Spec:
+    """One method with every coefficient of its grid on validation data, and the best one on test data.
+
+    ``sweep``: a key of the model's `sweeps` in params.yaml, for an evaluation on a sample of the examples.
+    """
     chosen = methods.get(method)
     inputs = evaluation_inputs(plan, model, tasks, seed) | method_inputs(plan, model, tasks, method, seed)
     params: dict[str, Any] = {
@@ -289,9 +292,11 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> S
         "code": methods.code([method], [str(chosen.merge)] if chosen.tuned else []),
         "tasks": list(tasks),
     }
+    if images := plan.sweep_images(model, sweep):
+        params["images"] = images
     if grid := chosen.protocol.grid(plan.grids(model)):
         params["grid"] = list(grid)
-        if isinstance(chosen.protocol, methods.Scaled) and not (chosen.tuned or grid[0]):  # alpha = 0
+        if isinstance(chosen.protocol, methods.Scaled) and not (images or chosen.tuned or grid[0]):  # alpha = 0
             inputs["zero_shot"] = [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks]
     return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 

@@ -38,15 +38,22 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-@view(version=2, files=("thresholds.csv",), params=_rows(methods.consensus))
+@view(version=3, files=("thresholds.csv",), params=_rows(methods.consensus))
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
-    """Consensus merging at every threshold k."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
-    rows = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
+    """Consensus merging at every threshold k (figure 6).  A k without a row in tables can use fewer images."""
+    members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
+
+    def at_threshold(merge: str, k: int) -> Node:
+        if row := methods.at_threshold(merge, k):
+            return chain.evaluate(plan, model, members, row.name, seed)
+        return chain.evaluate(plan, model, members, methods.consensus(merge, k).name, seed, sweep="thresholds")
+
     return {
-        "thresholds": [figure_stages.evaluate_thresholds(plan, model, members, merge, seed) for merge in merges],
-        "rows": [chain.evaluate(plan, model, members, row.name, seed) for row in rows if row],
         "fine_tuned": _fine_tuned(plan, model, members, seed),
+        **{
+            methods.consensus(merge).name: [at_threshold(merge, k) for k in range(len(members) + 2)]
+            for merge in agreeing_merges(plan, name)
+        },
     }
 
 
@@ -68,21 +75,23 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
 
 
 @view(
-    version=2,
+    version=3,
     files=("accuracy.csv", "orders.json"),
-    late_inputs=lambda plan, model, benchmark: figure_stages.subset_evaluations(plan, model, benchmark),
     params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
 )
 def subsets(plan: Plan, model: str, name: str) -> Artifacts:
-    """Figure 5.  The subsets are known only after zero-shot accuracies, so their evaluations are late inputs.
-
-    "whole", the evaluation of the whole benchmark, puts the settings of these evaluations into the recipe.
-    """
+    """Accuracy and storage on the first n tasks of each order, for every n (figure 5)."""
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
     return {
-        "orders": [figure_stages.task_orders(plan, model, members)],
+        "zero_shot": [chain.evaluate_task(plan, model, task, "zeroshot", seed) for task in members],
         "fine_tuned": _fine_tuned(plan, model, members, seed),
-        "whole": [figure_stages.evaluate_subset(plan, model, members, seed)],
+        **{
+            order: [
+                figure_stages.evaluate_first_tasks(plan, model, members, order, n, seed)
+                for n in range(1, len(members) + 1)
+            ]
+            for order in plan.subset_orders
+        },
     }
 
 
