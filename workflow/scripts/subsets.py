@@ -3,7 +3,7 @@
 import json
 
 from job import Job, main
-from reproduction.evaluation.records import Evaluation, read_evaluation, read_subset
+from reproduction.evaluation.records import Evaluation, read_evaluation, read_evaluations
 from reproduction.evaluation.subsets import orders
 from reproduction.results.sweep_tables import subset_table
 from results_io import counts_of, publish
@@ -15,7 +15,7 @@ def run(job: Job) -> None:
         Evaluation.joined([read_evaluation(path) for path in job.inputs[role]]) for role in ("zero_shot", "fine_tuned")
     )
     shown = job.params["orders"]
-    evaluated = {order: [read_subset(path) for path in job.inputs[order]] for order in shown}
+    evaluated = {order: [read_evaluations(path) for path in job.inputs[order]] for order in shown}
     table = subset_table(evaluated, zeroshot, finetuned, counts_of(job))
     ordered = {order: orders(zeroshot)[order] for order in shown}
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}

@@ -145,7 +145,7 @@ def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     return by_task
 
 
-def read_subset(path: Path) -> list[Evaluation]:
-    """Read several methods' evaluations on one subset of the tasks. Raises like `read_evaluation`."""
+def read_evaluations(path: Path) -> list[Evaluation]:
+    """Read the evaluations of several methods. Raises like `read_evaluation`."""
     with _record(path) as record:
         return [Evaluation.from_json(value) for value in record["evaluations"]]

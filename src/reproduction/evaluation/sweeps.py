@@ -1,4 +1,4 @@
-"""Evaluates many merged models in one process, for figures 5 and 6 of Wang et al. 2024."""
+"""Samples of the examples, and evaluations of many merged models in one process (figures 5 and 6)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def sampled(
     """
     counts = {split: max(1, count // len(tasks)) for split, count in images.items()} | dict(by_task)
     return [
-        TaskData(
-            task.name, {split: sample(examples, counts.get(split)) for split, examples in task.splits.items()}
-        )
+        TaskData(task.name, {split: sample(examples, counts.get(split)) for split, examples in task.splits.items()})
         for task in tasks
     ]
 

@@ -312,6 +312,32 @@ def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method:
     return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
+@stage(version=1, uses="evaluation", ending="json")
+def evaluate_first_tasks(plan: Plan, model: str, tasks: Tasks, order: str, n: int, seed: Seed) -> Spec:
+    """Figure 5's methods on the first n of the tasks in an order; merges and masks are computed in memory.
+
+    The order can follow from zero-shot accuracies, which only the job knows, so the inputs are those of all tasks.
+    """
+    names = plan.params["paper"]["subsets"]["methods"]
+    merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
+    params = {
+        **plan.evaluator(model),
+        "tasks": list(tasks),
+        "order": order,
+        "n": n,
+        "images": plan.sweep_images(model, "subsets"),
+        "methods": list(names),
+        "code": methods.code(names, merges),
+        "grids": {name: list(grid) for name, grid in plan.grids(model).items()},
+    }
+    inputs = {
+        **evaluation_inputs(plan, model, tasks, seed),
+        "zero_shot": [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks],
+        "task_vectors": task_vectors(plan, model, tasks, seed),
+    }
+    return Spec(f"{order}-{n}of{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
+
+
 @stage(version=4, uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """The models of a masking row, or of a method with own tensors, as a bundle on top of the pretrained file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reproduction.plan import chain, figure_stages
+from reproduction.plan import chain
 from reproduction.plan.chain import Seed, Tasks
 from reproduction.plan.node import Node
 from reproduction.plan.planner import Plan
@@ -28,7 +28,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
 
 
 @view(version=2, files=("density.csv", "tensors.csv", "overlap.csv"), params=_rows(methods.masking))
-def masks(plan: Plan, model: str, name: str) -> Artifacts:
+def mask_statistics(plan: Plan, model: str, name: str) -> Artifacts:
     """Density and overlap of the selected masks."""
     members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
     return {
@@ -87,8 +87,7 @@ def subsets(plan: Plan, model: str, name: str) -> Artifacts:
         "fine_tuned": _fine_tuned(plan, model, members, seed),
         **{
             order: [
-                figure_stages.evaluate_first_tasks(plan, model, members, order, n, seed)
-                for n in range(1, len(members) + 1)
+                chain.evaluate_first_tasks(plan, model, members, order, n, seed) for n in range(1, len(members) + 1)
             ]
             for order in plan.subset_orders
         },

@@ -67,9 +67,7 @@ def view(
                 "seeds": list(shown_seeds),
                 **plan.architecture(model),
             }
-            return Spec(
-                benchmark, settings, artifacts(plan, model, benchmark), chain.pretrained_source(plan, model)
-            )
+            return Spec(benchmark, settings, artifacts(plan, model, benchmark), chain.pretrained_source(plan, model))
 
         def _reason_against(plan: Plan, model: str, benchmark: str, seed_count: int) -> str | None:
             tasks, sources = plan.benchmark(benchmark), plan.model(model).get("checkpoints", FINETUNE)

@@ -8,7 +8,7 @@ from itertools import product
 import pandas as pd
 
 from reproduction.evaluation.records import SPLITS, Evaluation
-from reproduction.results.tables import ParameterCounts, mean_scores, per_task_table, percent
+from reproduction.results.tables import ParameterCounts, mean_scores, per_task_table
 from reproduction.results.typesetting import Cell, TableLayout, markdown
 from tallmasks import methods
 
