@@ -28,7 +28,7 @@ def write_own(job: Job, start: StartingPoint, out: Path) -> None:
     own, facts = method.own_tensors, bundle_facts(method.name, tasks, start)
     assert own is not None
     with new_own_bundle(out, facts) as new:
-        for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
+        for task, path in job.by_task("task_vectors").items():
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():
                 new.write(task, name, own.content(tensor, new.manifest.codings[name], **method.chosen))

@@ -1,9 +1,9 @@
 """Evaluate one method on a set of tasks: choose from its grid on validation data, then evaluate once on test data."""
 
 from job import Job, main, say
-from model_io import finetuned_validation, load_model, load_tasks, new_evaluator
+from model_io import load_model, load_tasks, new_evaluator
 from reproduction.evaluation.protocols import FromFiles, Tuner, evaluate
-from reproduction.evaluation.records import Evaluation, read_evaluation, read_origins
+from reproduction.evaluation.records import read_joined, read_origins
 from reproduction.evaluation.sweeps import sampled
 from reproduction.models.checkpoint_sources import seen_validation
 from reproduction.models.families import family
@@ -18,9 +18,9 @@ def run(job: Job) -> None:
     grid = job.params.get("grid", ())
     tune = None
     if isinstance(method.protocol, methods.Scaled):
-        pretrained = list(map(read_evaluation, job.inputs.get("zero_shot", ())))
-        zero_shot = Evaluation.joined(pretrained).correct if pretrained else None
-        tune = Tuner(evaluator, grid, list(finetuned_validation(job).values()), zero_shot)
+        finetuned = read_joined(job.inputs["fine_tuned"]).accuracy("validation")
+        zero_shot = read_joined(job.inputs["zero_shot"]).correct if "zero_shot" in job.inputs else None
+        tune = Tuner(evaluator, grid, finetuned.tolist(), zero_shot)
     result = evaluate(method, source, evaluator, tune, grid)
     if result.grid:
         chosen = result.scaling_coefficient if result.mask_lambda is None else list(result.mask_lambda)

@@ -9,7 +9,7 @@ from typing import Any
 
 from job import Job, say
 from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.records import SPLITS, read_evaluation
+from reproduction.evaluation.records import SPLITS
 from reproduction.models import cuda
 from reproduction.models.families import Examples, Model, Precision, family
 from tallmasks.io.tensor_files import read_metadata
@@ -44,12 +44,6 @@ def load_tasks(job: Job, splits: Sequence[str] = SPLITS, only: Collection[str] =
         own = {name: files[f"{name}s"][task] for name in model_family.task_inputs}
         tasks.append(TaskData(task, {split: model_family.examples(files[split][task], own) for split in splits}))
     return tasks
-
-
-def finetuned_validation(job: Job) -> dict[str, float]:
-    """Validation accuracy of each task's fine-tuned model on all examples."""
-    evaluations = {task: read_evaluation(path) for task, path in job.by_task("fine_tuned").items()}
-    return {task: float(evaluation.accuracy("validation")[0]) for task, evaluation in evaluations.items()}
 
 
 def origins(job: Job, *roles: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 
 from job import Job, main
-from reproduction.evaluation.records import Evaluation, read_evaluation, read_evaluations
+from reproduction.evaluation.records import read_evaluations, read_joined
 from reproduction.evaluation.subsets import orders
 from reproduction.results.sweep_tables import subset_table
 from results_io import counts_of, publish
@@ -11,9 +11,7 @@ from results_io import counts_of, publish
 
 @main
 def run(job: Job) -> None:
-    zeroshot, finetuned = (
-        Evaluation.joined([read_evaluation(path) for path in job.inputs[role]]) for role in ("zero_shot", "fine_tuned")
-    )
+    zeroshot, finetuned = read_joined(job.inputs["zero_shot"]), read_joined(job.inputs["fine_tuned"])
     shown = job.params["orders"]
     evaluated = {order: [read_evaluations(path) for path in job.inputs[order]] for order in shown}
     table = subset_table(evaluated, zeroshot, finetuned, counts_of(job))

@@ -136,6 +136,11 @@ def read_evaluation(path: Path) -> Evaluation:
         return Evaluation.from_json(record)
 
 
+def read_joined(paths: Iterable[Path]) -> Evaluation:
+    """Read evaluations of one task each, by one method, as one evaluation. Raises like `read_evaluation`."""
+    return Evaluation.joined([read_evaluation(path) for path in paths])
+
+
 def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """The origin of each task's data and imported checkpoint, by task, from evaluations of one task each."""
     by_task: dict[str, dict[str, Any]] = {}
