@@ -89,7 +89,7 @@ def of_the_paper(params: dict[str, Any]) -> None:
     params["methods"] = "all"
     params["seeds"] = [0]
     params["paper"]["subsets"]["orders"] = ORDERS
-    params["models"]["tiny"]["sweeps"] = {"subsets": {"validation": 30, "test": 60}}
+    params["models"]["tiny"]["sweeps"] = {"subsets": {"validation": 30, "test": 60}, "thresholds": {"validation": 30}}
 
 
 @dataclass(frozen=True)

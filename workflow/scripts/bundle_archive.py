@@ -29,7 +29,7 @@ def write_coded(job: Job, start: StartingPoint, out: Path) -> None:
     codec, contents = method.codec, bundle_contents(method.name, tasks, start)
     assert codec is not None
     with new_coded_bundle(out, contents) as new:
-        for task, path in zip(tasks, job.inputs[task_vector.role], strict=True):
+        for task, path in job.by_task(task_vector.role).items():
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():
                 new.write(task, name, codec.content(tensor, new.manifest.codings[name], **method.chosen))

@@ -8,8 +8,7 @@ from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
 @main
 def run(job: Job) -> None:
     lambdas = job.params["mask_lambda"]
-    vectors = dict(zip(job.params["tasks"], job.inputs[task_vector.role], strict=True))
-    write_mask_bundle(job.output, vectors, job.input(merge.role), lambdas, job.metadata)
+    write_mask_bundle(job.output, job.by_task(task_vector.role), job.input(merge.role), lambdas, job.metadata)
     bundle = open_mask_bundle(job.output)
     for task in bundle.tasks:
         densities = "  ".join(f"{value}: {bundle.density(task, value):.4f}" for value in lambdas)

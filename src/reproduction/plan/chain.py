@@ -311,8 +311,11 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
 
 
 @stage(version=3, uses="evaluation", ending="json", role="selection")
-def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
-    """One method with every coefficient of its grid on validation data, and the best one on test data."""
+def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed, sweep: str | None = None) -> Spec:
+    """One method with every coefficient of its grid on validation data, and the best one on test data.
+
+    ``sweep``: a key of the model's `sweeps` in params.yaml, for an evaluation on a sample of the examples.
+    """
     chosen = methods.get(method)
     inputs = evaluation_inputs(plan, model, tasks, seed) | method_inputs(plan, model, tasks, method, seed)
     params: dict[str, Any] = {
@@ -321,9 +324,11 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> S
         "code": methods.code([method], [str(chosen.merge)] if chosen.tuned else []),
         "tasks": list(tasks),
     }
+    if images := plan.sweep_images(model, sweep):
+        params["images"] = images
     if grid := chosen.protocol.grid(plan.grids(model)):
         params["grid"] = list(grid)
-        if isinstance(chosen.protocol, methods.Scaled) and not (chosen.tuned or grid[0]):  # alpha = 0
+        if isinstance(chosen.protocol, methods.Scaled) and not (images or chosen.tuned or grid[0]):  # alpha = 0
             inputs["zero_shot"] = [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks]
     return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
@@ -337,6 +342,32 @@ def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method:
     params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
     params |= {"merged": list(merged), "tasks": list(tasks)}
     return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+
+
+@stage(version=1, uses="evaluation", ending="json")
+def evaluate_first_tasks(plan: Plan, model: str, tasks: Tasks, order: str, n: int, seed: Seed) -> Spec:
+    """Figure 5's methods on the first n of the tasks in an order; merges and masks are computed in memory.
+
+    The order can follow from zero-shot accuracies, which only the job knows, so the inputs are those of all tasks.
+    """
+    names = plan.params["paper"]["subsets"]["methods"]
+    merges = sorted({merge for name in names if (merge := methods.get(name).merge)})
+    params = {
+        **plan.evaluator(model),
+        "tasks": list(tasks),
+        "order": order,
+        "n": n,
+        "images": plan.sweep_images(model, "subsets"),
+        "methods": list(names),
+        "code": methods.code(names, merges),
+        "grids": {name: list(grid) for name, grid in plan.grids(model).items()},
+    }
+    inputs = {
+        **evaluation_inputs(plan, model, tasks, seed),
+        "zero_shot": [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks],
+        task_vector.role: task_vectors(plan, model, tasks, seed),
+    }
+    return Spec(f"{order}-{n}of{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=5, uses="arrays")

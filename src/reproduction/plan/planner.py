@@ -110,7 +110,7 @@ class Plan:
         """The values to try on validation data; a model's own grids replace the general ones."""
         return {**self.params["grids"], **self.model(model).get("grids", {})}
 
-    def sweep_images(self, model: str, sweep: str) -> dict[str, int]:
+    def sweep_images(self, model: str, sweep: str | None) -> dict[str, int]:
         """The number of examples per value of a sweep, by split; a missing split uses all examples."""
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from reproduction.artifacts.folders import PROVENANCE
@@ -38,7 +38,6 @@ def view(
     provenance: str = PROVENANCE,
     any_tasks: bool = False,
     least_tasks: int = 1,
-    late_inputs: Callable[[Plan, str, str], Mapping[str, list[Node]] | None] = lambda plan, model, benchmark: {},
 ) -> Callable[[WrittenFrom], WrittenFrom]:
     """Decorator: declare a view, named after its function ``(plan, model, benchmark) -> artifacts by role``.
 
@@ -50,7 +49,6 @@ def view(
         provenance: the file with the recipe and the digests of the other files.
         any_tasks: allow benchmarks that evaluate other tasks than they merge.
         least_tasks: the minimum number of tasks.
-        late_inputs: ``(plan, model, benchmark) -> late inputs`` of the `Spec`.
     """
 
     def register(artifacts: WrittenFrom) -> WrittenFrom:
@@ -69,8 +67,7 @@ def view(
                 "seeds": list(shown_seeds),
                 **plan.architecture(model),
             }
-            inputs, sources = artifacts(plan, model, benchmark), chain.pretrained_source(plan, model)
-            return Spec(benchmark, settings, inputs, sources, None, lambda: late_inputs(plan, model, benchmark))
+            return Spec(benchmark, settings, artifacts(plan, model, benchmark), chain.pretrained_source(plan, model))
 
         def _reason_against(plan: Plan, model: str, benchmark: str, seed_count: int) -> str | None:
             tasks, sources = plan.benchmark(benchmark), plan.model(model).get("checkpoints", FINETUNE)

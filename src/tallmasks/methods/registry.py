@@ -206,9 +206,13 @@ def _is_masking(method: Method) -> bool:
     return isinstance(method.protocol, Masked)
 
 
-def consensus(merge: str) -> Method:
-    """The first consensus row on a merge. Raises like `masking`."""
-    return _first_on(merge, lambda method: "agreement" in method.needs, "consensus_row")
+def consensus(merge: str, k: int | None = None) -> Method:
+    """The first consensus row on a merge, with threshold ``k`` (default: its own). Raises like `masking`."""
+    row = _first_on(merge, lambda method: "agreement" in method.needs, "consensus_row")
+    if k is None:
+        return row
+    name, texts = options.parse_spec(row.name)
+    return get(options.written(name, {**texts, "k": k}))
 
 
 def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) -> Method:

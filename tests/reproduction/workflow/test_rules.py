@@ -12,7 +12,7 @@ from reproduction.plan.project import Index
 from tallmasks import methods
 
 TEXT = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-RULES = dict(re.findall(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)\b(.*?)^\S", TEXT, re.M | re.S))
+RULES = dict(re.findall(r"^(?:use rule \w+ as|rule) (\w+)\b(.*?)^\S", TEXT, re.M | re.S))
 ARTIFACTS = [name for name, stage in STAGES.items() if not stage.is_result]
 
 
