@@ -96,12 +96,12 @@ def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
 
 
 def evaluate(
-    method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, lambdas: Sequence[float]
+    method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, mask_lambdas: Sequence[float]
 ) -> Evaluation:
     """Evaluate one method by its protocol (see `tallmasks.methods`).
 
     The evaluator and the source have the same tasks in the same order. ``tune`` is used by the protocol `Scaled`, and
-    ``lambdas``, the ascending grid, by `Masked`.
+    ``mask_lambdas``, the ascending grid, by `Masked`.
     """
     update = updates_on(evaluator, method, source)
     if isinstance(method.protocol, Scaled):
@@ -112,7 +112,7 @@ def evaluate(
             method.name, lambda value: method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
         )
     if isinstance(method.protocol, Masked):
-        return _masked(method, update, evaluator, lambdas)
+        return _masked(method, update, evaluator, mask_lambdas)
     if isinstance(method.protocol, Fixed):
         coefficient = method.protocol.coefficient_for(len(evaluator.tasks))
         return _one_model(method, update(), evaluator, coefficient, chosen=coefficient)
@@ -121,11 +121,11 @@ def evaluate(
     return evaluator.evaluation(method.name, correct, lambda task: evaluator.built(update(task)))
 
 
-def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequence[float]) -> Evaluation:
+def _masked(method: Method, update: Updates, evaluator: Evaluator, mask_lambdas: Sequence[float]) -> Evaluation:
     def every(task: int) -> Iterator[Update]:
-        return (update(task, lambda_index) for lambda_index in range(len(lambdas)))
+        return (update(task, lambda_index) for lambda_index in range(len(mask_lambdas)))
 
-    curve = evaluator.own("validation", every, len(lambdas))
+    curve = evaluator.own("validation", every, len(mask_lambdas))
     chosen = choose_per_task(curve)
     test = evaluator.own("test", lambda task: iter([update(task, chosen[task])]), 1)
     validation = [row[index] for row, index in zip(curve, chosen, strict=True)]
@@ -133,8 +133,8 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
         method.name,
         {"validation": validation, "test": [row[0] for row in test]},
         lambda task: evaluator.built(update(task, chosen[task])),
-        mask_lambda=tuple(lambdas[index] for index in chosen),
-        grid=tuple(lambdas),
+        mask_lambda=tuple(mask_lambdas[index] for index in chosen),
+        grid=tuple(mask_lambdas),
         curve=tuple(map(tuple, curve)),
     )
 
@@ -213,7 +213,7 @@ class FromFiles:
         return self._method.threshold(self.task_vector(task), self.count)
 
     def packed_mask(self, task: int, lambda_index: int) -> NDArray[np.uint8]:
-        return self._bundle.packed_mask(self._tasks[task], self._bundle.lambdas[lambda_index])
+        return self._bundle.packed_mask(self._tasks[task], self._bundle.mask_lambdas[lambda_index])
 
 
 def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.float32]:
@@ -226,18 +226,19 @@ def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.fl
 class InMemory:
     """Merges, masks and agreements of task vectors, computed on first use and cached.
 
-    ``pretrained``: theta_0, float32 [P']. ``lambdas``: ascending. ``select`` returns the lambda chosen for each task by
-    a TALL-mask method.
+    ``pretrained``: theta_0, float32 [P']. ``mask_lambdas``: ascending. ``select`` returns the lambda chosen for each
+    task by a TALL-mask method.
     """
 
     def __init__(
         self,
         vectors: Sequence[TaskVector],
         pretrained: NDArray[np.float32],
-        lambdas: Sequence[float],
+        mask_lambdas: Sequence[float],
         select: Callable[[Method], Sequence[float]],
     ) -> None:
-        self.vectors, self.pretrained, self._lambdas, self._select = list(vectors), pretrained, tuple(lambdas), select
+        self.vectors, self.pretrained = list(vectors), pretrained
+        self._mask_lambdas, self._select = tuple(mask_lambdas), select
         for part in ("merged", "planes", "agreement"):
             setattr(self, part, functools.cache(getattr(self, part)))
 
@@ -250,16 +251,16 @@ class InMemory:
     def planes(self, merge: str) -> list[NDArray[np.uint8]]:
         """Each task's masks for all lambdas, packed as in `tallmasks.masks`."""
         merged = self.merged(merge)
-        shape = (len(self._lambdas).bit_length(), -(-merged.size // 8))
+        shape = (len(self._mask_lambdas).bit_length(), -(-merged.size // 8))
         planes = [np.empty(shape, np.uint8) for _ in self.vectors]
-        kernels.pack_levels([vector.flat for vector in self.vectors], merged, self._lambdas, planes)
+        kernels.pack_levels([vector.flat for vector in self.vectors], merged, self._mask_lambdas, planes)
         return planes
 
     def agreement(self, merge: str) -> NDArray[np.uint8]:
         """n(p), how many tasks' chosen masks keep each weight, uint8 [P']."""
         selected = self._select(methods.masking(merge))
         out = np.empty(self.vectors[0].flat.size, np.uint8)
-        kernels.count_agreement(self.planes(merge), [self._lambdas.index(value) for value in selected], out)
+        kernels.count_agreement(self.planes(merge), [self._mask_lambdas.index(value) for value in selected], out)
         return out
 
 

@@ -26,10 +26,10 @@ from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
+from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
 from tallmasks.operations.compress import METHOD, prepare_bundle, write_bundle
-from tallmasks.operations.opened_models import print_copied, print_own, print_sizes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         files = {name: size for name, size in bytes_of_bundle(contents).items() if not name.startswith(BASE)}
         size = sum(files.values()) + bytes_of_card(contents)
-        models.describe(f"compress by {method.title}", size)
+        print_plan(models, f"compress by {method.title}", size)
         print_own(models)
         print_sizes(models.nbytes[0], size, models.nbytes[1], count)
         return 0
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{settings.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
     if settings.include_base:
         print_copied(models.base)
-    models.print_buffers()
+    print_buffers(models)
     print_own(models)
     what = "scale" if method.scaled_mask else "lambda"
     for task, error in errors.items():

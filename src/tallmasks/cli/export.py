@@ -14,9 +14,9 @@ import argparse
 
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_models import model_of
+from tallmasks.cli.printed_models import print_copied
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded, new_path
-from tallmasks.operations.opened_models import print_copied
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 

@@ -23,11 +23,11 @@ import argparse
 
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import converted, number, one_of
+from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge import MERGED_DTYPES, method_names, prepare_merge, write_merged
-from tallmasks.operations.opened_models import print_copied
 from tallmasks.vectors.checkpoints.writing import bytes_of_new
 
 
@@ -97,18 +97,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = shared_options.read_settings(arguments, None, MERGED_DTYPES)
-    method, alpha, weighting, models = prepare_merge(settings)
-    what = f"by {method.title}, alpha = {alpha:g}"
+    method, scaling_coefficient, weighting, models = prepare_merge(settings)
+    what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:
         size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
-        models.describe(f"merge {what}", size)
+        print_plan(models, f"merge {what}", size)
         warn_of_configurations(models.base, models.tasks)
         return 0
-    write_merged(method, alpha, weighting, models)
+    write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
     print_copied(models.base, models.tasks.values())
-    models.print_buffers()
+    print_buffers(models)
     if heads := sorted({name for names in models.left_out.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")
     return 0

@@ -131,10 +131,10 @@ class Merging:
 
 
 class OnePiece:
-    """The inputs, in one piece, of a method that builds one model. ``lambdas``: each task's mask lambda."""
+    """The inputs, in one piece, of a method that builds one model. ``mask_lambdas``: each task's mask lambda."""
 
-    def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
-        self._lambdas = lambdas
+    def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, mask_lambdas: Sequence[float]) -> None:
+        self._mask_lambdas = mask_lambdas
         vectors = stream.task_vectors_at(piece)
         self.vectors = merging.weighed(vectors)
         self.pretrained = stream.pretrained(piece.name, piece.start, piece.stop)
@@ -146,7 +146,7 @@ class OnePiece:
 
     @property
     def agreement(self) -> NDArray[np.uint8]:
-        return kernels.count_masks(self.vectors, self.multi_task_vector, self._lambdas)
+        return kernels.count_masks(self.vectors, self.multi_task_vector, self._mask_lambdas)
 
 
 def check_can_stream(method: Method) -> None:

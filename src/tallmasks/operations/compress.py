@@ -60,10 +60,20 @@ def compress(
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
     """
-    others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
     from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
 
-    settings = from_python(base, tasks, out, OF_BUNDLES, **others)
+    settings = from_python(
+        base,
+        tasks,
+        out,
+        OF_BUNDLES,
+        method=method,
+        options=options,
+        mask_lambda=mask_lambda,
+        dtype=dtype,
+        include_base=include_base,
+        keep_base=keep_base,
+    )
     write_bundle(*prepare_bundle(settings))
     return settings.output
 
@@ -101,7 +111,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         own=models.own,
         missing=models.missing,
         sizes=models.nbytes,
-        mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
+        mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.mask_lambdas, strict=True)),
         codings=method.codec.codings(models.layout, len(settings.tasks)) if method.codec else None,
         include_base=settings.include_base,
     )
@@ -133,14 +143,14 @@ def write_bundle(method: Method, models: Models, contents: BundleContents) -> tu
     with models.progress("compressing", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        lambdas = settings.lambdas
+        mask_lambdas = settings.mask_lambdas
         with new_bundle(settings.output, contents) as new:
 
             def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
                 vectors = stream.task_vectors_at(piece)
                 merged = merging(piece, vectors)
                 if method.scaled_mask is None:
-                    packed = list(kernels.pack_masks(vectors, merged, lambdas))
+                    packed = list(kernels.pack_masks(vectors, merged, mask_lambdas))
                     lengths: list[list[tuple[float, float]]] = []
                 else:
                     of = prod(stream.layout.by_name[piece.name])
@@ -155,11 +165,11 @@ def write_bundle(method: Method, models: Models, contents: BundleContents) -> tu
                 for task, pairs in zip(settings.tasks, zip(*pieces, strict=True), strict=True):
                     own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
-            totals = np.sum(products or np.zeros((1, len(lambdas), 3)), axis=0).tolist()
+            totals = np.sum(products or np.zeros((1, len(mask_lambdas), 3)), axis=0).tolist()
             for task, (own, both, held) in zip(settings.tasks, totals, strict=True):
                 scale = new.scale[task]
                 new.error[task] = _relative(own - 2 * scale * both + scale**2 * held, own)
-    return new.scale if method.scaled_mask else dict(zip(settings.tasks, lambdas, strict=True)), new.error
+    return new.scale if method.scaled_mask else dict(zip(settings.tasks, mask_lambdas, strict=True)), new.error
 
 
 def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[float]:

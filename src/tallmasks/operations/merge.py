@@ -70,10 +70,28 @@ def merge_checkpoints(
 
     The other arguments are the command's options. Raises TallmasksError like the command.
     """
-    others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
     from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
 
-    settings = from_python(base, tasks, out, MERGED_DTYPES, **others)
+    settings = from_python(
+        base,
+        tasks,
+        out,
+        MERGED_DTYPES,
+        method=method,
+        options=options,
+        scaling_coefficient=scaling_coefficient,
+        mask_lambda=mask_lambda,
+        weight=weight,
+        density=density,
+        trim=trim,
+        normalize=normalize,
+        dtype=dtype,
+        out_shard_size=out_shard_size,
+        only=only,
+        keep_base=keep_base,
+        heads=heads,
+        tokens=tokens,
+    )
     write_merged(*prepare_merge(settings))
     return settings.output
 
@@ -91,7 +109,7 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
     settings.refuse(("include_base",), "compress")
-    method, alpha, weighting = _method(settings)
+    method, scaling_coefficient, weighting = _method(settings)
     models = open_models(settings)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
     if loras and uses_small_directions(registry.get_merge(str(method.merge))):
@@ -107,17 +125,17 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
         raise TallmasksError(
             f"layers: found {settings.layers}, but the base has {blocks}; only whole models are merged"
         )
-    return method, alpha, weighting, models
+    return method, scaling_coefficient, weighting, models
 
 
-def write_merged(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
-    settings, lambdas = models.settings, models.settings.lambdas
+def write_merged(method: Method, scaling_coefficient: float, weighting: Weighting, models: Models) -> None:
+    settings, mask_lambdas = models.settings, models.settings.mask_lambdas
     more: dict[str, str | bytes] = {}
     if models.left_out.heads and not models.base.is_folder:
         raise TallmasksError("--heads: a single file cannot store them; pass the base as a folder")
     if models.base.is_folder:
-        recipe = recipe_of(method, alpha, weighting, models)
-        more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
+        recipe = recipe_of(method, scaling_coefficient, weighting, models)
+        more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe), **_heads(models)}
     statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
@@ -125,8 +143,8 @@ def write_merged(method: Method, alpha: float, weighting: Weighting, models: Mod
         with new_checkpoint(settings.output, models.base, None, settings.dtype, settings.out_shard_size, more) as new:
 
             def work(piece: TensorPiece) -> None:
-                source = OnePiece(stream, piece, merging, lambdas)
-                change = np.float32(alpha) * Updates(method, source)()
+                source = OnePiece(stream, piece, merging, mask_lambdas)
+                change = np.float32(scaling_coefficient) * Updates(method, source)()
                 merged = source.pretrained + change
                 new.write(piece.name, piece.start, merged)
                 if is_small(models.part.info(piece.name).shape):
@@ -189,10 +207,10 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
             raise TallmasksError(f"normalize: {settings.method} always divides by the sum of the weights; leave it out")
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
-    alpha = settings.scaling_coefficient
-    if alpha is None:
-        alpha = 1.0 if weighting.weights else method.protocol.unvalidated
-    return method, alpha, weighting
+    scaling_coefficient = settings.scaling_coefficient
+    if scaling_coefficient is None:
+        scaling_coefficient = 1.0 if weighting.weights else method.protocol.unvalidated
+    return method, scaling_coefficient, weighting
 
 
 def _check_threshold(k: int, tasks: int) -> None:

@@ -124,9 +124,9 @@ class Settings(Section):
                 raise TallmasksError(f"{name} is a setting of `tallmasks {command}`, not of this command; leave it out")
 
     @property
-    def lambdas(self) -> list[float]:
-        lambdas = self.by_task("mask_lambda")
-        return [lambdas.get(task, MASK_LAMBDA) for task in self.tasks]
+    def mask_lambdas(self) -> list[float]:
+        chosen = self.by_task("mask_lambda")
+        return [chosen.get(task, MASK_LAMBDA) for task in self.tasks]
 
     @property
     def weighting(self) -> Weighting:

@@ -1,4 +1,4 @@
-"""The base and the fine-tuned models of a merge or bundle: opening, checks, and what is printed about them."""
+"""The base and the fine-tuned models of a merge or bundle: opening and checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.filesize import decimal
 
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.atomic_files import refuse_existing
@@ -34,9 +33,6 @@ from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
-
-_LISTED = 20
-"""The most names of files in a printed list."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +241,7 @@ class Models:
         same, every = set(self.unchanged), self.task_parts.values()  # compared first, while transformers is asked
         weights = set(self.part.layout.names) - whole_tensors(self.part, self.whole.values())
         names = [name for name in self.part.tensors if name not in weights and name not in same]
-        names = [name for name in names if all(_has_its_form(self.part, one, name) for one in every)]
+        names = [name for name in names if all(has_its_form(self.part, one, name) for one in every)]
         return tuple(name for name in names if self.moves(name))
 
     @cached_property
@@ -280,83 +276,13 @@ class Models:
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 
-    def print_buffers(self) -> None:
-        """Print which tensors are treated as buffers, and where their values come from."""
-        models = [self.part, *self.task_parts.values()]
-        buffers = {name: kind for one in models for name, kind in one.buffers.items()}
-        moved = [name for name in self.buffers if name in buffers] if self.keeps_own else self.part.averages
-        rest = sorted(buffers.keys() - moved)
-        everywhere = [name for name in rest if all(_has_its_form(self.part, one, name) for one in models)]
-        floats = [name for name in everywhere if self.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
-        for names, what in (
-            (moved, "kept per task" if self.keeps_own else "averaged over the tasks"),
-            (floats, "taken from the base"),
-            (sorted(set(rest) - set(everywhere)), "missing or of another shape in some models, so taken from the base"),
-        ):
-            if names:
-                print(f"  buffers (not weights), {what}: {name_some(names, 2)}")
 
-    def describe(self, what: str, nbytes: int) -> None:
-        read = {"base": self.base, **self.tasks}
-        for name, checkpoint in read.items():
-            print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(checkpoint.nbytes)}")
-        all_of, changed = self.base.layout.size, self.layout.size
-        print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
-        print(what)
-        self.print_buffers()
-        print(f"write  {self.settings.output}: about {decimal(nbytes)}")
-
-
-def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
+def has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
+    """Whether a tensor of a task has the shape and kind of the base's."""
     if name not in base.names or name not in task.names:
         return False
     mine, theirs = base.info(name), task.info(name)
     return mine.shape == theirs.shape and (mine.dtype == theirs.dtype or (mine.is_float and theirs.is_float))
-
-
-def print_own(models: Models) -> None:
-    """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
-    of_tasks = {name for of_task in models.own.values() for name in of_task}
-    if names := sorted(of_tasks.union(models.buffers).difference(models.part.buffers)):
-        print(f"  stored whole per task: {name_some(names)}")
-    if names := sorted({name for of_task in models.missing.values() for name in of_task}):
-        print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
-    left_out = {name for one in models.whole.values() for name in one.left_out}
-    if not models.base.is_folder:
-        left_out.update(name for one in models.whole.values() for name in one.companions)
-    if left_out:
-        print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
-    code = [
-        task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
-    ]
-    if code:
-        print(
-            f"  {name_some(code)}: the model class is custom code (auto_map); copy its .py files to the exported folder"
-        )
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Names of files, subfolders first, because a missing subfolder can change what a processor computes."""
-    ordered = sorted(names, key=lambda name: ("/" not in name, name))
-    return name_some(ordered, _LISTED)
-
-
-def print_copied(base: Checkpoint, tasks: Iterable[Checkpoint] = ()) -> None:
-    """Print which files of the base's folder were copied, and which of its files or the tasks' were left out."""
-    if base.is_folder:
-        copied = ", ".join(base.companions) or "nothing"
-        print(f"  copied from {base.title}: {copied}{f'; left out: {_listed(base.left_out)}' if base.left_out else ''}")
-    here = {*base.companions, *base.left_out, *base.files, *base.indexes}
-    if only := {name for one in tasks for name in (*one.companions, *one.left_out)} - here:
-        print(f"  only in the tasks' folders, so not copied: {_listed(only)}")
-
-
-def print_sizes(base: int, bundle: int, models: int, count: int) -> None:
-    """Compare the bytes of base and bundle with those of the models; warn if they are not fewer."""
-    these = "the model takes" if count == 1 else f"the {count} models take"
-    print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
-    if base + bundle >= models:
-        warn("base and bundle together are not smaller than the models: keep the models, or compress more of them")
 
 
 def passes(merge: str | None) -> int:

@@ -39,13 +39,13 @@ def add_agreeing(row: Floats, limit: float, total: Floats, majority: float, out:
 
 
 @njit(nogil=True, cache=True)
-def levels(row: Floats, merged: Floats, lambdas: tuple[float, ...], out: NDArray[np.uint8]) -> None:
+def levels(row: Floats, merged: Floats, mask_lambdas: tuple[float, ...], out: NDArray[np.uint8]) -> None:
     """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|. The lambdas
     are a tuple so that their number is known at compile time."""
     for i in range(row.size):
         own, others, level = abs(row[i]), abs(merged[i] - row[i]), np.uint8(0)
-        for factor in lambdas:
-            level += np.uint8(own > factor * others)
+        for mask_lambda in mask_lambdas:
+            level += np.uint8(own > mask_lambda * others)
         out[i] = level
 
 
