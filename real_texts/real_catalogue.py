@@ -59,7 +59,7 @@ class RealTexts:
         texts = split_of(task, recipe["split"], recipe["counts"], recipe["seed"])
         if recipe["split"] == "train" and len(texts) < FEWEST:
             raise TallmasksError(
-                f"{task.name}: {len(texts)} training texts, expected at least {FEWEST}; lower examples.test in params.yaml"
+                f"{task.name}: {len(texts)} training texts, expected at least {FEWEST}; lower examples.test"
             )
         out.say(f"{task.name} {recipe['split']}: {write_texts(out.path, texts, out.metadata)} texts")
 

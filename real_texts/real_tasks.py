@@ -92,10 +92,11 @@ BOOKS = (
     "the apocalypse",
 )
 PARTS_OF_SPEECH = {"n": "a noun", "v": "a verb", "a": "an adjective", "r": "an adverb"}
-FEELINGS = (
-    "acceptance anger annoyance anxiety bliss calmness contentment delight disgust dislike eagerness ecstasy enthusiasm "
-    "fear grief joy loathing melancholy pleasantness rage responsiveness sadness serenity terror"
-).split()
+FEELINGS = [
+    *("acceptance", "anger", "annoyance", "anxiety", "bliss", "calmness", "contentment", "delight", "disgust"),
+    *("dislike", "eagerness", "ecstasy", "enthusiasm", "fear", "grief", "joy", "loathing", "melancholy"),
+    *("pleasantness", "rage", "responsiveness", "sadness", "serenity", "terror"),
+]
 
 
 @dataclass(frozen=True)
