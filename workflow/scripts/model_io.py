@@ -28,7 +28,9 @@ def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluato
 
 def load_examples(job: Job, role: str) -> Examples:
     model_family = family(job.params)
-    return model_family.examples(job.input(role), {name: job.input(name) for name in model_family.task_inputs})
+    return model_family.examples(
+        job.input(role), {name: job.input(name) for name in model_family.task_inputs if name in job.inputs}
+    )
 
 
 def load_task(job: Job) -> TaskData:

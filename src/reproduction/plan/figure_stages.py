@@ -57,7 +57,7 @@ def evaluate_subset(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> Spec:
 def known_subsets(plan: Plan, model: str, benchmark: str) -> list[tuple[Subset, Node]] | None:
     """Figure 5's distinct subsets of a benchmark; None before the task orders are computed."""
     try:
-        ordered, _ = read_orders(plan.root / task_orders(plan, model, plan.members(plan.tasks(benchmark))).path)
+        ordered, _ = read_orders(plan.root / task_orders(plan, model, plan.members(plan.tasks(model, benchmark))).path)
     except (FileNotFoundError, Damaged):
         return None
     chosen = {order: ordered[order] for order in plan.subset_orders}

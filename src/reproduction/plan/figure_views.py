@@ -30,7 +30,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
 @view(version=2, files=("density.csv", "tensors.csv", "overlap.csv"), params=_rows(methods.masking))
 def masks(plan: Plan, model: str, name: str) -> Artifacts:
     """Density and overlap of the selected masks."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
+    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, model, name)
     return {
         "selections": [chain.evaluate(plan, model, members, methods.masking(merge).name, seed) for merge in merges],
         "mask_bundles": [chain.mask(plan, model, members, merge, seed) for merge in merges],
@@ -41,7 +41,7 @@ def masks(plan: Plan, model: str, name: str) -> Artifacts:
 @view(version=2, files=("thresholds.csv",), params=_rows(methods.consensus))
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
+    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, model, name)
     rows = [methods.at_threshold(merge, k) for merge in merges for k in range(len(members) + 2)]
     return {
         "thresholds": [figure_stages.evaluate_thresholds(plan, model, members, merge, seed) for merge in merges],

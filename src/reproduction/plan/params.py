@@ -136,13 +136,23 @@ def check_params(params: Params) -> None:
         family(model).check(name, model)
     benchmarks = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
     _check_paper(params["paper"], benchmarks)
-    if taken := {"figures", "tables"} & benchmarks.keys():
-        why = "results/<model>/ has a folder of this name; choose another name"
-        raise refusal("benchmarks", f"{', '.join(sorted(taken))}: {why}")
+    _check_folders("benchmarks", benchmarks)
+    for name, model in params["models"].items():
+        for own, entry in model.get("benchmarks", {}).items():
+            _check_tasks(
+                f"models.{name}.benchmarks.{own}", Benchmark.of(entry).tasks, {name: known_tasks(params, model)}
+            )
+        _check_folders(f"models.{name}.benchmarks", model.get("benchmarks", {}))
     tasks_of = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
     tasks_of |= {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
     for name, benchmark in benchmarks.items():
         _check_tasks(f"benchmarks.{name}", benchmark.tasks, tasks_of)
+
+
+def _check_folders(key: str, benchmarks: Iterable[str]) -> None:
+    if taken := {"figures", "tables"} & set(benchmarks):
+        why = "results/<model>/ has a folder of this name; choose another name"
+        raise refusal(key, f"{', '.join(sorted(taken))}: {why}")
 
 
 def _check_names(key: str, names: Iterable[str], valid: Iterable[str]) -> None:

@@ -124,6 +124,7 @@ class Hub(Section):
     file: str = optional("default: open_clip's usual file names")
     revision: str = Field(description="a commit")
     sha256: Sha256 = optional()
+    local: Path = optional("a folder with these files, used instead of the hub if it exists")
 
 
 class Tagged(Section):
@@ -152,12 +153,13 @@ class Checkpoints(Section):
 
 
 class AnswerScoring(Section):
-    """how a language model's answers are scored"""
+    """how answers are scored"""
 
     length_normalized: bool = optional("mean instead of sum of the tokens' log-probabilities")
     free_answers: Literal["exact_match", "f1", "mean"] = optional("score of generated answers")
     max_input_tokens: Annotated[int, Field(ge=2, le=10**5)] = optional()
     max_new_tokens: Annotated[int, Field(ge=1, le=10**5)] = optional()
+    cosine_scale: Annotated[float, Field(ge=1e-3, le=1e4)] = optional("heads of class names: factor of the cosines")
 
 
 class EvaluationSettings(Section):
@@ -261,8 +263,26 @@ class Resources(Section):
     jobs_per_gpu: Literal[1, 2, 4] = optional("jobs that share one GPU of this machine; default: 1")
 
 
+class UnseenTasks(Section):
+    """merge some tasks and evaluate the result on others"""
+
+    merge: Texts
+    evaluate: Texts
+
+
+def _benchmark(value: Any) -> Any:
+    if not isinstance(value, list | dict):
+        raise ValueError(f"expected a list of tasks, such as [mnist, cars]; found {short(value)}")
+    return value
+
+
+Benchmark = Texts | UnseenTasks
+
+
 class ModelEntry(Section):
-    family: Annotated[Registered, Field(description="clip, t5, or a Python module with your own family")]
+    family: Annotated[
+        Registered, Field(description="clip, t5, text_classifier, or a Python module with your own family")
+    ]
     tasks: Annotated[Registered, Field(description="vision, text, or a Python module with another catalogue")]
     pretrained: Annotated[
         Annotated[Path, Tag("Path")] | Annotated[Hub, Tag("Hub")] | Annotated[Tagged, Tag("Tagged")],
@@ -274,6 +294,9 @@ class ModelEntry(Section):
     wording: Wording | dict[str, Wording] = optional(
         "class names of the zero-shot heads, for all tasks or by task; default: as for the fine-tuned models"
     )
+    heads: Literal["class_names", "trained"] = optional(
+        "text classifiers: frozen heads of class names, or trained ones"
+    )
     adapter: Literal["ia3"] = optional("fine-tune this adapter instead of the whole network")
     scoring: AnswerScoring = optional()
     evaluation: EvaluationSettings
@@ -284,6 +307,9 @@ class ModelEntry(Section):
     ) = optional("numbers of the prompts for text tasks")
     finetuning: Finetuning
     pretraining: dict[str, Setting] = optional("settings that produced the weights shipped with the project")
+    benchmarks: dict[Name, Annotated[Benchmark, BeforeValidator(_benchmark)]] = optional(
+        "added to those of all models, or instead of those with the same name"
+    )
     grids: dict[Literal["scaling_coefficient", "mask_lambda"], Grid] = optional(
         "scaling_coefficient, mask_lambda; override the grids of all models"
     )
@@ -310,22 +336,9 @@ def _model(value: Any) -> str:
     return "ClipEntry" if isinstance(value, dict) and value.get("family") == "clip" else "ModelEntry"
 
 
-class UnseenTasks(Section):
-    """merge some tasks and evaluate the result on others"""
-
-    merge: Texts
-    evaluate: Texts
-
-
-def _benchmark(value: Any) -> Any:
-    if not isinstance(value, list | dict):
-        raise ValueError(f"expected a list of tasks, such as [mnist, cars]; found {short(value)}")
-    return value
-
-
 class Params(Section):
     build: list[Name] = Field(description="models to build if no target is named")
-    benchmarks: dict[Name, Annotated[Texts | UnseenTasks, BeforeValidator(_benchmark)]] = Field(
+    benchmarks: dict[Name, Annotated[Benchmark, BeforeValidator(_benchmark)]] = Field(
         min_length=1,
         description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
     )
