@@ -85,14 +85,21 @@ def head(plan: Plan, model: str, task: str, seed: Seed = 0) -> Spec:
 
 def task_inputs(plan: Plan, model: str, task: str, seed: Seed) -> dict[str, list[Node]]:
     """The inputs that the model's family needs for a task besides its examples (CLIP: the head), by role."""
-    stages = family(plan.model(model)).task_inputs
-    return {role: [STAGES[stage](plan, model, task, seed)] for role, stage in stages.items()}
+    return dict(_task_inputs(plan, model, [task], seed))
 
 
 def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> dict[str, list[Node]]:
     """`task_inputs` of several tasks, under the roles' plurals."""
-    stages = family(plan.model(model)).task_inputs
-    return {f"{role}s": [STAGES[stage](plan, model, task, seed) for task in tasks] for role, stage in stages.items()}
+    return {f"{role}s": nodes for role, nodes in _task_inputs(plan, model, tasks, seed)}
+
+
+def _task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[tuple[str, list[Node]]]:
+    spec = plan.model(model)
+    seeds = (seed,) if trains_heads(spec) else ()  # otherwise they are the same for every seed
+    return [
+        (role, [STAGES[stage](plan, model, task, *seeds) for task in tasks])
+        for role, stage in family(spec).task_inputs.items()
+    ]
 
 
 def new_head(plan: Plan, model: str, task: str) -> dict[str, Any]:

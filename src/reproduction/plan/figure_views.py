@@ -19,7 +19,7 @@ ILLUSTRATED = 4  # tasks in figure 1
 def _rows(of_merge: Callable[[str], Method]) -> ShownParams:
     """Parameters with the row of every merge that has consensus masks."""
     return lambda plan, model, benchmark: {
-        "methods": [of_merge(merge).name for merge in agreeing_merges(plan, benchmark)]
+        "methods": [of_merge(merge).name for merge in agreeing_merges(plan, model, benchmark)]
     }
 
 

@@ -99,7 +99,7 @@ class TextClassifier:
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.text_classifier import classifier_files
 
-        return classifier_files.pretrained_state(spec, weights if weights.is_dir() else weights.parent)
+        return classifier_files.pretrained_state(spec, weights)
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
         if "hub" not in pretrained:

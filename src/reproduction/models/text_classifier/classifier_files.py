@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoConfig
 
-from reproduction.models.foreign_weights import check_names, finite_values, without_prefix
+from reproduction.models.foreign_weights import check_names, finite_values
 from reproduction.models.language.text_tokenizer import TENSOR
 from reproduction.models.text_classifier.classifier_examples import HEAD, packed_head
-from reproduction.models.text_classifier.classifier_network import TRAINED, build, configuration, head_parameters
+from reproduction.models.text_classifier.classifier_network import build, configuration, head_parameters
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.plain_files import read_bytes, read_plain_json
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -27,24 +27,21 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
 
-def pretrained_state(spec: Mapping[str, Any], folder: Path) -> dict[str, NDArray[Any]]:
+def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
     """The content of a pretrained file: the body's tensors in float32, and the tokenizer.
+
+    Tensors of heads, such as a language model's, are left out.  ``weights``: the folder, or the weights file in it.
 
     Raises TallmasksError if a file is damaged or missing, or does not fit the architecture.
     """
-    if not folder.is_dir():
-        raise TallmasksError(
-            f"{folder}: found a file, expected a folder that transformers saved, with {CONFIG}, weights and {TOKENIZER}"
-        )
+    folder = weights if weights.is_dir() else weights.parent
+    body, _ = _tensors(spec, open_checkpoint(weights), any_head=True)
     _check_config(spec, folder / CONFIG)
     if not (folder / TOKENIZER).exists():
         raise TallmasksError(
             f"{folder}: found no {TOKENIZER}; write it with transformers: AutoTokenizer.from_pretrained(...)."
             "save_pretrained(...)"
         )
-    with torch.device("meta"):
-        network = build(spec)
-    body, _ = _tensors(spec, network, open_checkpoint(folder))
     return {**body, TENSOR: np.frombuffer(read_bytes(folder / TOKENIZER), np.uint8)}
 
 
@@ -54,36 +51,35 @@ def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[A
     Raises TallmasksError if a file is damaged or missing, its tensors do not fit the architecture, or its head does not
     fit ``spec["classes"]``.
     """
-    classes = spec.get("classes", ())
     if path.is_dir() and (path / CONFIG).exists():
         _check_config(spec, path / CONFIG)
-        _check_classes(path / CONFIG, classes)
-    with torch.device("meta"):
-        network = build(spec, len(classes) or 2)
-    body, head = _tensors(spec, network, open_checkpoint(path))
-    if spec.get("heads") != TRAINED:
-        return body
-    if missing := head_parameters(network).keys() - head.keys():
-        raise TallmasksError(
-            f"{path}: the head's tensor {min(missing)!r} is missing; expected a model that transformers saved for "
-            "sequence classification"
-        )
-    return {**body, HEAD: packed_head(head)}
+        _check_classes(path / CONFIG, spec.get("classes", ()))
+    body, head = _tensors(spec, open_checkpoint(path), any_head=False)
+    return {**body, HEAD: packed_head(head)} if head else body
 
 
-def _tensors(spec: Mapping[str, Any], network: Any, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tensors of body and head in float32.  Tensors of other heads, such as a language model's, are left out.
+def _tensors(spec: Mapping[str, Any], checkpoint: Checkpoint, any_head: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors of the body and of the head in float32.  With ``any_head``, heads of all kinds are left out instead.
 
-    Raises TallmasksError if a tensor of the body is missing, has another shape, or has values that are not finite.
+    Raises TallmasksError if a tensor is missing or unknown, has another shape, or has values that are not finite.
     """
+    with torch.device("meta"):
+        network, whole = build(spec, len(spec.get("classes", ())) or 2), build({**spec, "heads": None}, pooling=True)
     wanted = {name: tuple(one.shape) for name, one in network.base_model.named_parameters()}
-    names = without_prefix(checkpoint, min(wanted))
-    names = {_renamed(name): own for name, own in names.items()}
-    check_names(checkpoint, names, wanted, names, "the model that `architecture` in params.yaml describes")
-    body = {name: _array(checkpoint, names[name], shape) for name, shape in wanted.items()}
-    heads = {name: tuple(one.shape) for name, one in head_parameters(network).items()}
-    head = {name: _array(checkpoint, name, shape) for name, shape in heads.items() if name in checkpoint.names}
-    return body, head
+    heads = {} if any_head else {name: tuple(one.shape) for name, one in head_parameters(network).items()}
+    first = min(wanted)
+    prefix = next((name.removesuffix(first) for name in sorted(checkpoint.names) if name.endswith(first)), "")
+    names = {_renamed(name.removeprefix(prefix)): name for name in checkpoint.names}
+    if any_head and prefix:
+        names = {name: own for name, own in names.items() if own.startswith(prefix)}
+    allowed = {*dict(whole.named_parameters()), *dict(whole.named_buffers()), *heads}
+    expected = "the model that `architecture` in params.yaml describes"
+    expected += ", with a head for sequence classification" if heads else ""
+    check_names(checkpoint, names, {*wanted, *heads}, allowed, expected)
+    return tuple(  # type: ignore[return-value]
+        {name: _array(checkpoint, names[name], shape) for name, shape in sorted(shapes.items())}
+        for shapes in (wanted, heads)
+    )
 
 
 def _renamed(name: str) -> str:

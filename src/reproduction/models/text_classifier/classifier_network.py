@@ -194,8 +194,13 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
     return config
 
 
-def build(spec: Mapping[str, Any], classes: int = 2) -> Any:
-    """transformers' network with undefined weights, on the default device.  Raises TallmasksError if it has none."""
+def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> Any:
+    """transformers' network with undefined weights, on the default device.
+
+    ``pooling``: whether a network for heads of class names has a pooling layer, which they do not use.
+
+    Raises TallmasksError if transformers has no such network.
+    """
     config, trained = configuration(spec, classes), spec.get("heads") == TRAINED
     kind: Any = AutoModelForSequenceClassification if trained else AutoModel
     mapping = kind._model_mapping  # the model types that have such a network
@@ -205,7 +210,7 @@ def build(spec: Mapping[str, Any], classes: int = 2) -> Any:
         )
     options = {}
     if not trained and "add_pooling_layer" in inspect.signature(mapping[type(config)]).parameters:
-        options["add_pooling_layer"] = False  # its output is not used
+        options["add_pooling_layer"] = pooling
     with Uninitialised():
         return kind.from_config(config, dtype=torch.float32, **options)
 
@@ -243,12 +248,12 @@ def load(
         cuda.make_repeatable(tf32=precision == "tf32")
     if classes is not None:
         parameters |= head_parameters(network)
-    scoring = spec.get("scoring", {})
+    scoring = spec.get("scoring", {})  # two positions less, because RoBERTa's start at 2
     return ClassifierModel(
         network,
         parameters,
         ClassifierTokenizer(json, network.config.pad_token_id),
-        min(scoring.get("max_input_tokens", LONGEST), getattr(network.config, "max_position_embeddings", LONGEST)),
+        min(scoring.get("max_input_tokens", LONGEST), getattr(network.config, "max_position_embeddings", 1 << 20) - 2),
         scoring.get("cosine_scale", SCALE),
         precision,
     )
