@@ -137,8 +137,9 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """A kind of network.  Import torch only inside methods that need a network.
 
-    Three more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
+    Four more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
     then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`, for ``trains_heads(spec)`` `trains_heads`.
+    ``can_score(task)`` is false for tasks that the family has no answers for (default: it can score every task).
 
     Attributes:
         unit: The plural noun for examples, such as "images".
@@ -243,6 +244,12 @@ def counts_frozen(spec: Spec) -> bool:
     """
     counts = getattr(family(spec), "counts_frozen", None)
     return counts is None or bool(counts(spec))
+
+
+def can_score(spec: Spec, task: Task) -> bool:
+    """Whether a model can be scored on a task; see `Family`."""
+    score = getattr(family(spec), "can_score", None)
+    return score is None or bool(score(task))
 
 
 def trains_heads(spec: Spec) -> bool:

@@ -66,6 +66,7 @@ Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9
 Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
 AUGMENTATION = "crop (open_clip's training transform), or ranges of random changes"
+Column = Annotated[str, Field(min_length=1)]
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
 # values of an open_clip configuration; a list for the stages of a ResNet or a non-square image
@@ -107,6 +108,27 @@ class Data(Section):
         return self
 
 
+class OwnTexts(Section):
+    """a file with labelled texts"""
+
+    files: Path = Field(description="a .csv, .tsv, .jsonl or .parquet file")
+    text: Column | Annotated[list[Column], Different, Field(min_length=1, max_length=2)] = Field(
+        description="the column of the texts, or the two columns of pairs of texts"
+    )
+    label: Column
+    split: Column = optional("a column with train, validation and test; default: fractions of every class")
+    fractions: dict[Literal["validation", "test"], Annotated[float, Field(gt=0, lt=0.5)]] = optional(
+        "default: {validation: 0.1, test: 0.2}"
+    )
+    seed: Seed = optional("of the fractions; default: 0")
+    classes: Annotated[list[Column], Different, Field(min_length=2)] = optional(
+        "the labels in the order of a trained head; default: sorted"
+    )
+    templates: Annotated[list[Prompt], Field(min_length=1)] = optional(
+        "prompts for heads of class names; {} is the label; default: A text about {}."
+    )
+
+
 class OwnVisionTask(Section):
     path: Path
     classes: Annotated[
@@ -131,6 +153,10 @@ class Tagged(Section):
     tag: str = Field(description="one of open_clip's pretrained tags for this architecture")
     revision: str = optional()
     sha256: Sha256 = optional()
+
+
+def _data(value: Any) -> str:
+    return "OwnTexts" if isinstance(value, dict) and "files" in value else "Data"
 
 
 def _pretrained(value: Any) -> str:
@@ -354,7 +380,9 @@ class Params(Section):
     longest_job: Minutes = Field(description="longest time that a slurm job may request, in minutes")
     seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="no duplicates")]
     paper: Paper = Field(description="contents of figures and tables")
-    data: dict[Name, Data] = optional("per task: a local folder, or another commit of the hub repository")
+    data: dict[
+        Name, Annotated[Annotated[Data, Tag("Data")] | Annotated[OwnTexts, Tag("OwnTexts")], Discriminator(_data)]
+    ] = optional("per task: a local folder, another commit of the hub repository, or your own labelled texts")
     vision_tasks: dict[Name, OwnVisionTask] = optional("your own vision tasks")
     models: dict[
         Name,

@@ -58,6 +58,10 @@ class TextClassifier:
         linear = settings_of(spec["architecture"])["model_type"] not in NO_LINEAR_LAYERS
         return tuple(name for name in STATISTICS if name != "grams" or linear)
 
+    def can_score(self, task: Task) -> bool:
+        """Not where every example has choices of its own."""
+        return bool(task.classes)
+
     def trains_heads(self, spec: Spec) -> bool:
         return spec["heads"] == "trained"
 
