@@ -8,9 +8,10 @@ use rule artifact as examples with:
         "logs/{model}/examples/{name}.log",
 
 
-# pretrained weights, class names, prompts -> zero-shot head of one task
+# pretrained weights, class names, prompts -> zero-shot head of one task; or checkpoint -> its trained head
 use rule artifact as head with:
     input:
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/head/{name}.safetensors",

@@ -28,7 +28,7 @@ def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluato
 
 def load_examples(job: Job, role: str) -> Examples:
     model_family = family(job.params)
-    own = {needed.name: job.input(needed.name) for needed in model_family.task_inputs}
+    own = {needed.name: job.input(needed.name) for needed in model_family.task_inputs if needed.name in job.inputs}
     return model_family.examples(job.input(role), own)
 
 

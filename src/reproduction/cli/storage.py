@@ -47,6 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
             counts = ParameterCounts(*model_family.architecture_counts(plan.model(model)))
         for benchmark in plan.benchmarks(model):
             for name in plan.method_names:
-                stored = counts.stored(methods.get(name), len(plan.tasks(benchmark)))
+                stored = counts.stored(methods.get(name), len(plan.tasks(model, benchmark)))
                 table.writerow((model, benchmark, name, f"{stored:.4f}"))
     return 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from reproduction.models.checkpoint_sources import Publisher
 from reproduction.plugins import load_plugin, outside_code
 from reproduction.tasks.task import Task
+from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import FISHER, GRAMS, LEARNED, Statistic
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
     from reproduction.models.cuda import Wanted
 
-FAMILIES = {"clip": "reproduction.models.clip", "t5": "reproduction.models.t5"}
+FAMILIES = {
+    "clip": "reproduction.models.clip",
+    "t5": "reproduction.models.t5",
+    "text_classifier": "reproduction.models.text_classifier",
+}
 STATISTICS = {
     GRAMS: "the model trains no linear layers, or its family does not provide their inputs (grams)",
     FISHER: "the model's family does not provide log-probabilities (fisher)",
@@ -145,8 +150,9 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """A kind of network.  Import torch only inside methods that need a network.
 
-    Two more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
-    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`.
+    Four more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
+    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`, for ``trains_heads(spec)`` `trains_heads`.
+    ``can_score(task)`` is false for tasks that the family has no answers for (default: it can score every task).
 
     Attributes:
         unit: The plural noun for examples, such as "images".
@@ -234,7 +240,7 @@ def family(spec: Spec) -> Family:
 def network_of(spec: Spec) -> dict[str, Any]:
     """The network's part of a recipe: its keys of params.yaml, and a hash of the code if the family is not built in."""
     code = outside_code(spec["family"], FAMILIES)
-    network = {key: spec[key] for key in ("family", "architecture", "adapter") if key in spec}
+    network = {key: spec[key] for key in ("family", "architecture", "adapter", "heads") if key in spec}
     return network | ({"family_code": code} if code else {})
 
 
@@ -251,6 +257,28 @@ def counts_frozen(spec: Spec) -> bool:
     """
     counts = getattr(family(spec), "counts_frozen", None)
     return counts is None or bool(counts(spec))
+
+
+def can_score(spec: Spec, task: Task) -> bool:
+    """Whether a model can be scored on a task; see `Family`."""
+    score = getattr(family(spec), "can_score", None)
+    return score is None or bool(score(task))
+
+
+def trains_heads(spec: Spec) -> bool:
+    """True if fine-tuning also trains a new head for each task, which is then stored in the task's checkpoint.
+
+    The recipe of the fine-tuning has the task's ``classes``.
+    """
+    trains = getattr(family(spec), "trains_heads", None)
+    return trains is not None and bool(trains(spec))
+
+
+def refuse_keys(name: str, spec: Spec, keys: Iterable[str], models: str) -> None:
+    """Raise TallmasksError if an entry of params.yaml has a key that its family does not use."""
+    for key in keys:
+        if key in spec:
+            raise TallmasksError(f"params.yaml: models.{name}.{key}: {models} do not use it; remove it")
 
 
 def load(spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.models.checkpoint_sources import FINETUNE, locate, source_of
-from reproduction.models.families import HEAD, STATISTICS, TaskInput, counts_frozen, family, statistics_of
+from reproduction.models.families import (
+    HEAD,
+    STATISTICS,
+    TaskInput,
+    counts_frozen,
+    family,
+    statistics_of,
+    trains_heads,
+)
 from reproduction.plan import preflight
 from reproduction.plan.node import Node, Spec, Stage, stage
 from reproduction.plan.planner import Plan
@@ -70,9 +78,12 @@ def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
 
 
 @stage(version=2, folder="store/{model}/{stage}", uses="one_task")
-def head(plan: Plan, model: str, task: str) -> Spec:
-    """The frozen zero-shot classification head of one task."""
+def head(plan: Plan, model: str, task: str, seed: Seed = 0) -> Spec:
+    """The classification head of one task: frozen and made from class names, or trained with the task's checkpoint."""
     spec = plan.model(model)
+    if trains_heads(spec):
+        inputs = {finetune.role: [finetune(plan, model, task, seed)]}
+        return Spec(f"{task}-s{seed}", {"family": spec["family"], "task": task}, inputs)
     wording = spec.get("wording", {})
     if not isinstance(wording, str):
         wording = wording.get(task, source_of(spec.get("checkpoints", FINETUNE), task))
@@ -81,15 +92,27 @@ def head(plan: Plan, model: str, task: str) -> Spec:
     return Spec(task, params, sources=pretrained_source(plan, model))
 
 
-def task_inputs(plan: Plan, model: str, task: str) -> dict[str, list[Node]]:
+def task_inputs(plan: Plan, model: str, task: str, seed: Seed) -> dict[str, list[Node]]:
     """The inputs that the model's family needs for a task besides its examples (CLIP: the head), by role."""
-    return {one.name: [STAGE_OF[one](plan, model, task)] for one in family(plan.model(model)).task_inputs}
+    return {needed.name: nodes for needed, nodes in _task_inputs(plan, model, [task], seed)}
 
 
-def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str]) -> dict[str, list[Node]]:
+def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> dict[str, list[Node]]:
     """`task_inputs` of several tasks, under the roles' plurals."""
-    needed = family(plan.model(model)).task_inputs
-    return {f"{one.name}s": [STAGE_OF[one](plan, model, task) for task in tasks] for one in needed}
+    return {f"{needed.name}s": nodes for needed, nodes in _task_inputs(plan, model, tasks, seed)}
+
+
+def _task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[tuple[TaskInput, list[Node]]]:
+    spec = plan.model(model)
+    seeds = (seed,) if trains_heads(spec) else ()  # otherwise they are the same for every seed
+    return [
+        (needed, [STAGE_OF[needed](plan, model, task, *seeds) for task in tasks]) for needed in family(spec).task_inputs
+    ]
+
+
+def new_head(plan: Plan, model: str, task: str) -> dict[str, Any]:
+    """The part of a checkpoint's recipe for the head that is trained with it; empty for frozen heads."""
+    return {"classes": list(plan.catalogue_of(model)[task].classes)} if trains_heads(plan.model(model)) else {}
 
 
 @stage(version=3, folder=CHECKPOINTS, uses="finetuning", role="checkpoint")
@@ -103,8 +126,11 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
     validates = "validate_every" in spec["finetuning"]
     settings = family(spec).training_settings(spec, plan.catalogue_of(model)[task], validates)
     params = {**plan.architecture(model), **settings, "finetuning": dict(spec["finetuning"]), "task": task}
+    params |= new_head(plan, model, task)
     params |= {"seed": seed.seed, "partition": seed.partition(task)} if isinstance(seed, Controlled) else {"seed": seed}
-    inputs = {"examples": [examples(plan, model, task, "train")], **task_inputs(plan, model, task)}
+    inputs = {"examples": [examples(plan, model, task, "train")]}
+    if not trains_heads(spec):
+        inputs |= task_inputs(plan, model, task, seed)
     if validates:
         inputs["validation"] = [examples(plan, model, task, "validation")]
     return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
@@ -113,7 +139,7 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
 @stage(version=3, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
 def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
     """The trainable tensors of a downloaded or local checkpoint, the same for every seed."""
-    params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe}
+    params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe, **new_head(plan, model, task)}
     sources = pretrained_source(plan, model) | ({"weights": origin.local} if origin.local else {})
     return Spec(task, params, sources=sources)
 
@@ -132,7 +158,7 @@ def statistic(plan: Plan, model: str, task: str, seed: Seed, needed: Statistic) 
     params = {**plan.network(model), "statistic": needed.name, "task": task, "count": count}
     inputs = {
         "examples": [examples(plan, model, task, "train")],
-        **task_inputs(plan, model, task),
+        **task_inputs(plan, model, task, seed),
         finetune.role: [finetune(plan, model, task, seed)],
     }
     return Spec(f"{needed.name}-{task}-s{seed}", params, inputs, pretrained_source(plan, model))
@@ -156,7 +182,7 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
     learning = methods.get_merge(merge_name).learning
     params = {**plan.network(model), "tasks": list(tasks), "merge": learning, "code": methods.code(merges=[learning])}
     inputs = {
-        **inputs_of_tasks(plan, model, tasks),
+        **inputs_of_tasks(plan, model, tasks, seed),
         "validation": [examples(plan, model, task, "validation") for task in tasks],
         task_vector.role: task_vectors(plan, model, tasks, seed),
     }
@@ -269,7 +295,7 @@ def files_by_input(files: Mapping[str, Sequence[Path]]) -> dict[Input, Sequence[
 def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Spec:
     """One task's accuracy under a method that uses no other task; shared by all benchmarks with the task."""
     inputs: dict[str, Iterable[Node]] = {
-        **task_inputs(plan, model, task),
+        **task_inputs(plan, model, task, seed),
         "validation": [examples(plan, model, task, "validation")],
         "test": [examples(plan, model, task, "test")],
     }
@@ -281,10 +307,10 @@ def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) ->
     return Spec(name, params, inputs, pretrained_source(plan, model))
 
 
-def evaluation_data(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[Node]]:
+def evaluation_data(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
     """Validation and test examples, and the tasks' other inputs."""
     return {
-        **inputs_of_tasks(plan, model, tasks),
+        **inputs_of_tasks(plan, model, tasks, seed),
         "validation": [examples(plan, model, task, "validation") for task in tasks],
         "test": [examples(plan, model, task, "test") for task in tasks],
     }
@@ -293,7 +319,7 @@ def evaluation_data(plan: Plan, model: str, tasks: Tasks) -> dict[str, Iterable[
 def evaluation_inputs(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
     """`evaluation_data`, and the evaluations of the fine-tuned models."""
     return {
-        **evaluation_data(plan, model, tasks),
+        **evaluation_data(plan, model, tasks, seed),
         "fine_tuned": [evaluate_task(plan, model, task, "fine_tuned", seed) for task in tasks],
     }
 
@@ -337,7 +363,7 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed, swee
 def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """The merged model of some tasks, evaluated on others, with the coefficient chosen on the merged tasks."""
     chosen = evaluate(plan, model, merged, method, seed)
-    inputs = evaluation_data(plan, model, tasks) | method_inputs(plan, model, merged, method, seed)
+    inputs = evaluation_data(plan, model, tasks, seed) | method_inputs(plan, model, merged, method, seed)
     inputs[evaluate.role] = [chosen]
     params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
     params |= {"merged": list(merged), "tasks": list(tasks)}

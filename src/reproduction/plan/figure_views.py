@@ -21,7 +21,7 @@ ILLUSTRATED = 4  # tasks in figure 1
 def _rows(of_merge: Callable[[str], Method]) -> ShownParams:
     """Parameters with the row of every merge that has consensus masks."""
     return lambda plan, model, benchmark: {
-        "methods": [of_merge(merge).name for merge in agreeing_merges(plan, benchmark)]
+        "methods": [of_merge(merge).name for merge in agreeing_merges(plan, model, benchmark)]
     }
 
 
@@ -32,7 +32,7 @@ def _fine_tuned(plan: Plan, model: str, members: Tasks, seed: Seed) -> list[Node
 @view(version=2, files=("density.csv", "tensors.csv", "overlap.csv"), params=_rows(methods.masking))
 def mask_statistics(plan: Plan, model: str, name: str) -> Artifacts:
     """Density and overlap of the selected masks."""
-    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, name)
+    members, seed, merges = plan.members(plan.tasks_for(model, name)), plan.seeds[0], agreeing_merges(plan, model, name)
     return {
         "selections": [chain.evaluate(plan, model, members, methods.masking(merge).name, seed) for merge in merges],
         "mask_bundles": [chain.mask(plan, model, members, merge, seed) for merge in merges],
@@ -63,7 +63,7 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
         "fine_tuned": _fine_tuned(plan, model, members, seed),
         **{
             row.name: [at_threshold(row, k) for k in range(len(members) + 2)]
-            for row in map(methods.consensus, agreeing_merges(plan, name))
+            for row in map(methods.consensus, agreeing_merges(plan, model, name))
         },
     }
 

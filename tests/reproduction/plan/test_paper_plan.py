@@ -58,7 +58,7 @@ def test_figures_show_what_params_name(params: Params) -> None:
 def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     """The controlled experiment would overwrite the fine-tuned models, or find theirs."""
     plan = Plan(params, ROOT)
-    controlled = Controlled(0, plan.members(plan.tasks("8tasks")))
+    controlled = Controlled(0, plan.members(plan.tasks("tiny", "8tasks")))
     standard, other = chain.finetune(plan, "tiny", "mnist", 0), chain.finetune(plan, "tiny", "mnist", controlled)
     assert other.path != standard.path and "s0-controlled8" in other.path
     assert dict(other.params) == {**standard.params, "partition": {"seed": 0, "parts": 8, "part": 4}}

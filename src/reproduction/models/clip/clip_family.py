@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reproduction.models.clip import tensor_names
 from reproduction.models.clip.clip_examples import ClipExamples, open_examples
 from reproduction.models.clip.foreign_checkpoints import PUBLISHERS
-from reproduction.models.families import HEAD, STATISTICS, Precision, Spec
+from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
@@ -36,9 +36,7 @@ class Clip:
     publishers = PUBLISHERS
 
     def check(self, name: str, spec: Spec) -> None:
-        for key in ("adapter", "scoring"):
-            if key in spec:
-                raise TallmasksError(f"params.yaml: models.{name}.{key}: CLIP models do not use it; remove it")
+        refuse_keys(name, spec, ("adapter", "scoring", "heads"), "CLIP models")
         architecture = spec["architecture"]
         if isinstance(architecture, str) and architecture not in architectures():
             raise TallmasksError(

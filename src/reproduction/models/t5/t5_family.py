@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reproduction.models.families import STATISTICS, Precision, Spec
+from reproduction.models.checkpoint_sources import local_copy
+from reproduction.models.families import STATISTICS, Precision, Spec, refuse_keys
 from reproduction.models.language.text_family import TextFamily
 from reproduction.models.t5 import t5_architectures
 from reproduction.models.t5.sentencepiece_files import TOKENIZER_FILES
@@ -33,6 +34,8 @@ class T5(TextFamily):
     imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
 
     def check(self, name: str, spec: Spec) -> None:
+        refuse_keys(name, spec, ("heads",), "T5 models")
+        refuse_keys(f"{name}.scoring", spec.get("scoring", {}), ("cosine_scale",), "T5 models")
         Architecture.of(spec["architecture"])
 
     def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
@@ -80,6 +83,8 @@ class T5(TextFamily):
             )
         repository, revision = pretrained["hub"], pretrained.get("revision", "main")
         weights, tokenizer = self.pretrained_files(pretrained)
+        if copied := local_copy(pretrained, weights):
+            return copied, {"local": pretrained["local"]}
         path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
         hub.download_first(repository, tokenizer, origin["commit"])  # into the folder of the weights
         return path, origin

@@ -9,6 +9,7 @@ from typing import Any
 
 from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from reproduction.tasks.task import Split, Task, published_part
+from reproduction.tasks.text.own_texts import examples_of, own_text_tasks
 from reproduction.tasks.text.prompt_files import Prompt, digest, prompts_of
 from reproduction.tasks.text.rendering import LONGEST, RENDERING, Row, render
 from reproduction.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
@@ -24,9 +25,11 @@ class TextDatasets:
     versioned = False
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
-        return TASKS
+        return {**TASKS, **own_text_tasks(params)}
 
     def check(self, params: Params) -> None:
+        if taken := TASKS.keys() & own_text_tasks(params):
+            raise TallmasksError(f"params.yaml: data: {min(taken)!r} is a built-in task; choose another name")
         for task, entry in params.get("data", {}).items():
             if task in TASKS and TASKS[task].ask and "path" not in entry:
                 raise TallmasksError(
@@ -35,6 +38,11 @@ class TextDatasets:
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """Takes the data from the hub or from `data.<task>.path`, and all prompts or the model's `templates`."""
+        if task not in TASKS:
+            own, limit = own_text_tasks(params)[task], model.get("examples", {}).get(split)
+            return ExamplesRecipe(
+                {"task": task, "split": split, "own": own.settings, "rows": limit}, {"data": root / own.file}
+            )
         entry, source = params.get("data", {}).get(task, {}), TASKS[task].source
         data: dict[str, Any] = {"held_out": TASKS[task].held_out}
         chosen = _templates(task, model)
@@ -53,6 +61,10 @@ class TextDatasets:
         return ExamplesRecipe({**recipe, "data": data})
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
+        if "own" in recipe:
+            texts = examples_of(recipe["task"], sources["data"], recipe["own"], recipe["split"])[: recipe["rows"]]
+            out.say(f"{recipe['task']} {recipe['split']}: {write_texts(out.path, texts, out.metadata)} texts")
+            return
         task, split, folder = text_task_of(recipe), recipe["split"], sources.get("data")
         files = locate_texts(task, split, folder)
         rows = read_rows(task, split, files, recipe.get("rows"))
@@ -71,7 +83,7 @@ class TextDatasets:
         out.say(f"{task.name} {split}: {len(rows)} rows, {len(prompts)} prompts, {count} examples")
 
     def missing(self, recipe: Params) -> str | None:
-        return missing_texts(text_task_of(recipe))
+        return None if "own" in recipe else missing_texts(text_task_of(recipe))
 
 
 def _templates(task: str, model: Params) -> list[int]:
