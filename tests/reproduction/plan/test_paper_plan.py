@@ -75,7 +75,7 @@ def test_every_point_of_figure_5_is_one_job(params: Params) -> None:
     for order in params["paper"]["subsets"]["orders"]:
         points = [node.params for node in inputs[order]]
         assert [(point["order"], point["n"]) for point in points] == [(order, n) for n in range(1, 9)]
-        assert all(point["tasks"] == list(plan.members(plan.tasks("8tasks"))) for point in points)
+        assert all(point["tasks"] == list(plan.members(plan.tasks("tiny", "8tasks"))) for point in points)
     node = inputs["name_wave"][3]
     assert Index(Plan(params, ROOT)).find("tiny", node.name).recipe == node.recipe, "a cluster job is told a name only"
 
