@@ -25,6 +25,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     params = shipped_params()
     params["models"] = {name: params["models"][name] for name in ("tiny", "vit_b32", "tiny_t5", "t5_large")}
     local = {"pretrained": str(folder / "weights.pt"), "checkpoints": str(folder)}
+    params["models"]["trained_heads"] = shipped_params()["models"]["minilm"] | {"heads": "trained"}
     params["models"]["local"] = params["models"]["vit_b32"] | local
     params["benchmarks"] = {"two": ["mnist", "svhn"], "unseen": {"merge": ["mnist", "svhn"], "evaluate": ["dtd"]}}
     params["benchmarks"] |= {"texts": ["qasc", "paws"]}

@@ -43,8 +43,8 @@ def whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:
         if 2 * _values(base, inside) > _values(base, base.tensors):  # otherwise it is not the model of this file
             heads |= outside
             known |= inside
-    if not known and (advice := library_advice(*tasks, base)):
-        warn(f"heads with the shape of the base's are compressed{advice}")
+    if not known and any(one.config.get("model_type") for one in (*tasks, base)):
+        warn(f"heads with the shape of the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
     return heads | (small - known)
 
