@@ -275,7 +275,7 @@ def artifacts_with(
     if needed not in STAGE_OF:
         raise TallmasksError(f"no stage makes {needed.name}; add it to STAGE_OF in reproduction/plan/chain.py")
     made_by = STAGE_OF[needed]
-    if made_by is statistic:
+    if isinstance(needed, Statistic) and made_by is statistic:
         return [statistic(plan, model, task, seed, needed) for task in tasks]
     chosen = {name: options[name] for name in made_by.options if name in options}
     if made_by.joint:
