@@ -81,7 +81,7 @@ def max_magnitude(values: Floats) -> np.float32:
 
 
 @njit(nogil=True, cache=True)
-def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: float, out: Floats) -> None:
+def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: np.float32, out: Floats) -> None:
     """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
 
     ``tau``: float32 bits as int32 with shift 0, or bfloat16 bits as uint16 with shift 16. Bit i of word j, from the
@@ -98,7 +98,7 @@ def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale
 
 
 @njit(nogil=True, cache=True)
-def low_rank_product(left: Floats, right: Floats, scale: float, start: int, columns: int, out: Floats) -> None:
+def low_rank_product(left: Floats, right: Floats, scale: np.float32, start: int, columns: int, out: Floats) -> None:
     """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on. Each
     value is summed over r in order, so that the result depends on neither the piece nor the machine."""
     ranks = right.size // columns

@@ -182,7 +182,7 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
     Raises TallmasksError if transformers does not know the model type or refuses a setting.
     """
     settings = settings_of(spec["architecture"])
-    labels = {} if classes is None else {"num_labels": classes}
+    labels: dict[str, Any] = {} if classes is None else {"num_labels": classes}
     try:
         config = AutoConfig.for_model(**settings, **labels)
         if getattr(config, "pad_token_id", None) is None:
