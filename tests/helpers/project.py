@@ -26,7 +26,7 @@ from processes import default_signals, serve
 
 ROOT = Path(__file__).parents[2]
 CODE = (
-    "Snakefile", "src", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles", "experiments",
+    "Snakefile", "src", "real_texts", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles", "experiments",
     "dvc.yaml", ".dvcignore", ".dvc/.gitignore", ".gitignore", "Makefile", "pyproject.toml", "requirements.lock",
     "requirements-uv.lock",
 )  # fmt: skip

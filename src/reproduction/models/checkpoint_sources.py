@@ -150,8 +150,10 @@ def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, P
             return file
     if (folder / task).is_dir():
         return folder / task
+    if (folder / "config.json").is_file():
+        return folder  # of one model
     hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
     raise TallmasksError(
         f"params.yaml: checkpoints: found no {files[0]} and no {files[1].name}{hint}; expected "
-        f"{', '.join((FINETUNE, *publishers))}, or a folder with one file or folder per task"
+        f"{', '.join((FINETUNE, *publishers))}, or a folder with one file or folder per task, or the folder of a model"
     )

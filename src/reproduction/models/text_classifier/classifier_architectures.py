@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io.plain_files import read_plain_json
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
     "all-MiniLM-L6-v2": {
@@ -30,6 +32,13 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 """Settings that differ from the defaults of transformers' configuration, by the name on the hub without its owner."""
 NO_LINEAR_LAYERS = ("gpt2",)
 """Model types whose products are `Conv1D` layers, with transposed weights."""
+BOOKKEEPING = {
+    *("_name_or_path", "architectures", "dtype", "finetuning_task", "gradient_checkpointing", "id2label", "label2id"),
+    *("problem_type", "task_specific_params", "torch_dtype", "transformers_version", "use_cache", "_num_labels"),
+    *("num_labels", "output_attentions", "output_hidden_states", "output_past", "return_dict", "tie_word_embeddings"),
+    *("bos_token_id", "eos_token_id", "sep_token_id", "pad_token_id", "initializer_range", "summary_proj_to_labels"),
+}
+"""Settings that do not change what the body computes."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
 _KINDS = (
     (r"bias$", "biases"),
@@ -70,3 +79,23 @@ def layer_of(tensor: str) -> tuple[str, str]:
     if layer := _LAYER.search(tensor):
         return layer[1], kind
     return "before" if re.search(r"embed|\bwte\b|\bwpe\b", tensor) else "after", kind
+
+
+def class_names_of(config: Mapping[str, Any]) -> list[str]:
+    """The class names in the content of a config.json, in the order of its head; none if they are only numbered."""
+    named = config.get("id2label")
+    names = [str(named[key]) for key in sorted(named, key=int)] if isinstance(named, dict) else []
+    return [] if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """The content of a config.json.  Raises TallmasksError if it is missing or not a JSON object."""
+    try:
+        content = read_plain_json(path)
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise TallmasksError(
+            f"{path}: missing, or not a JSON object; expected the model's configuration, as transformers saves it"
+        )
+    return content

@@ -6,7 +6,7 @@ ones come from such a folder, or from the weights file alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from transformers import AutoConfig
 
 from reproduction.models.foreign_weights import check_names, finite_values
 from reproduction.models.language.text_tokenizer import TENSOR
+from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
 from reproduction.models.text_classifier.classifier_examples import HEAD, packed_head
 from reproduction.models.text_classifier.classifier_network import build, configuration, head_parameters
 from tallmasks.errors import TallmasksError, short
-from tallmasks.io.plain_files import read_bytes, read_plain_json
+from tallmasks.io.plain_files import read_bytes
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -97,24 +98,15 @@ def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray
     return finite_values(checkpoint, name)
 
 
-_BOOKKEEPING = {
-    *("_name_or_path", "architectures", "dtype", "finetuning_task", "gradient_checkpointing", "id2label", "label2id"),
-    *("problem_type", "task_specific_params", "torch_dtype", "transformers_version", "use_cache", "_num_labels"),
-    *("num_labels", "output_attentions", "output_hidden_states", "output_past", "return_dict", "tie_word_embeddings"),
-    *("bos_token_id", "eos_token_id", "sep_token_id", "pad_token_id", "initializer_range", "summary_proj_to_labels"),
-}
-"""Settings that do not change what the body computes."""
-
-
 def _check_config(spec: Mapping[str, Any], path: Path) -> None:
     """Raise TallmasksError if config.json describes another network than `architecture`; dropout may differ."""
-    content = _json(path)
+    content = json_of(path)
     try:
         theirs = AutoConfig.for_model(**content).to_dict()
     except Exception as error:
         raise TallmasksError(f"{path}: transformers cannot use it: {' '.join(str(error).split())[:200]}") from None
     ours = configuration(spec).to_dict()
-    for key in sorted(ours.keys() - _BOOKKEEPING):  # transformers ignores other keys
+    for key in sorted(ours.keys() - BOOKKEEPING):  # transformers ignores other keys
         found, expected = theirs.get(key), ours[key]
         if found != expected and not ("dropout" in key or "pdrop" in key):
             raise TallmasksError(
@@ -123,26 +115,11 @@ def _check_config(spec: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def _check_classes(path: Path, classes: Any) -> None:
-    """Raise TallmasksError if config.json names the task's classes in another order."""
-    named = _json(path).get("id2label")
-    if not isinstance(named, dict):
-        return
-    theirs = [str(named[key]) for key in sorted(named, key=int)]
-    ours = list(classes)
-    same = sorted(name.casefold() for name in theirs) == sorted(name.casefold() for name in ours)
-    if same and [name.casefold() for name in theirs] != [name.casefold() for name in ours]:
+def _check_classes(path: Path, classes: Sequence[str]) -> None:
+    """Raise TallmasksError if config.json has other class names than the task, or another order."""
+    theirs = class_names_of(json_of(path))
+    if theirs and [name.casefold() for name in theirs] != [name.casefold() for name in classes]:
         raise TallmasksError(
-            f"{path}: id2label: found the classes {', '.join(theirs)}, but the task has them in the order "
-            f"{', '.join(ours)}; use the same order for both"
+            f"{path}: id2label: found the classes {', '.join(theirs)}, but the task has {', '.join(classes)}; use the "
+            "same names in the same order"
         )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = read_plain_json(path)
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
-        raise TallmasksError(f"{path}: not a JSON object; expected the model's configuration, as transformers saves it")
-    return content
