@@ -3,10 +3,9 @@
 import inspect
 import re
 
-from tallmasks.bundles.loaded_bundle import Bundle
-
 import tallmasks
 from project import ROOT
+from tallmasks.bundles.bundle import Bundle
 
 PAGE = (ROOT / "docs/python.md").read_text()
 

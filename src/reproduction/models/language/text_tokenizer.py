@@ -69,7 +69,11 @@ def stored_json(tensors: dict[str, Any], weights: Path) -> str:
             f"{weights}: the tensor {TENSOR!r} with the tokenizer is missing; to use a model saved by transformers, "
             "set `pretrained` in params.yaml to its folder, not to the file in it"
         )
+    return _utf8(tensors.pop(TENSOR), weights)
+
+
+def _utf8(text: Any, weights: Path) -> str:
     try:
-        return bytes(tensors.pop(TENSOR).numpy()).decode()
+        return bytes(text.numpy()).decode()
     except (UnicodeDecodeError, TypeError) as error:
         raise TallmasksError(f"{weights}: {TENSOR} is not UTF-8 text ({error}); rebuild the file") from None
