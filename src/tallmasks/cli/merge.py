@@ -20,9 +20,10 @@ model size.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import number, one_of, whole_number
+from tallmasks.cli.options import Refused, number, one_of, whole_number
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.input_warnings import warn_of_configurations
@@ -85,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="divide by the sum of the weights (default: the method's own choice)",
     )
+    output.add_argument("--include-base", action=Refused, const="an option of `tallmasks compress`")
     output.add_argument(
         "--out-shard-size",
         metavar="SIZE",
@@ -97,9 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
     method, alpha, weighting, models = prepare_merge(settings)
     what = f"by {method.title}, alpha = {alpha:g}"
     if arguments.dry_run:
-        size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
+        size = bytes_of_new(settings.output or Path("model"), models.base, settings.dtype, settings.out_shard_size)
         models.describe(f"merge {what}", size)
-        warn_of_configurations(models.base, models.tasks)
+        warn_of_configurations(models)
         return 0
     write_merged(method, alpha, weighting, models)
     count = len(settings.tasks)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, warn
+from tallmasks.errors import OptionError, TallmasksError, option_errors, warn, worded
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
@@ -72,10 +72,11 @@ def merge_checkpoints(
     The other arguments are the command's options. Raises TallmasksError like the command.
     """
     others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import from_python, in_python  # its libraries are slow to import
 
-    settings = from_python(base, tasks, out, MERGED_DTYPES, **others)
-    write_merged(*prepare_merge(settings))
+    with worded(in_python):
+        settings = from_python(base, tasks, out, MERGED_DTYPES, **others)
+        write_merged(*prepare_merge(settings))
     return settings.output
 
 
@@ -91,9 +92,15 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
-    settings.refuse(("include_base",), "compress")
-    method, alpha, weighting = _method(settings)
+    with option_errors():
+        settings.refuse(("include_base",), "compress")
+        method, alpha, weighting = _method(settings)
     models = open_models(settings)
+    if models.apart.heads and not models.base.is_folder:
+        raise OptionError(
+            f"--heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
+            " and give the folder as the base"
+        )
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
     if loras and uses_small_directions(registry.get_merge(str(method.merge))):
         warn(
@@ -102,10 +109,10 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
         )
     count = len(models.tasks)
     if count == 1:
-        warn("there is only one model, so nothing is merged with it; add another --task")
+        warn("there is only one model, so nothing is merged with it; give more with --task")
     elif count == method.k:
         warn(
-            f"{method.title} keeps only weights that are in all {count} masks; use --k 1, a method without masks, or"
+            f"{method.title} keeps only weights that are in all {count} masks; use `--k 1`, a method without masks, or"
             " more tasks"
         )
     blocks = block_count(models.base.layout.names)
@@ -119,8 +126,6 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
 def write_merged(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
     settings, lambdas = models.settings, models.settings.lambdas
     more: dict[str, str | bytes] = {}
-    if models.apart.heads and not models.base.is_folder:
-        raise TallmasksError("--heads: a single file cannot store them; pass the base as a folder")
     if models.base.is_folder:
         recipe = recipe_of(method, alpha, weighting, models)
         more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
@@ -149,7 +154,7 @@ def write_merged(method: Method, alpha: float, weighting: Weighting, models: Mod
             f" {name_some(f'{name} ({kind})' for name, kind in sorted(statistics.items()))}. Keep the base's values"
             f" with `--keep-base '{min(statistics)}'`"
         )
-    warn_of_configurations(models.base, models.tasks)  # last, because it may wait for transformers
+    warn_of_configurations(models)  # last, because it may wait for transformers
 
 
 def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:
@@ -181,7 +186,7 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
     if not _is_a_merge(method):
         compress = settings.method in registry.names_with_masks()
         hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
-        raise TallmasksError(f"--method {settings.method} does not merge models into one; {hint}")
+        raise TallmasksError(f"--method: {settings.method} does not merge models into one; {hint}")
     in_stream(method)
     if settings.k is not None:
         if "agreement" not in method.needs or not isinstance(method.update, functools.partial):
@@ -190,13 +195,15 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
             raise TallmasksError(f"--k {settings.k}: expected a number of tasks from 0 to {len(settings.tasks)}")
         method = replace(method, update=functools.partial(method.update.func, k=settings.k))
     if weighting := settings.weighting:
-        weighting.check(str(method.merge), f"--method {settings.method}")
+        weighting.check(str(method.merge), f"--method: {settings.method}")
     if isinstance(method.protocol, Fixed):
         own = method.protocol.coefficient_for(len(settings.tasks))
         if settings.scaling_coefficient is not None:
             raise TallmasksError(f"--scaling-coefficient: {settings.method} has a fixed one, {own:g}; leave it out")
         if weighting.normalize is False:
-            raise TallmasksError(f"normalize: {settings.method} always divides by the sum of the weights; leave it out")
+            raise TallmasksError(
+                f"--normalize: {settings.method} always divides by the sum of the weights; leave it out"
+            )
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
     alpha = settings.scaling_coefficient
