@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from reproduction.tasks.task import SPLITS
 from reproduction.tasks.text.text_catalogue import example
 from reproduction.tasks.text.text_tasks import TASKS, TextTask
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import OptionError, nearest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     for name in arguments.tasks:
         if name not in TASKS:
-            raise TallmasksError(f"unknown text task {name!r}{nearest(name, TASKS)}; expected {', '.join(TASKS)}")
+            raise OptionError(f"unknown text task {name!r}{nearest(name, TASKS)}; expected {', '.join(TASKS)}")
     shown = [TASKS[name] for name in arguments.tasks or TASKS]
     print("\n\n".join("\n".join(described(task, bool(arguments.tasks))) for task in shown))
     return 0

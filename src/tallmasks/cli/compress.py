@@ -26,14 +26,18 @@ from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
+from tallmasks.cli.options import Refused
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
-from tallmasks.operations.compress import METHOD, prepare_bundle, write_bundle
+from tallmasks.operations.compress import METHOD, OF_MERGE, prepare_bundle, write_bundle
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _, _, output = shared_options.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
+    for setting in OF_MERGE:
+        text = "a bundle keeps each task's head" if setting == "heads" else "an option of `tallmasks merge`"
+        output.add_argument(f"--{setting.replace('_', '-')}", action=Refused, const=text)
     output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 
 

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_bundle(what: str) -> bool:
     if os.path.lexists(what) or (named := repository_of(what)) is None:
-        return Path(what, MANIFEST).is_file()
+        return Path(what, MANIFEST).is_file() or Path(what).name == MANIFEST
     repository, revision = named
     try:
         return hub.download(repository, MANIFEST, revision).is_file()

@@ -20,9 +20,10 @@ model size.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import converted, number, one_of
+from tallmasks.cli.options import Refused, converted, number, one_of
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
@@ -88,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="divide by the sum of the weights (default: the method's own choice)",
     )
+    output.add_argument("--include-base", action=Refused, const="an option of `tallmasks compress`")
     output.add_argument(
         "--out-shard-size",
         metavar="SIZE",
@@ -100,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     method, scaling_coefficient, weighting, models = prepare_merge(settings)
     what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:
-        size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
+        size = bytes_of_new(settings.output or Path("model"), models.base, settings.dtype, settings.out_shard_size)
         print_plan(models, f"merge {what}", size)
         warn_of_configurations(models.base, models.tasks)
         return 0

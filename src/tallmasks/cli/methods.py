@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tallmasks import methods
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import OptionError, nearest
 from tallmasks.methods import INPUTS
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.descriptions import data_of, inputs_of, looks_at, needs, seen_by, varies_by
-from tallmasks.methods.options import options_of
+from tallmasks.methods.options import options_of, parse_spec
 from tallmasks.methods.registry import all_options
 
 
@@ -54,8 +54,8 @@ def print_all() -> None:
 
 
 def print_one(name: str) -> None:
-    """Describe a method, a merge or an input. Raises TallmasksError for an unknown name."""
-    rows, kind = [methods.get(row) for row in methods.names()], name.partition(":")[0]
+    """Describe a method, a merge or an input. Raises OptionError for an unknown name."""
+    rows, kind = [methods.get(row) for row in methods.names()], parse_spec(name)[0]
     if kind in methods.names():
         method = methods.get(name)
         alone = method.update is merged_vector and method.merge
@@ -87,7 +87,7 @@ def print_one(name: str) -> None:
         }
     else:
         near = nearest(name, [*methods.names(), *methods.merge_names(), *INPUTS])
-        raise TallmasksError(f"unknown method, merge or input {name!r}{near}; `tallmasks methods` lists all")
+        raise OptionError(f"unknown method, merge or input {name!r}{near}; `tallmasks methods` lists all")
     print(title)
     for label, text in lines.items():
         print(textwrap.fill(text, 118, initial_indent=f"  {label:14}", subsequent_indent=" " * 16))

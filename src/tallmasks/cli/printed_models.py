@@ -42,7 +42,8 @@ def print_plan(models: Models, what: str, nbytes: int) -> None:
     print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
     print(what)
     print_buffers(models)
-    print(f"write  {models.settings.output}: about {decimal(nbytes)}")
+    output = f"{models.settings.output}: " if models.settings.output else ""
+    print(f"write  {output}about {decimal(nbytes)}")
 
 
 def print_own(models: Models) -> None:

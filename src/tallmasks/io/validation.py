@@ -70,7 +70,10 @@ def allowed(part: Schema) -> str:
         words = str(part["const"])
     else:
         words = _KINDS.get(part.get("type", "object" if "$ref" in part else ""), "")
-    words = " ".join([words, *(f"{word} {part[key]}" for word, key in _BOUNDS if key in part)])
+    bounds = " ".join(f"{word} {part[key]}" for word, key in _BOUNDS if key in part)
+    if bounds and not {"maximum", "exclusiveMaximum"} & part.keys():
+        bounds += " on"
+    words = f"{words} {bounds}".strip()
     if "minItems" in part:
         least, most = part["minItems"], part.get("maxItems")
         span = f"{least}" if least == most else f"{least} to {most}" if most else f"{least} or more"

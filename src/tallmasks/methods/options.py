@@ -95,8 +95,10 @@ def options_for(function: Callable[..., Any], chosen: Mapping[str, Value]) -> di
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """Splits ``name:option=value,...`` into the name and the options as strings."""
+    """Splits ``name:option=value,...`` into the name and the options as strings. A name can be written like a title:
+    T-Switch is t_switch."""
     name, _, rest = spec.partition(":")
+    name = name.strip().lower().replace("-", "_").replace(" ", "_")
     pairs = (part.partition("=") for part in rest.split(",") if part)
     return name, {key: value for key, _, value in pairs}
 

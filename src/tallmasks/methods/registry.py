@@ -105,6 +105,7 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
+    name, _ = options.parse_spec(name)
     there = all_options(_look_up("method", name, _methods))
     return options.written(name, options.chosen_from(chosen, there, f"{where} {name}"))
 
@@ -235,6 +236,8 @@ def rows_on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
 def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
     if entry.name in registry:
         raise ValueError(f"{what} {entry.name} is registered twice")
+    if options.parse_spec(entry.name)[0] != entry.name:
+        raise ValueError(f"{what} {entry.name}: expected a name of lower-case letters, digits and underscores")
     registry[entry.name] = entry
     calls = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
     _locations[entry.name] = next(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import OptionError, TallmasksError, option_errors, worded
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
 from tallmasks.methods.codec import Codec
@@ -60,36 +60,39 @@ def compress(
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
     """
-    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import from_python, in_python  # its libraries are slow to import
 
-    settings = from_python(
-        base,
-        tasks,
-        out,
-        OF_BUNDLES,
-        method=method,
-        options=options,
-        mask_lambda=mask_lambda,
-        dtype=dtype,
-        include_base=include_base,
-        keep_base=keep_base,
-    )
-    write_bundle(*prepare_bundle(settings))
+    with worded(in_python):
+        settings = from_python(
+            base,
+            tasks,
+            out,
+            OF_BUNDLES,
+            method=method,
+            options=options,
+            mask_lambda=mask_lambda,
+            dtype=dtype,
+            include_base=include_base,
+            keep_base=keep_base,
+        )
+        write_bundle(*prepare_bundle(settings))
     return settings.output
 
 
 def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
-    settings.refuse(OF_MERGE, "merge")
-    registry.check_name(settings.method, registry.names_with_masks())
-    method = registry.masks_over(settings.spec)
-    if method.codec is None:
-        check_can_stream(method)
+    with option_errors():
+        settings.refuse(OF_MERGE, "merge")
+        registry.check_name(settings.method, registry.names_with_masks())
+        method = registry.masks_over(settings.spec)
+        if method.codec is None:
+            check_can_stream(method)
     has_lambdas = bool(settings.by_task("mask_lambda"))
     if has_lambdas and (method.scaled_mask or method.codec):
-        raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")
+        raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
     if method.codec and settings.dtype not in (None, "float32"):
-        raise TallmasksError(
-            f"--dtype {settings.dtype}: {method.name} stores no merged vector; leave out --dtype, or use --method ties"
+        raise OptionError(
+            f"--dtype: found {settings.dtype}, but {method.name} stores no merged vector; leave it out, or use"
+            " `--method ties`"
         )
     models = open_models(settings, keeps_own=True)
     if isinstance(models.base, BundleModel):
@@ -98,7 +101,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         )
     origin = dict(models.base.origin)
     if "path" in origin:
-        origin["path"] = _path_from(settings.output.parent, Path(origin["path"]))
+        folder = settings.output.parent if settings.output else Path()
+        origin["path"] = _path_from(folder, Path(origin["path"]))
     contents = BundleContents(
         method=method.name,
         base=replace(models.base, origin=origin),

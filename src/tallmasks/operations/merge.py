@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, warn
+from tallmasks.errors import OptionError, TallmasksError, option_errors, warn, worded
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
@@ -70,29 +70,30 @@ def merge_checkpoints(
 
     The other arguments are the command's options. Raises TallmasksError like the command.
     """
-    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import from_python, in_python  # its libraries are slow to import
 
-    settings = from_python(
-        base,
-        tasks,
-        out,
-        MERGED_DTYPES,
-        method=method,
-        options=options,
-        scaling_coefficient=scaling_coefficient,
-        mask_lambda=mask_lambda,
-        weight=weight,
-        density=density,
-        trim=trim,
-        normalize=normalize,
-        dtype=dtype,
-        out_shard_size=out_shard_size,
-        only=only,
-        keep_base=keep_base,
-        heads=heads,
-        tokens=tokens,
-    )
-    write_merged(*prepare_merge(settings))
+    with worded(in_python):
+        settings = from_python(
+            base,
+            tasks,
+            out,
+            MERGED_DTYPES,
+            method=method,
+            options=options,
+            scaling_coefficient=scaling_coefficient,
+            mask_lambda=mask_lambda,
+            weight=weight,
+            density=density,
+            trim=trim,
+            normalize=normalize,
+            dtype=dtype,
+            out_shard_size=out_shard_size,
+            only=only,
+            keep_base=keep_base,
+            heads=heads,
+            tokens=tokens,
+        )
+        write_merged(*prepare_merge(settings))
     return settings.output
 
 
@@ -108,9 +109,15 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
-    settings.refuse(("include_base",), "compress")
-    method, scaling_coefficient, weighting = _method(settings)
+    with option_errors():
+        settings.refuse(("include_base",), "compress")
+        method, scaling_coefficient, weighting = _method(settings)
     models = open_models(settings)
+    if models.left_out.heads and not models.base.is_folder:
+        raise OptionError(
+            f"--heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
+            " and give the folder as the base"
+        )
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
     if loras and uses_small_directions(registry.get_merge(str(method.merge))):
         warn(
@@ -119,7 +126,7 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
         )
     count = len(models.tasks)
     if count == 1:
-        warn("there is only one model, so nothing is merged with it; add another --task")
+        warn("there is only one model, so nothing is merged with it; give more with --task")
     blocks = block_count(models.base.layout.names)
     if settings.layers not in (None, blocks):
         raise TallmasksError(
@@ -131,8 +138,6 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
 def write_merged(method: Method, scaling_coefficient: float, weighting: Weighting, models: Models) -> None:
     settings, mask_lambdas = models.settings, models.settings.mask_lambdas
     more: dict[str, str | bytes] = {}
-    if models.left_out.heads and not models.base.is_folder:
-        raise TallmasksError("--heads: a single file cannot store them; pass the base as a folder")
     if models.base.is_folder:
         recipe = recipe_of(method, scaling_coefficient, weighting, models)
         more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe), **_heads(models)}
@@ -161,7 +166,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
             f" {name_some(f'{name} ({kind})' for name, kind in sorted(statistics.items()))}. Keep the base's values"
             f" with `--keep-base '{min(statistics)}'`"
         )
-    warn_of_configurations(models.base, models.tasks)  # last, because it may wait for transformers
+    warn_of_configurations(models)  # last, because it may wait for transformers
 
 
 def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:
@@ -193,18 +198,20 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
     if not _is_a_merge(method):
         compress = settings.method in registry.names_with_masks()
         hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
-        raise TallmasksError(f"--method {settings.method} does not merge models into one; {hint}")
+        raise TallmasksError(f"--method: {settings.method} does not merge models into one; {hint}")
     check_can_stream(method)
     if method.update is keep_agreed:
         _check_threshold(int(method.chosen["k"]), len(settings.tasks))
     if weighting := settings.weighting:
-        weighting.check(str(method.merge), f"--method {settings.method}")
+        weighting.check(str(method.merge), f"--method: {settings.method}")
     if isinstance(method.protocol, Fixed):
         own = method.protocol.coefficient_for(len(settings.tasks))
         if settings.scaling_coefficient is not None:
             raise TallmasksError(f"--scaling-coefficient: {settings.method} has a fixed one, {own:g}; leave it out")
         if weighting.normalize is False:
-            raise TallmasksError(f"normalize: {settings.method} always divides by the sum of the weights; leave it out")
+            raise TallmasksError(
+                f"--normalize: {settings.method} always divides by the sum of the weights; leave it out"
+            )
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
     scaling_coefficient = settings.scaling_coefficient

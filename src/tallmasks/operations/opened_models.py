@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, warn
-from tallmasks.io.atomic_files import refuse_existing
+from tallmasks.errors import OptionError, TallmasksError, grouped_warnings, warn
+from tallmasks.io.atomic_files import refuse_existing, refuse_inside
 from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.methods.merges import TensorPiece
 from tallmasks.methods.registry import get_merge
@@ -78,7 +78,7 @@ def tensors_left_out(
     for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
         for pattern in patterns:
             if not any(_fits(names, [pattern]) for names in every.values()):
-                raise TallmasksError(f"{option} {pattern}: no tensor name matches; the names are {name_some(every)}")
+                raise OptionError(f"{option} {pattern}: no tensor name matches; the names are {name_some(every)}")
     left = [name for name, names in every.items() if (only and not _fits(names, only)) or _fits(names, keep_base)]
     own: list[str] = []
     if heads is not None:
@@ -130,12 +130,16 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     """
     from tallmasks.bundles.bundle_models import open_model  # slow to import
 
-    refuse_existing(settings.output, folder=settings.output.is_dir())
+    if settings.output:
+        refuse_existing(settings.output, folder=settings.output.is_dir())
+        specs = [settings.base, *(task.checkpoint for task in settings.tasks.values())]
+        refuse_inside(settings.output, *specs, *(spec.rpartition("#")[0] for spec in specs))
     base = open_model(settings.base)
     check_fit(base, {})  # a LoRA is opened on the base
     if settings.tokens == "union":
         start_library_model(base)  # to be built while the others are opened
-    tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
+    with grouped_warnings():
+        tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
     if keeps_own:
         start_whole_tensors(base, tasks.values())
     else:
@@ -163,9 +167,10 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
                 f"{name or 'the base'}: {models.every[name].title} has another sha256 than in the recipe; use the"
                 " checkpoint of the recipe, or remove sha256 from it"
             )
-    for name, one in models.task_parts.items():
-        if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
-            warn(f"{name}: its weights are identical to the base's, so it adds nothing")
+    with grouped_warnings():
+        for name, one in models.task_parts.items():
+            if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
+                warn("all weights are identical to the base's, so this model adds nothing", name)
     warn_of_inputs(models, keeps_own)
     return models
 

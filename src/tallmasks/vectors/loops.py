@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+Single = float | np.float32
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint32]
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -17,14 +18,14 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @njit(nogil=True, cache=True)
-def add_trimmed(row: Floats, limit: float, total: Floats) -> None:
+def add_trimmed(row: Floats, limit: Single, total: Floats) -> None:
     """float32 [n] each: total += the values of row with |tau| >= limit."""
     for i in range(row.size):
         total[i] += row[i] if abs(row[i]) >= limit else _ZERO
 
 
 @njit(nogil=True, cache=True)
-def add_agreeing(row: Floats, limit: float, total: Floats, majority: float, out: Floats, count: Floats) -> bool:
+def add_agreeing(row: Floats, limit: Single, total: Floats, majority: Single, out: Floats, count: Floats) -> bool:
     """float32 [n] each: out += the values of row with |tau| >= limit and the sign of ``total``; count += 1 for each. If
     the total is 0, the majority's sign counts. Returns whether that happened for a kept value other than 0."""
     asked = np.int32(0)
@@ -81,7 +82,7 @@ def max_magnitude(values: Floats) -> np.float32:
 
 
 @njit(nogil=True, cache=True)
-def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: np.float32, out: Floats) -> None:
+def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: Single, out: Floats) -> None:
     """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
 
     ``tau``: float32 bits as int32 with shift 0, or bfloat16 bits as uint16 with shift 16. Bit i of word j, from the
@@ -98,7 +99,7 @@ def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale
 
 
 @njit(nogil=True, cache=True)
-def low_rank_product(left: Floats, right: Floats, scale: np.float32, start: int, columns: int, out: Floats) -> None:
+def low_rank_product(left: Floats, right: Floats, scale: Single, start: int, columns: int, out: Floats) -> None:
     """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on. Each
     value is summed over r in order, so that the result depends on neither the piece nor the machine."""
     ranks = right.size // columns

@@ -136,7 +136,7 @@ def test_zero_is_a_value(small: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (moved("zero") == 0).all()
     one = ["merge", "--base", "base", "--task", "cars=cars", "--method", "consensus_task_arithmetic"]
     assert run(*one, "--k", 0, "--scaling-coefficient", 1, "-o", "k0") == 0 and (moved("k0") == 1).all()
-    assert capsys.readouterr().err.count("add another --task") == 1
+    assert capsys.readouterr().err.count("give more with --task") == 1
     assert "k = 2: expected 0 to 1" in refusal(capsys, *one, "-o", "k2")
     assert run(*CALL, "--task", "x=base", "--method", "consensus_ties", "--k", 3, "-o", "all") == 0
     assert re.match(r"warning: k = 3 .* all 3 tasks.*\nwarning: x: .* the base's, ", capsys.readouterr().err)
@@ -211,7 +211,7 @@ def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> No
     words = ["merge", "--base", "shards", "--task", "a=cars", "--method", "ties", "--out-shard-size"]
     assert run(*words, "1MB", "-o", "x") == 0
     assert {path.name for path in Path("x").iterdir()} == {"README.md", "merge.yaml", "model.safetensors"}
-    assert "--out-shard-size 0" in refusal(capsys, *words, "0", "-o", "y")
+    assert "--out-shard-size: found" in refusal(capsys, *words, "0", "-o", "y")
 
 
 def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,9 +219,9 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
     for name, labels in (("base", 1), ("cars", 3), ("dtd", 2)):
         tensors = load_file(f"{name}/model.safetensors") | {"head.weight": torch.full((labels, 8), 0.5).bfloat16()}
         save_file(tensors | {"head.bias": torch.arange(labels) / 2}, f"{name}/model.safetensors")
-    assert run(*CALL, "--method", "ties", "-o", "x") == 1 and "`merge --heads`" in capsys.readouterr().err
+    assert run(*CALL, "--method", "ties", "-o", "x") == 1 and "`--heads`" in capsys.readouterr().err
     models = {"cars": "cars", "dtd": "dtd"}
-    with pytest.raises(tallmasks.TallmasksError, match="`merge --heads`"):
+    with pytest.raises(tallmasks.TallmasksError, match="`heads=True`"):
         tallmasks.merge_checkpoints("base", models, "ties", "x", heads=False)
     out = tallmasks.merge_checkpoints("base", models, "ties", "python", heads=True)
     assert run(*CALL, "--method", "ties", "--heads", "-o", "merged") == 0
@@ -248,7 +248,7 @@ def test_a_head_that_a_lora_trained_is_a_head(
         trained = {"classifier.out.weight": torch.full((count, 8), 0.5)}
         lora(Path(task), tuned | trained, modules_to_save=["classifier", "score"])
     call = ("merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "--method", "weight_averaging")
-    assert run(*call, "-o", "x") == 1 and "`merge --heads`" in capsys.readouterr().err
+    assert run(*call, "-o", "x") == 1 and "`--heads`" in capsys.readouterr().err
     assert run(*call, "--heads", "-o", "merged") == 0
     merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
     assert own.keys() == {"classifier.out.weight"} and torch.equal(own.popitem()[1], torch.full((3, 8), 0.5))
@@ -285,7 +285,7 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()
     assert "emr" in tallmasks.method_names("compress")
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("only", 5), ("dtype", "int3")):
-        with pytest.raises(tallmasks.TallmasksError, match=f"^arguments: .*{setting}.*found "):
+        with pytest.raises(tallmasks.TallmasksError, match=rf"^{setting}( cars=...)?: found "):
             tallmasks.merge_checkpoints("base", models, "ties", "other", **{setting: value})
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from tallmasks.errors import EXTRAS, short, warn
+from tallmasks.errors import EXTRAS, by_extra, short, warn
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -154,7 +154,7 @@ def library_advice(*checkpoints: Checkpoint) -> str:
     """The end of an error message: advice to install transformers if that could help, else an empty string."""
     if has_library() or not any(one.config.get("model_type") for one in checkpoints):
         return ""
-    return f'. transformers, which is not installed, knows them: pip install "tallmasks[{EXTRAS["transformers"]}]"'
+    return f". transformers, which is not installed, knows them: {by_extra(EXTRAS['transformers'])}"
 
 
 def _ask(about: str, config: str, most_modules: int = 0, tensors: Mapping[str, Collection[int]] | None = None) -> Any:
