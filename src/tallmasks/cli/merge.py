@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         size = bytes_of_new(settings.output or Path("model"), models.base, settings.dtype, settings.out_shard_size)
         print_plan(models, f"merge {what}", size)
-        warn_of_configurations(models.base, models.tasks)
+        warn_of_configurations(models)
         return 0
     write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)

@@ -59,7 +59,7 @@ def warn_of_configurations(models: Models) -> None:
     with grouped_warnings():
         for task, name in _differing_configurations(models.base, models.tasks):
             fields = dict(_differing_fields(models.base, models.tasks[task], name))
-            if shown := [text for key, text in fields.items() if not (models.apart.heads and key in _OF_HEADS)]:
+            if shown := [text for key, text in fields.items() if not (models.left_out.heads and key in _OF_HEADS)]:
                 warn(f"{name} differs from the base's in {name_some(shown, 6)}; the result keeps the base's", task)
 
 
