@@ -224,7 +224,7 @@ def _check_threshold(k: int, tasks: int) -> None:
     if k > tasks:
         raise TallmasksError(f"k = {k}: expected 0 to {tasks}, the number of tasks; a larger k keeps no weight")
     if 1 < k == tasks:
-        warn(f"k = {k} keeps only weights that are in the masks of all {tasks} tasks; use --k 1, or more tasks")
+        warn(f"k = {k} keeps only weights that are in the masks of all {tasks} tasks; set k = 1, or give more tasks")
 
 
 def _is_a_merge(method: Method) -> bool:

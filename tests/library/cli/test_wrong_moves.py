@@ -68,7 +68,7 @@ def test_a_wrong_value_of_an_option_is_two(small: Path, capsys: pytest.CaptureFi
     }  # fmt: skip
     for option, value in values.items():
         line = misuse(capsys, "merge", *models, "--method", "ties", "-o", "out", option, value)
-        assert {"--option": "option keep", "--method": "tiez"}.get(option, option) in line, line
+        assert {"--option": "option keep", "--method": "tiez", "--k": "option 'k'"}.get(option, option) in line, line
     for option, value in {"--mask-lambda": "0.3", "--dtype": "bfloat16", "--method": "lines"}.items():
         assert value in misuse(capsys, "compress", *models, "-o", "out", option, value).replace("lambdas", "0.3")
     assert run("merge", *models, "--method", "ties", "-o", "out.safetensors") == 2
@@ -142,7 +142,7 @@ def test_python_names_its_own_arguments(small: Path) -> None:
     with pytest.warns(tallmasks.errors.TallmasksWarning, match="same checkpoint") as caught:
         tallmasks.merge_checkpoints("base", tasks, "Task Arithmetic", "out")
     assert {one.filename for one in caught} == {__file__}
-    with pytest.warns(match="`k=1`"), pytest.raises(tallmasks.TallmasksError, match="out already exists"):
+    with pytest.warns(match="k = 2 keeps"), pytest.raises(tallmasks.TallmasksError, match="out already exists"):
         tallmasks.merge_checkpoints("base", {"cars": "cars", "dtd": "dtd"}, "consensus_ties", "other")
         tallmasks.merge_checkpoints("base", tasks, "TIES", "out")
     for settings, wrong in {"mask_lambda": -1.0, "keep_base": "nothing"}.items():
