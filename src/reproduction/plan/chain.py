@@ -115,11 +115,6 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
     origin = locate(spec.get("checkpoints", FINETUNE), spec["architecture"], task, publishers, plan.root)
     if origin and not isinstance(seed, Controlled):
         return import_checkpoint(plan, model, task, origin)
-    if isinstance(seed, Controlled) and trains_heads(spec):
-        raise TallmasksError(
-            f"params.yaml: models.{model}.heads: found trained, but controlled fine-tuning needs frozen heads, because "
-            "each task trains its own part of the weights; use class_names"
-        )
     validates = "validate_every" in spec["finetuning"]
     settings = family(spec).training_settings(spec, plan.catalogue_of(model)[task], validates)
     params = {**plan.architecture(model), **settings, "finetuning": dict(spec["finetuning"]), "task": task}
