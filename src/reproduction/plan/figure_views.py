@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from reproduction.models.families import trains_heads
 from reproduction.plan import chain
 from reproduction.plan.chain import Seed, Tasks
 from reproduction.plan.node import Node
 from reproduction.plan.planner import Plan
-from reproduction.plan.views import Artifacts, ShownParams, agreeing_merges, view
+from reproduction.plan.views import Artifacts, NotOfThisBenchmark, ShownParams, agreeing_merges, view
 from reproduction.training.controlled import Controlled
 from tallmasks import methods
 from tallmasks.methods import Method
@@ -71,6 +72,11 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
 @view(version=2, files=("controlled.csv",))
 def controlled(plan: Plan, model: str, name: str) -> Artifacts:
     """Task arithmetic with and without interference, weight by weight (table 1)."""
+    if trains_heads(plan.model(model)):
+        raise NotOfThisBenchmark(
+            f"results/{model}/{name}/controlled: each task trains its own part of the weights, so heads must be "
+            "frozen: it needs `heads: class_names`"
+        )
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
     partition = Controlled(seed, members)
     return {
