@@ -182,5 +182,5 @@ def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) 
     assert cli.main(["prompts", "qasc"]) == 0
     printed = capsys.readouterr().out
     assert "7,634" in printed and "> heat" in printed
-    assert cli.main(["prompts", "quacs"]) == 1
+    assert cli.main(["prompts", "quacs"]) == 2
     assert "'qasc'" in capsys.readouterr().err
