@@ -11,8 +11,8 @@ import xxhash
 from numpy.typing import NDArray
 
 CONTENT = "content"
-# Keys that are not part of the content; earlier releases wrote ``made_from``, ``machine`` and ``seal``.
-NOT_CONTENT = ("recipe", "made_from", "machine", CONTENT, "seal")
+NOT_CONTENT = ("recipe", "machine", CONTENT)
+"""Keys that are not part of the content."""
 
 
 def canonical(value: object) -> str:
@@ -29,7 +29,7 @@ def content_of_tensors(
     digest = xxhash.xxh3_128(canonical(described).encode())
     digest.update(data.data)
     counted = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
-    if counted and "seal" not in metadata:  # in earlier releases the seal covered the metadata
+    if counted:
         digest.update(canonical(counted).encode())
     return digest.hexdigest()
 
