@@ -51,7 +51,10 @@ NOT_RUN = {
     r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
 }
 """Lines of shell that no test runs as they are, by how they begin, and why."""
-PYTHON = "CONTRIBUTING.md README.md docs/change.md docs/index.md docs/own_checkpoints.md docs/python.md docs/results.md"
+PYTHON = (
+    "CONTRIBUTING.md README.md docs/after_merging.md docs/change.md docs/index.md docs/own_checkpoints.md"
+    " docs/python.md docs/results.md"
+)
 """Pages with blocks of Python, which test_readme.py, test_state_dicts.py and test_figures.py run."""
 
 

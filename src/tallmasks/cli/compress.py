@@ -64,4 +64,5 @@ def run(arguments: argparse.Namespace) -> int:
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
         print(f"  {task}: {value}relative error of its task vector {error:.3f}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
+    print(shared_options.NEXT)
     return 0

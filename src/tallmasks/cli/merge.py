@@ -110,4 +110,5 @@ def run(arguments: argparse.Namespace) -> int:
     models.print_buffers()
     if heads := sorted({name for names in models.apart.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")
+    print(shared_options.NEXT)
     return 0

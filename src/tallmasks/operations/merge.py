@@ -127,8 +127,9 @@ def write_merged(method: Method, alpha: float, weighting: Weighting, models: Mod
     settings, lambdas = models.settings, models.settings.lambdas
     more: dict[str, str | bytes] = {}
     if models.base.is_folder:
-        recipe = recipe_of(method, alpha, weighting, models)
-        more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
+        recipe, heads = recipe_of(method, alpha, weighting, models), _heads(models)
+        card = card_of_merged(method, alpha, models, recipe, dict(zip(models.apart.heads, heads, strict=True)))
+        more = {RECIPE: recipe, CARD: card, **heads}
     statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
