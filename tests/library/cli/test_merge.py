@@ -198,6 +198,10 @@ def test_the_card_names_models_and_their_licence(small: Path) -> None:
     assert "license: apache-2.0\n" in Path("one/README.md").read_text()
     assert run(*CALL, "--method", "ties", "-o", "two") == 0
     assert "license" not in Path("two/README.md").read_text().partition("# Merged")[0]
+    for name in ("base", "cars", "dtd"):
+        Path(name, "config.json").write_text('{"architecture": "resnet18", "pretrained_cfg": {}}')
+    assert run(*CALL, "--method", "ties", "-o", "three") == 0
+    assert "library_name: timm\n" in Path("three/README.md").read_text()
 
 
 def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
