@@ -24,6 +24,7 @@ from reproduction.results.tables import table_for_people
 from reproduction.results.typesetting import Cell, TableLayout, byte_unit, markdown
 from tallmasks import methods
 from tallmasks.methods.merges import LEARNED
+from tallmasks.operations.compress import METHOD
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ("8tasks", "14tasks", "20tasks")
@@ -38,10 +39,11 @@ PICTURE = {
 }
 """The rows of docs/overview.png, the picture of the README and of the site's first page."""
 
-SHORT = ("Zeroshot", "Task arithmetic", "TIES", "Consensus TA", "TALL Mask + TIES", "T-Switch", "Fine-tuned")
-"""The rows of the README's table, by their titles."""
-DEFAULT = "t_switch"
-"""The default of `tallmasks compress`, which is not in the paper's tables."""
+SHORT = (
+    "Zeroshot", "Task arithmetic", "TIES", "Consensus TA", "TALL Mask + TIES", methods.get(METHOD).title, "Fine-tuned",
+)  # fmt: skip
+"""The rows of the README's table, by their titles; the default of `tallmasks compress` is not in the paper's tables."""
+
 
 LANGUAGE = {
     "tiny_t5": ("per_task", "mask_agreement", "threshold", "task_count"),
@@ -258,7 +260,7 @@ def fill_pages() -> None:
     numbers = pd.read_csv(ROOT / "docs" / "tiny" / "8tasks" / "table.csv")
     eight = table_for_people(numbers, "").split("\n", 1)[1].strip()
     field = pd.read_csv(ROOT / "docs" / "tiny" / "8tasks" / "field.csv")
-    with_default = pd.concat([numbers, field[field["method"] == DEFAULT][[*numbers]]])
+    with_default = pd.concat([numbers, field[field["method"] == METHOD][[*numbers]]])
     fill_page(ROOT / "README.md", {"short:8tasks": short(table_for_people(with_default, ""))})
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         set_clone_url(page, ROOT / "CITATION.cff")
