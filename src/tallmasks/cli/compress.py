@@ -7,7 +7,7 @@
 keeps each task's own heads, configuration and tokenizer.
 
 t_switch stores -1, 0 or 1 per weight and task. Of the methods that need no data, it keeps the most accuracy for its
-size (docs/which_method.md). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
+size ("Which method" in the documentation). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
 each matrix.
 
 The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties

@@ -124,9 +124,12 @@ def architectures() -> tuple[str, ...]:
 
 def image_size(architecture: str | Mapping[str, Any]) -> int | None:
     """The side of a network's images; None if they are not square."""
-    if isinstance(architecture, str):
-        architecture = json.loads((_open_clip() / "model_configs" / f"{architecture}.json").read_text())
-    size = architecture["vision_cfg"].get("image_size", 224)
+    config: Mapping[str, Any] = (
+        json.loads((_open_clip() / "model_configs" / f"{architecture}.json").read_text())
+        if isinstance(architecture, str)
+        else architecture
+    )
+    size = config["vision_cfg"].get("image_size", 224)
     height, *width = size if isinstance(size, list) else [size]
     return height if set(width) <= {height} else None
 
