@@ -7,8 +7,8 @@
 keeps each task's own heads, configuration and tokenizer.
 
 t_switch stores -1, 0 or 1 per weight and task. Of the methods that need no data, it keeps the most accuracy for its
-size (docs/which_method.md). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
-each matrix.
+size ("Which method" in the documentation). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign
+per weight of each matrix.
 
 The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties
 (the sum variant, as in the paper) or another merge. A mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|;
@@ -64,4 +64,5 @@ def run(arguments: argparse.Namespace) -> int:
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
         print(f"  {task}: {value}relative error of its task vector {error:.3f}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
+    print(shared_options.NEXT)
     return 0
