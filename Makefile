@@ -116,6 +116,9 @@ paper: $(INSTALLED)  ## both of these
 report: $(INSTALLED)  ## one page with all tables and figures: results/report.html
 	@$(SNAKEMAKE) $@
 
+report-only: $(INSTALLED)  ## the same page from the results that exist; makes no new ones
+	@$(SNAKEMAKE) report_only
+
 # One process more than there are cores: tests of the workflow wait for a third of their time.
 test: $(INSTALLED)  ## code checks and the tests: unit, contract, workflow, and a few of the long ones
 	@$(MAKE) --no-print-directory check & checks=$$!; \

@@ -88,15 +88,30 @@ def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> No
     assert copy.dry_run("paper").planned == {}
 
 
-def test_the_report_holds_every_table_and_figure(paper: Project) -> None:
-    """A reader would find a list of names with empty frames behind them, and not what the results are made from."""
-    page = paper.path("results/report.html").read_text()
+def embedded(project: Project) -> dict[str, dict[str, str]]:
+    """The figures and pages in a project's report, by path."""
+    page = project.path("results/report.html").read_text()
     assert page.rstrip().endswith("</html>")
-    kinds = {"image/svg+xml", "text/html"}
     start = re.search(r'<script id="results">\s*var results = ', page)
     assert start
-    embedded = json.JSONDecoder().raw_decode(page, start.end())[0]
-    shown = {path: one for path, one in embedded.items() if one["mime_type"] in kinds}
+    files = json.JSONDecoder().raw_decode(page, start.end())[0]
+    return {path: one for path, one in files.items() if one["mime_type"] in {"image/svg+xml", "text/html"}}
+
+
+def test_a_report_of_what_is_there_makes_nothing(copy: Project) -> None:
+    """A report on an unfinished experiment would first run all of it, or show figures of other settings."""
+    before = embedded(copy).keys()
+    for path in (*copy.root.glob("results/tiny/figures/overview.*"), *copy.root.glob("results/tiny/tables/methods.*")):
+        path.unlink()
+    copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
+    assert copy.snakemake("report_only").jobs == {"about": 1, "report_only": 1}
+    left_out = {"figures/overview.svg", "figures/task_count.svg", "tables/methods.html"}
+    assert before - embedded(copy).keys() == {f"results/tiny/{file}" for file in left_out}
+
+
+def test_the_report_holds_every_table_and_figure(paper: Project) -> None:
+    """A reader would find a list of names with empty frames behind them, and not what the results are made from."""
+    shown = embedded(paper)
     expected = {f"results/tiny/figures/{name}.svg" for name in OF_THE_PAPER}
     expected |= {f"results/tiny/tables/{name}.html" for name in TABLES}
     assert shown.keys() == expected | {"results/tiny/report/provenance.html"}

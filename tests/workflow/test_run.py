@@ -68,6 +68,7 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     project.run(*shlex.split(alone.removeprefix("This job alone: ")))
     output = project.run(*COMMAND).output
     assert re.search(r"merge +1 ", output), "the one that was run alone is not run again"
+    assert re.search(r"^\d+ jobs, about \d", output, re.M), "an estimate before the first job"
     assert re.search(r"^(\d+) of \1 .*: tables tiny", output, re.M) and set(COMMAND[-2:]) <= set(output.splitlines())
     assert len(output.splitlines()) < 60 and "\033" not in output
 

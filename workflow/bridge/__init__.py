@@ -23,13 +23,15 @@ from snakemake.io import ancient
 from snakemake.logging import logger
 
 from bridge import run
-from bridge.output import report_interruption, report_progress
+from bridge.output import report_interruption, report_plan, report_progress
 from bridge.run import InputFunction, Run, for_users
 from reproduction.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
 from reproduction.artifacts.labels import digest_of
 from reproduction.cli.why import results_with
+from reproduction.models import cuda
 from reproduction.models.families import family
 from reproduction.plan import preflight
+from reproduction.plan.drawings import DRAWINGS
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.params import FILE, from_command_line, overridden, read_params
 from reproduction.plan.planner import Plan
@@ -103,6 +105,7 @@ def before_first_job(workflow: Any, bridge: Bridge) -> None:
         return
     run.check_settings(workflow)
     run.be_the_only_writer(workflow)
+    report_plan(workflow, gpus=len(cuda.usable()))
     report_progress(logger)
     report_interruption()
     if needed := bridge.planned_artifacts():
@@ -173,11 +176,43 @@ class Bridge:
         """Resource function: a value of the model's `resources.arrays` in params.yaml."""
         return for_users(lambda wildcards: self.plan.resources(wildcards.model, "arrays")[name])
 
+    def _report_only(self) -> bool:
+        """True if the report has to take results as they are: for its rule, and for Snakemake's --report."""
+        return self.run.inspects_dag or any(rule.name == "report_only" for rule in self.run.workflow.dag.targetrules)
+
     @for_users
-    def about(self, wildcards: Any, threads: int) -> str:
+    def drawings_of_opening(self, wildcards: Any) -> list[str]:
+        """Input function of the report's opening page: a table and two figures."""
+        drawings = [("paper_table", "methods"), ("figure", "overview"), ("figure", "per_task")]
+        nodes = [STAGES[kind](self.plan, wildcards.model, name) for kind, name in drawings]
+        return [node.files[0] for node in nodes if not self._report_only() or self._is_reportable(node)]
+
+    @for_users
+    def reported(self, wildcards: Any) -> list[str]:
+        """Input function of the report: its figures, tables and results files that exist and match params.yaml."""
+        plan, files = self.plan, list[str]()
+        for model in plan.params["build"]:
+            drawn = [(kind, name) for kind, (_, drawings) in DRAWINGS.items() for name in drawings]
+            shown = [(view, name) for view in ("tables", "field", "held_out") for name in plan.benchmarks(model)]
+            for stage, name in drawn + shown:
+                try:
+                    node = STAGES[stage](plan, model, name)
+                except TallmasksError:  # the model has no such figure, or the benchmark no such view
+                    continue
+                files += node.files[:1] if self._is_reportable(node) else []
+        if not files:
+            raise WorkflowError("there is nothing to report for the models under build in params.yaml: make figures")
+        return files
+
+    def _is_reportable(self, node: Node) -> bool:
+        """True if a results file and the results that it is drawn from match params.yaml."""
+        return all(self.files.there(one) for one in (node, *node.all_inputs) if one.stage.is_result)
+
+    @for_users
+    def about(self, wildcards: Any, input: Any, threads: int) -> str:
         """Params function: the job file for about.py."""
         outputs = {"provenance": f"results/{wildcards.model}/report/provenance.html"}
-        recipe = {"params": {"model": wildcards.model}}
+        recipe = {"params": {"model": wildcards.model, "drawings": list(map(str, input.drawings))}}
         return self.job_file(recipe=recipe, outputs=outputs, threads=threads, model=wildcards.model)
 
     @staticmethod

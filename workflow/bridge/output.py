@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
 import signal
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tallmasks.io.tensor_files import name_some
 
 SHOWN = 10  # results to list at the end
 
@@ -28,8 +34,52 @@ class ProgressLines(logging.Handler):
                 self._finished = self._names.get(record.job_id, "")
             case "progress":
                 seconds = (time.monotonic() - self._start) / max(record.done, 1) * (record.total - record.done)
-                left = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-                print(f"{record.done} of {record.total} jobs, about {left} left: {self._finished}", file=sys.stderr)
+                left = f"about {_time(seconds)} left"
+                print(f"{record.done} of {record.total} jobs, {left}: {self._finished}", file=sys.stderr)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def report_plan(workflow: Any, gpus: int) -> None:
+    """Print how many jobs will run and, unless a cluster runs them, about how long that takes.
+
+    The estimate uses the mean time of earlier jobs of the same rule and model.
+    """
+    jobs = [job for job in workflow.dag.needrun_jobs() if job.output]
+    if not jobs or not workflow.local_exec:
+        return
+    earlier, unknown, seconds, by_threads, by_gpus = seconds_of_earlier_jobs(), dict[str, None](), [0.0], 0.0, 0.0
+    for job in jobs:
+        if times := earlier.get(_kind(job.rule.name, job.log)):
+            seconds.append(sum(times) / len(times))
+            by_threads += seconds[-1] * job.threads
+            by_gpus += seconds[-1] * job.resources.get("gpu", 0)
+        else:
+            unknown[job.rule.name] = None
+    least = max(max(seconds), by_threads / (workflow.resource_settings.cores or 1), by_gpus / max(gpus, 1))
+    line = f"{len(jobs)} jobs, about {_time(least)}, estimated from earlier jobs"
+    if len(seconds) == 1:
+        line = f"{len(jobs)} jobs; the time left is estimated when the first of them have run"
+    elif unknown:
+        line += f"; not counted, because none has run here yet: {name_some(unknown)}"
+    print(line, file=sys.stderr)
+
+
+def seconds_of_earlier_jobs(folder: Path = Path(".snakemake/metadata")) -> dict[tuple[str, str], list[float]]:
+    """The seconds of jobs by rule and model, from Snakemake's record of each output file."""
+    found = defaultdict[tuple[str, str], list[float]](list)
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # a folder, or another release's record
+            record = json.loads(path.read_text())
+            found[_kind(record["rule"], record["log"])].append(max(record["endtime"] - record["starttime"], 0.0))
+    return found
+
+
+def _kind(rule: str, logs: Sequence[Any]) -> tuple[str, str]:
+    """The rule and the model of a job; the log's path is logs/<model>/..."""
+    return rule, Path(logs[0]).parts[1] if logs else ""
 
 
 def report_progress(logger: logging.Logger) -> None:

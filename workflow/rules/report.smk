@@ -7,6 +7,7 @@ report: "../report/workflow.rst"
 
 localrules:
     report,
+    report_only,
     reported,
 
 
@@ -14,9 +15,7 @@ localrules:
 rule about:
     input:
         BRIDGE.always,
-        "results/{model}/tables/methods.html",
-        "results/{model}/figures/per_task.svg",
-        "results/{model}/figures/overview.svg",
+        drawings=BRIDGE.drawings_of_opening,
     output:
         update("results/{model}/report/opening.html"),
         report(
@@ -37,25 +36,27 @@ rule about:
         "exec python workflow/runner/warm.py workflow/scripts/about.py {params.job} > {log} 2>&1"
 
 
-# The content of the report: figures and tables of the paper's methods, and of the other figures those that exist.
+# The content of the report: the figures, tables and results files that exist and match params.yaml.
 rule reported:
     input:
-        rules.figures.input,
-        [
-            path
-            for path in expand(FIGURE, model=config["build"], name=FIGURE_5 + ALL_METHODS + HELD_OUT)
-            if Path(path).exists()
-        ],
+        BRIDGE.reported,
         expand("results/{model}/report/opening.html", model=config["build"]),
 
 
 # Failed jobs can leave complete files marked as incomplete; the report needs --rerun-incomplete to accept them.
-rule report:
+rule report_only:
     input:
-        rules.reported.input,
+        expand("results/{model}/report/opening.html", model=config["build"]),
     log:
         "logs/report.log",
     shell:
         "(python -m snakemake --cores 1 --rerun-incomplete --report .tallmasks/report.html reported"
         " && sed -i 's|<title>Snakemake Report|<title>tallmasks: tables and figures|' .tallmasks/report.html"
         " && mv .tallmasks/report.html results/report.html) > {log} 2>&1"
+
+
+# The same, after all tables and figures of the paper's methods are made.
+use rule report_only as report with:
+    input:
+        rules.figures.input,
+        rules.report_only.input,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from job import Job, main
@@ -12,13 +13,18 @@ from reproduction.results.typesetting import Cell, TableLayout, html_page
 from tallmasks.io.atomic_files import atomic_write_text
 
 
-def opening(model: str, folder: Path) -> str:
-    """HTML of the methods table and two figures; workflow/report/workflow.rst styles it."""
-    page = (folder / "tables" / "methods.html").read_text()
-    table = page[page.index("<table>") : page.index("</body>")]
-    figures = [(folder / "figures" / f"{name}.svg").read_text() for name in ("overview", "per_task")]
-    svgs = [figure[figure.index("<svg") :] for figure in figures]
-    return "\n".join([f'<div class="opening"><h2>{html.escape(model)}</h2>', table, *svgs, "</div>\n"])
+def opening(model: str, drawings: Iterable[Path]) -> str:
+    """HTML of tables and figures; workflow/report/workflow.rst styles it."""
+    parts = list(map(body, drawings)) or ["<p>No figure or table of the paper was built for this model.</p>"]
+    return "\n".join([f'<div class="opening"><h2>{html.escape(model)}</h2>', *parts, "</div>\n"])
+
+
+def body(drawing: Path) -> str:
+    """The table in an HTML page, or the drawing in an SVG file."""
+    page = drawing.read_text()
+    return (
+        page[page.index("<svg") :] if drawing.suffix == ".svg" else page[page.index("<table>") : page.index("</body>")]
+    )
 
 
 def provenance(model: str, folder: Path) -> TableLayout:
@@ -34,5 +40,5 @@ def provenance(model: str, folder: Path) -> TableLayout:
 @main
 def run(job: Job) -> None:
     model, results = job.params["model"], Path("results", job.params["model"])
-    atomic_write_text(job.folder / "opening.html", opening(model, results))
+    atomic_write_text(job.folder / "opening.html", opening(model, map(Path, job.params["drawings"])))
     atomic_write_text(job.folder / "provenance.html", html_page(provenance(model, results)))

@@ -2,7 +2,7 @@
 
     tallmasks compare --base ./base --task tickets=./tickets --texts tickets=./tickets.csv \\
         --task mails=./mails --texts mails=./mails.csv -o compare.yaml
-    snakemake -j4 --configfile compare.yaml -- results/mine/all/table.csv
+    snakemake -j4 results/mine/all/table.csv --configfile compare.yaml
 
 The models are folders in the layout of transformers: a base, and classifiers that were fine-tuned from it. Each needs
 a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates every method; alpha and lambda
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         out, yaml.safe_dump({"data": data, "models": {"mine": entry(arguments.base, models)}}, sort_keys=False)
     )
     print(f"{out}: {len(models)} models")
-    print(f"next: snakemake -j4 --configfile {out} -- results/mine/all/table.csv")
+    print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
     return 0
 
 
