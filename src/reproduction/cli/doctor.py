@@ -34,7 +34,7 @@ from reproduction.plan.node import Node
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, closure, open_plan
 from reproduction.tasks.catalogues import catalogue
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors
 from tallmasks.io import hub
 from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -87,14 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
 def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
     """The model of a target and the artifacts behind it, or the error of a missing file that params.yaml names.
 
-    Raises TallmasksError for a target that is neither a model nor a file that a rule writes.
+    Raises OptionError for a target that is neither a model nor a file that a rule writes.
     """
     folder = Path(target)
     if folder.parts[:1] == (RESULTS.name,) and len(folder.parts) > 2:
-        behind = results_with(plan, folder).walk()
+        with option_errors():
+            behind = results_with(plan, folder).walk()
         return folder.parts[1], [node for node in behind if not node.stage.is_result]
     if target not in plan.models:
-        raise TallmasksError(f"params.yaml has no model {target}{nearest(target, plan.models)}")
+        raise OptionError(f"params.yaml has no model {target}{nearest(target, plan.models)}")
     try:
         return target, closure(plan, target)
     except TallmasksError as error:

@@ -24,7 +24,7 @@ from reproduction.plan.node import STAGES, Node
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, Index, open_plan
 from reproduction.plan.views import VIEWS
-from tallmasks.errors import TallmasksError, nearest, short
+from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
 from tallmasks.io.tensor_files import name_some
 
 SHOWN = 4  # names per line
@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
 def explain(plan: Plan, target: Path) -> Iterator[str]:
     files = Files(plan.root)
     if target.parts[:1] == (RESULTS.name,) and len(target.parts) > 2:
-        node = results_with(plan, target)
+        with option_errors():
+            node = results_with(plan, target)
         if files.there(node):
             yield f"{target} would not be rebuilt: it matches params.yaml."
             return
@@ -56,9 +57,7 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
         declared = Index(plan).declared()
         if str(target) not in declared:
             near = nearest(str(target), declared)
-            raise TallmasksError(
-                f"{target}: expected results/<model>/<benchmark>/... or an artifact of params.yaml{near}"
-            )
+            raise OptionError(f"{target}: expected results/<model>/<benchmark>/... or an artifact of params.yaml{near}")
         node = declared[str(target)]
         if files.there(node):
             yield f"{target} would not be rebuilt: it exists, and matches params.yaml."

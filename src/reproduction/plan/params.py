@@ -95,7 +95,7 @@ def bundled_row(params: Params) -> str:
 
     Raises TallmasksError if the method has neither masks nor a codec.
     """
-    row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
+    row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties"), f"{FILE}: bundle:"))
     if row.codec is None and row.update is not apply_mask:
         rows = list(map(methods.get, methods.names()))
         masking = ", ".join(row.name for row in rows if row.update is apply_mask)

@@ -102,6 +102,10 @@ def _run(arguments: list[str]) -> int:
     for argument in arguments:
         if re.search(r"[\ud800-\udfff]", argument):
             raise TallmasksError(f"{argument}: the argument is not valid UTF-8; rename the file or folder")
+        if not argument:
+            raise OptionError(
+                "found an empty argument, as from a shell variable without a value; fill it or leave it out"
+            )
     if command.startswith("-"):
         _top_parser().parse_args(arguments)
     if command not in COMMANDS:

@@ -48,8 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser, required: bool = True) -> Non
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if not 1 <= arguments.parameters <= 1e15 or not 1 <= arguments.tasks <= 1000:
-        raise OptionError("expected --parameters from 1 to 1e15 and --tasks from 1 to 1000")
+    for option, most in (("parameters", "1e15"), ("tasks", "1000")):
+        if not 1 <= (value := getattr(arguments, option)) <= float(most):
+            raise OptionError(f"--{option}: found {value:g}, expected a number from 1 to {most}")
     rows = dict(_sizes(int(arguments.parameters), arguments.tasks, arguments.dtype))
     print(f"{'':36} {'bytes':>9} {'of all models':>13}")
     for name, size in rows.items():

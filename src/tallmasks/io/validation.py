@@ -41,8 +41,8 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         errors = [(_keys(one["loc"], value), one) for one in error.errors(include_url=False)]
-    # in a union, the deepest error is that of the intended member; at equal depth, a missing key is
-    keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] == "missing"))
+    # in a union, the deepest error is that of the intended member; at equal depth, a missing key or a validator's own is
+    keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] in ("missing", "value_error")))
     schema = model.model_json_schema()
     if first["type"] == "extra_forbidden":
         inner = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
@@ -53,6 +53,8 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         reason = f"{first['loc'][-1]} is missing and has no default; add it"
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
+    elif first["type"] == "invalid_key" or (first["type"], first["loc"][-1]) == ("string_type", "[key]"):
+        reason = f"found the key {short(keys.pop())}, expected a text"
     else:
         parts = _parts(schema, first["loc"], keys)
         expected = " or ".join(dict.fromkeys(filter(None, map(allowed, parts)))) or str(first["msg"])
@@ -70,7 +72,7 @@ def allowed(part: Schema) -> str:
         words = str(part["const"])
     else:
         words = _KINDS.get(part.get("type", "object" if "$ref" in part else ""), "")
-    bounds = " ".join(f"{word} {part[key]}" for word, key in _BOUNDS if key in part)
+    bounds = " ".join(f"{word} {_number(part[key])}" for word, key in _BOUNDS if key in part)
     if bounds and not {"maximum", "exclusiveMaximum"} & part.keys():
         bounds += " on"
     words = f"{words} {bounds}".strip()
@@ -80,6 +82,10 @@ def allowed(part: Schema) -> str:
         words += f" of {span} entries"
     text = part.get("description", "")
     return f"{words} ({text})" if words and text else words or text
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _keys(loc: tuple[int | str, ...], value: Any) -> list[int | str]:

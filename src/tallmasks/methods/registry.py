@@ -102,11 +102,10 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params
 
     Raises like `get`, with ``where`` before the message.
     """
-    if isinstance(entry, str):
-        return get(entry).name
-    ((name, chosen),) = entry.items()
-    name, _ = options.parse_spec(name)
-    there = all_options(_look_up("method", name, _methods))
+    (spec, chosen), *_ = [(entry, {})] if isinstance(entry, str) else entry.items()
+    name, texts = options.parse_spec(spec)
+    there = all_options(_look_up("method", name, _methods, where=where))
+    chosen = chosen or texts
     return options.written(name, options.chosen_from(chosen, there, f"{where} {name}"))
 
 
@@ -264,14 +263,18 @@ def load_rows() -> None:
             raise TallmasksError(f"{_locations[row.name]}: {error}") from None
 
 
-def check_name(spec: str, expected: Collection[str]) -> None:
-    """Raises TallmasksError for an unknown method, listing ``expected``."""
+def check_name(spec: str, expected: Collection[str], where: str = "") -> None:
+    """Raises TallmasksError for an unknown method, listing ``expected``, with ``where`` before the message."""
     name, _ = options.parse_spec(spec)
-    _look_up("method", name, _methods, expected)
+    _look_up("method", name, _methods, expected, where)
 
 
-def _look_up(what: str, name: str, registry: Mapping[str, Entry], expected: Collection[str] = ()) -> Entry:
+def _look_up(
+    what: str, name: str, registry: Mapping[str, Entry], expected: Collection[str] = (), where: str = ""
+) -> Entry:
     if name not in registry:
-        expected = expected or sorted(registry)
-        raise TallmasksError(f"There is no {what} {name!r}{nearest(name, expected)}. Known: {', '.join(expected)}.")
+        expected, place = expected or sorted(registry), f"{where.rstrip(':')}: " if where else ""
+        raise TallmasksError(
+            f"{place}no {what} {name!r}{nearest(name, expected)}; expected one of: {', '.join(expected)}"
+        )
     return registry[name]

@@ -82,7 +82,7 @@ def compress(
 def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     with option_errors():
         settings.refuse(OF_MERGE, "merge")
-        registry.check_name(settings.method, registry.names_with_masks())
+        registry.check_name(settings.method, registry.names_with_masks(), "--method")
         method = registry.masks_over(settings.spec)
         if method.codec is None:
             check_can_stream(method)

@@ -194,7 +194,7 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
 
     Raises TallmasksError for an unknown method or option, or a setting that the method does not have.
     """
-    registry.check_name(settings.method, method_names())
+    registry.check_name(settings.method, method_names(), "--method")
     method = registry.get(settings.spec)
     if not _is_a_merge(method):
         compress = settings.method in registry.names_with_masks()

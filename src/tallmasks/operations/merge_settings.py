@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks import __version__
-from tallmasks.errors import OptionError, TallmasksError, nearest, short, warn
+from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short, warn
 from tallmasks.io.dtypes import DTYPE_ALIASES
 from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.io.validation import Section, optional, validated
@@ -71,9 +71,13 @@ def _shard_size(value: Any) -> int:
     return size
 
 
-Task = Annotated[
-    TaskSettings, BeforeValidator(lambda value: value if isinstance(value, Mapping) else {"checkpoint": value})
-]
+def _task(value: Any) -> Any:
+    if not isinstance(value, str | os.PathLike | Mapping):
+        raise ValueError(f"found {short(value)}, expected a path, a repository, or keys with values: checkpoint, ...")
+    return value if isinstance(value, Mapping) else {"checkpoint": value}
+
+
+Task = Annotated[TaskSettings, BeforeValidator(_task)]
 MethodName = Annotated[str, AfterValidator(lambda spec: written(*parse_spec(spec)))]
 Patterns = Annotated[
     list[str],
@@ -166,18 +170,19 @@ def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collectio
 def read_settings_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
     """Read settings from a file; ``base`` overrides the file's base.
 
-    Raises TallmasksError if the file cannot be read, or a key or value is wrong.
+    Raises TallmasksError if the file cannot be read, and OptionError if a key or value is wrong.
     """
     try:
         content = read_yaml(path)
     except FileNotFoundError:
         raise TallmasksError(f"{path}: no such file; expected a YAML file with base, tasks, method, output") from None
     if not isinstance(content, dict):
-        raise TallmasksError(f"{path}: found {short(content)}, expected keys and values: {', '.join(KEYS)}")
+        raise OptionError(f"{path}: found {short(content)}, expected keys and values: {', '.join(KEYS)}")
     values = {str(key): value for key, value in content.items() if value is not None}
-    if not values.keys().isdisjoint(MERGEKIT):
-        values = translated(values, path, base)
-    settings = checked_settings(values, path, dtypes)
+    with option_errors():
+        if not values.keys().isdisjoint(MERGEKIT):
+            values = translated(values, path, base)
+        settings = checked_settings(values, path, dtypes)
     if settings.tallmasks not in (None, __version__):
         warn(f"{path}: written by version {settings.tallmasks}, this is {__version__}; the last bits can differ")
     return settings.model_dump(exclude_unset=True)

@@ -46,7 +46,10 @@ def misuse(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (["merge", "--base", "x", "--task", "a=b", "--task", "a=c"], ["--task a=", "twice"]),
         (["merge", "--base", "x", "--task", "a=b", "-o", "out"], ["--method", "missing"]),
         (["storage", "--parameters", "7Q"], ["--parameters", "'7Q'", "7B"]),
-        (["storage", "--parameters", "0"], ["--parameters", "1 to 1e15"]),
+        (["storage", "--parameters", "0"], ["--parameters: found 0", "1 to 1e15"]),
+        (["merge", "--base", ""], ["empty argument"]),
+        (["merge", "--base", "x", "--task", "a=b", "-o", "o", "--method", "tie"], ["--method: ", "'tie'", "'ties'"]),
+        (["compress", "--base", "x", "--task", "a=b", "-o", "o", "--method", "ties:keep=x"], ["--method ties", "'x'"]),
         (["methods", "tiez"], ["'tiez'", "'ties'"]),
     ],
 )
@@ -234,3 +237,24 @@ def test_swapped_arguments_of_apply(small: Path) -> None:
         tallmasks.load_bundle("bundle").apply_("cars", torch.nn.Linear(2, 2))  # type: ignore[arg-type]
     text = str(error.value)
     assert "Linear" in text and "apply_(module, task)" in text and "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [
+        ("density: 0", ["density: found 0", "1e-06"]),
+        ("wieght: 1", ["'wieght'", "'weight'"]),
+        ("dtype: int8", ["dtype: found int8"]),
+        ("mask_lambda: [0,2, 0,3]", ["mask_lambda: found [0, 2, 0, 3]"]),
+        ("tasks: {cars: 3}", ["tasks.cars: found 3", "a path"]),
+        ("options: {1: 2}", ["options: found the key 1"]),
+        ("- ties", ["found ['ties']"]),
+    ],
+)
+def test_a_wrong_value_in_a_settings_file_is_a_wrong_option(
+    small: Path, capsys: pytest.CaptureFixture[str], line: str, facts: list[str]
+) -> None:
+    """A script would take the mistake for a model that does not fit; pydantic's words name no key of the file."""
+    Path("s.yaml").write_text(f"{line}\n")
+    said = misuse(capsys, "merge", "s.yaml", "--base", "base", "--task", "cars=cars", "--method", "ties", "-o", "out")
+    assert all(fact in said for fact in ["s.yaml", *facts]) and "should be" not in said, said
