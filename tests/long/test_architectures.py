@@ -83,6 +83,21 @@ FAMILIES = {
     "ResNet": ("ResNetForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 12], "depths": [1, 1]}),
     "CLIP": ("CLIPVisionModelWithProjection", {**VISION, "projection_dim": 8}),
     "SigLIP": ("SiglipVisionModel", VISION),
+    "LLaVA": (
+        "LlavaForConditionalGeneration",
+        {
+            "vision_config": {"model_type": "clip_vision_model", **VISION},
+            "text_config": {"model_type": "llama", **GROUPED},
+            "image_token_index": 1,
+        },
+    ),
+    "Qwen2-VL": (
+        "Qwen2VLForConditionalGeneration",
+        {
+            "vision_config": {"depth": 1, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "patch_size": 4},
+            "text_config": {**GROUPED, "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}},
+        },
+    ),
 }
 
 
@@ -90,7 +105,7 @@ FAMILIES = {
 def test_the_readme_names_the_architectures_that_are_tested() -> None:
     """Somebody would rely on an architecture that nobody has tried."""
     section = (ROOT / "README.md").read_text().partition("## Tested architectures")[2].partition("\n## ")[0]
-    rows = re.findall(r"^- \w+: (.*?)(?=^- |^$)", section, re.M | re.S)
+    rows = re.findall(r"^- [\w-]+: (.*?)(?=^- |^$)", section, re.M | re.S)
     named = [name.strip() for row in rows for name in row.replace("\n", " ").split(",")]
     assert named == list(FAMILIES)
 

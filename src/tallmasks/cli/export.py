@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
     task = plain_markdown(arguments.task)
     model = model_of(bundle, arguments.task, f"{arguments.bundle}#{arguments.task}")
+    refuse_inside(output, model.weights.base.title)  # the base that the bundle names
     front = f"---\nlibrary_name: {library_of(model)}\ntags: [tallmasks]\n---\n\n"
     text = f"# {task}\n\nThe model of {task}, exported from {code_span(arguments.bundle)} by `tallmasks export`.\n"
     size = sum(info.size for info in model.tensors.values())

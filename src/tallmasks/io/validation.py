@@ -41,7 +41,7 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         errors = [(_keys(one["loc"], value), one) for one in error.errors(include_url=False)]
-    # in a union, the deepest error is that of the intended member; at equal depth, a missing key or a validator's own is
+    # in a union, the deepest error is that of the intended member; at equal depth, a missing key or a ValueError is
     keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] in ("missing", "value_error")))
     schema = model.model_json_schema()
     if first["type"] == "extra_forbidden":

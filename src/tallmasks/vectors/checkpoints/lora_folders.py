@@ -206,7 +206,9 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
     if kind != "LORA":
         raise TallmasksError(f"{title}: found an adapter with peft_type {short(kind)}; expected 'LORA'. {MERGE_IT}")
     if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
-        raise TallmasksError(f"{title}: the option {odd} is not supported; expected a plain LoRA. {MERGE_IT}")
+        raise TallmasksError(
+            f"{title}: found {odd}, which changes the model by more than B A; expected a plain LoRA. {MERGE_IT}"
+        )
     if (start := config.get("init_lora_weights")) not in _HARMLESS_STARTS:
         raise TallmasksError(
             f"{title}: init_lora_weights is {short(start)}, which also changes the base's weights. {MERGE_IT}"
