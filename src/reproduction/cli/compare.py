@@ -6,7 +6,8 @@
 
 The models are folders in the layout of transformers: a base, and classifiers that were fine-tuned from it. Each needs
 a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates every method; alpha and lambda
-are chosen on validation texts. Edit the file for other columns or methods: docs/text_classifiers.md.
+are chosen on validation texts. Edit the file for other columns or methods ("Text classifiers" in the
+documentation).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tallmasks.methods.registry import all_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a method, a merge or an input (default: list all)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of the listed names (default: list all)")
 
 
 def run(arguments: argparse.Namespace) -> int:

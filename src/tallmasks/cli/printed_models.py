@@ -52,7 +52,7 @@ def print_own(models: Models) -> None:
     if names := sorted(of_tasks.union(models.buffers).difference(models.part.buffers)):
         print(f"  stored whole per task: {name_some(names)}")
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
-        print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
+        print(f"  some tasks' models do not have these tensors, and are restored without them: {name_some(names)}")
     left_out = {name for one in models.whole.values() for name in one.left_out}
     if not models.base.is_folder:
         left_out.update(name for one in models.whole.values() for name in one.companions)

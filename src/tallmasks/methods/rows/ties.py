@@ -21,13 +21,13 @@ def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) 
 
 @merge("ties_sum", prepare=trim_and_elect)
 def ties_sum(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
-    """The disjoint sum: the sum of the values that have the elected sign."""
+    """For each weight, the sum of the kept values whose sign is that of the sum over all tasks."""
     return agreeing(vectors, elected, mean=False)
 
 
 @merge("ties_mean", prepare=trim_and_elect, masked_as="ties_sum")
 def ties_mean(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
-    """The disjoint mean: the mean of the values that have the elected sign."""
+    """For each weight, the mean of the kept values whose sign is that of the sum over all tasks."""
     return agreeing(vectors, elected, mean=True)
 
 
