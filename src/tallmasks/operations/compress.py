@@ -91,8 +91,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
     if method.codec and settings.dtype not in (None, "float32"):
         raise OptionError(
-            f"--dtype: found {settings.dtype}, but it is the dtype of a shared vector, and {method.name} stores none; leave"
-            " it out, or use `--method ties`"
+            f"--dtype: found {settings.dtype}, but it is the dtype of a shared vector, and {method.name} stores none;"
+            " leave it out, or use `--method ties`"
         )
     models = open_models(settings, keeps_own=True)
     if isinstance(models.base, BundleModel):

@@ -21,8 +21,8 @@ FIGURE = FigureSpec(
 MERGED = "merged"
 NAMES = {
     "vector": ("task vectors τ", "merged vector"),
-    "mask": ("masks m", "consensus mask"),
-    "masked": ("masked vector", "consensus vector"),
+    "mask": ("masks m\n(dark: selected)", "consensus mask"),
+    "masked": ("masked vector\n(white: 0)", "consensus vector"),
 }
 """By row: its label, and the title of its last block."""
 

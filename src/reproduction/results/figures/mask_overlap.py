@@ -58,7 +58,10 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.set_xticks(range(len(tasks)), labels, rotation=90)
         panel.set_yticks(range(len(tasks)), labels)
         panel.grid(visible=False)
-    figure.colorbar(
-        image, ax=figure.axes, location="bottom", shrink=0.5, aspect=40, label="Jaccard index of the two masks"
-    )
+    label = "Jaccard index of the two masks:\nweights in both, divided by weights in at least one"
+    if (space := style.free_cell(figure)) is None:
+        figure.colorbar(image, ax=figure.axes, location="bottom", shrink=0.5, aspect=40, label=label)
+    else:
+        place = space.inset_axes((0, 0.6, 1, 0.06))
+        figure.colorbar(image, cax=place, orientation="horizontal", label=label)
     return figure

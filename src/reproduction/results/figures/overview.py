@@ -13,9 +13,12 @@ FIGURE = FigureSpec(title="Accuracy and size of four methods", place=105, views=
 NAMES = {
     "fine_tuned": "fine-tuned",
     "tall_mask_ties": "TALL-masks",
+    "t_switch": "T-Switch",
     "consensus_task_arithmetic": "consensus",
     "task_arithmetic": "task arithmetic",
+    "zeroshot": "base",
 }
+"""`t_switch` is only in a table whose `methods` name it. Of the base, only the size is drawn."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -32,13 +35,14 @@ def draw(data: pd.DataFrame) -> Figure:
     last = data[data["tasks"] == data["tasks"].max()].drop_duplicates("method")
     last = last.assign(name=last["method"].map(NAMES)).set_index("method")
     for panel, (column, title), low in zip(panels, titles.items(), (None, 0), strict=True):
-        for method, rows in style.groups(data.sort_values("tasks", kind="stable"), "method"):
+        shown = data if column == "size" else data[data["method"] != "zeroshot"]
+        for method, rows in style.groups(shown.sort_values("tasks", kind="stable"), "method"):
             panel.plot(rows["tasks"], rows[column], linewidth=1.8, **style.look_of(method).line)
         panel.set_title(title, loc="left")
         panel.margins(y=0.12)
         panel.set(xlabel="number of tasks", xticks=sorted(data["tasks"].unique()), ylim=(low, None))
         panel.yaxis.set_major_formatter("{x:g}")
-        style.label_points(panel, last, "tasks", column, "name")
+        style.label_points(panel, last[last.index.isin(shown["method"])], "tasks", column, "name")
     if {"fine_tuned", "tall_mask_ties"} <= {*last.index}:
         masks, models = last.loc["tall_mask_ties"], last.loc["fine_tuned"]
         saved, kept = models["size"] / masks["size"], masks["normalized_accuracy"]

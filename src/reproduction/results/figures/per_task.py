@@ -24,8 +24,9 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.9, xlabel="accuracy (%)")
+    figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.9, ylabel="task, highest mean at the top")
     for panel, part in panels:
+        panel.set_xlabel("accuracy (%)")
         tasks = part.groupby("task")["accuracy"].mean().sort_values(kind="stable").index.astype(str).tolist()
         style.task_rows(panel, tasks)
         for method, rows in style.groups(part, "method"):

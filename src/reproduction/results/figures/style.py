@@ -71,6 +71,8 @@ BLACK, GREY, LIGHT, OLIVE = "#000000", "#7f7f7f", "#d9d9d9", "#8c7a00"
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
+LINE = 16.0
+"""Height of a line of text beside points, in pixels."""
 SEQUENTIAL = "cividis"  # safe for colour blindness
 INTENSITY = "Blues"  # for magnitudes: 0 is white
 
@@ -194,17 +196,25 @@ def legend(figure: Figure) -> None:
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    grid, shown = figure.axes[0].get_gridspec(), (list(handles.values()), list(handles))
+    shown = list(handles.values()), list(handles)
     if figure.get_figwidth() == COLUMN:
         rows = -(-len(handles) // 2)
         figure.set_figheight(figure.get_figheight() + 0.3 * rows)
         figure.legend(*shown, loc="outside lower center", ncols=2)
-    elif grid is None or len(figure.axes) == grid.nrows * grid.ncols:
+    elif (space := free_cell(figure)) is None:
         figure.legend(*shown, loc="outside right center")
     else:
-        space = figure.add_subplot(grid[len(figure.axes)])
-        space.set_axis_off()
         space.legend(*shown, loc="center")
+
+
+def free_cell(figure: Figure) -> Axes | None:
+    """Empty axes in the first cell of the grid without a panel; None if every cell has one."""
+    grid = figure.axes[0].get_gridspec()
+    if grid is None or len(figure.axes) == grid.nrows * grid.ncols:
+        return None
+    space = figure.add_subplot(grid[len(figure.axes)])
+    space.set_axis_off()
+    return space
 
 
 def task_rows(panel: Axes, tasks: Sequence[str]) -> None:
@@ -218,14 +228,21 @@ def line_per_method(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
 
 
-def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str, side: str = "right") -> None:
+def label_points(
+    panel: Axes, data: pd.DataFrame, x: str, y: str, name: str, side: str = "right", below: float | None = None
+) -> None:
     """Write the name of each point to the right of all points, or to the left, spaced so that names do not overlap.
 
-    ``x``, ``y`` and ``name`` are columns of the data.
+    ``x``, ``y`` and ``name`` are columns of the data. ``below``: a height that all names stay below.
     """
     data = data.sort_values(y, kind="stable")
-    steps = 0.09 * np.ptp(panel.get_ylim()) * np.arange(len(data))
-    heights = isotonic_regression(data[y].to_numpy(float) - steps).x + steps
+    scale = panel.yaxis.get_transform()
+    line = LINE / panel.get_window_extent().height * np.ptp(scale.transform(panel.get_ylim()))
+    steps = line * np.arange(len(data))
+    heights = isotonic_regression(scale.transform(data[y].to_numpy(float)) - steps).x + steps
+    if below is not None:
+        heights -= max(0, heights[-1] + 0.7 * line - scale.transform(below))
+    heights = scale.inverted().transform(heights)
     at, points, align = (data[x].max(), 9, "left") if side == "right" else (data[x].min(), -9, "right")
     beside = panel.transData + ScaledTranslation(points / 72, 0, panel.figure.dpi_scale_trans)
     for point, height in zip(data.to_dict("records"), heights, strict=True):
