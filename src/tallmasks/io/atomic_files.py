@@ -50,9 +50,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
         if error.errno in _NO_SPACE:
             raise no_disk_space(path, size) from error
         if new and ours:
-            raise TallmasksError(
-                f"{path.parent}: cannot write {path.name} there ({error.strerror}); choose another path"
-            ) from error
+            raise TallmasksError(f"{path} cannot be written ({error.strerror}); choose another path") from error
         with naming(path):
             raise
 

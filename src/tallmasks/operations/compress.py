@@ -91,7 +91,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
     if method.codec and settings.dtype not in (None, "float32"):
         raise OptionError(
-            f"--dtype: found {settings.dtype}, but it is the dtype of a shared vector, and {method.name} stores none;"
+            f"--dtype: found {settings.dtype}, but {method.name} has no shared vector, which --dtype is for;"
             " leave it out, or use `--method ties`"
         )
     models = open_models(settings, keeps_own=True)

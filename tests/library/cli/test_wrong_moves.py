@@ -110,6 +110,7 @@ def test_outputs_stay_out_of_inputs(small: Path, capsys: pytest.CaptureFixture[s
         ["merge", "--base", "base", "--task", "cars=bundle#cars", "--method", "ties", "-o", "bundle/merged"],
         ["compress", *models, "-o", "base/bundle"],
         ["export", "bundle", "--task", "cars", "-o", "bundle/cars"],
+        ["export", "bundle", "--task", "cars", "-o", "base/cars"],
     ):
         assert "is an input" in refusal(capsys, *words)
     assert run("merge", *models, "--method", "ties", "-o", "/proc/x") == 1
