@@ -16,7 +16,7 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.validation import validated
 from tallmasks.io.yaml_files import read_yaml, scalar
-from tallmasks.masks.mask_bundles import apply_mask
+from tallmasks.methods import Masked
 
 Params = Mapping[str, Any]
 
@@ -96,9 +96,9 @@ def bundled_row(params: Params) -> str:
     Raises TallmasksError if the method has neither masks nor own tensors.
     """
     row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
-    if row.own_tensors is None and row.update is not apply_mask:
+    if row.own_tensors is None and not isinstance(row.protocol, Masked):
         rows = list(map(methods.get, methods.names()))
-        masking = ", ".join(row.name for row in rows if row.update is apply_mask)
+        masking = ", ".join(row.name for row in rows if isinstance(row.protocol, Masked))
         own = ", ".join(row.name for row in rows if row.own_tensors)
         raise refusal("bundle", f"found {row.name!r}, expected a masking row: {masking}; or {own}")
     return row.name

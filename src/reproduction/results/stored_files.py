@@ -76,7 +76,6 @@ def bundle_facts(
     """The facts of the bundle of a method for these tasks; ``mask_lambda``: the chosen values, if there are any."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = mask_lambda or (None,) * len(tasks)
-    own = methods.get(method).own_tensors
     names = sorted(start.trainable)
     stored = Layout(tuple(names), tuple(tuple(start.base.tensors[name].shape) for name in names))
     return BundleFacts(
@@ -86,7 +85,8 @@ def bundle_facts(
         unchanged=[name for name in floats if name not in start.trainable],
         mask_lambda=dict(zip(tasks, lambdas, strict=True)),
         include_base=start.included,
-        codings=own.codings(stored, len(tasks)) if own else None,
+        by_task=methods.get(method).own_tensors is not None,
+        codings=methods.get(method).codings(stored, len(tasks)),
     )
 
 

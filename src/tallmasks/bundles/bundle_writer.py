@@ -38,7 +38,7 @@ from tallmasks.bundles.manifest import (
     task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.packed_tau import Merged, pieces, scratch_for
+from tallmasks.bundles.packed_tau import Merged, pieces
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
 from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
@@ -68,8 +68,9 @@ class BundleFacts:
         sizes: bytes of the base, and of all models.
         mask_lambda: by task; tasks without a mask lambda can be left out.
         scale: factor of the update (default: 1).
-        codings: by stored tensor, for a bundle of compressed tensors; dtype, mask_lambda and scale are then unused.
-            None for a bundle of masks.
+        by_task: True for a bundle of compressed tensors per task, without tau_MTL; dtype, mask_lambda and scale are then
+            unused.
+        codings: by stored tensor; with tau_MTL, of its tensors that are not stored as values of ``dtype``.
     """
 
     method: str
@@ -86,7 +87,8 @@ class BundleFacts:
     mask_lambda: Mapping[str, float | None] = field(default_factory=dict)
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
-    codings: Mapping[str, Coding] | None = None
+    by_task: bool = False
+    codings: Mapping[str, Coding] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,24 +103,32 @@ class NewBundle:
     _masks: Mapping[str, NewTensors]
     error: dict[str, float] = field(default_factory=dict)
 
-    def write(self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]) -> None:
+    def unit(self, name: str) -> int:
+        """Pieces of a tensor start at multiples of this many values."""
+        return self._merged.unit(name)
+
+    def write(
+        self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]
+    ) -> NDArray[np.float32]:
         """Writes values of one flattened stored tensor from ``start`` on. Thread-safe; each value is written once.
 
-        Pieces start at a multiple of 8 and end at one or at the end of the tensor.
+        Pieces start at a multiple of ``unit(name)`` and end at one or at the end of the tensor.
 
         Args:
             merged: tau_MTL, float32 [n].
             masks: by task uint8 [ceil(n / 8)]; bit i of byte j belongs to value start + 8 j + i. Padding bits are
                 cleared.
 
-        Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the bundle's dtype.
+        Returns tau_MTL as stored, except that it is not rounded to the dtype. Raises TallmasksError, naming the tensor,
+        for NaN, infinity or a value too large for the bundle's dtype.
         """
-        self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
+        stored = self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
         for task, bits in masks.items():
             packed = self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)]
             packed[...] = bits
             if merged.size % 8:
                 packed[-1] &= (1 << merged.size % 8) - 1
+        return stored
 
 
 @dataclass(frozen=True)
@@ -149,18 +159,17 @@ def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
             tau = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], metadata_of(draft)))
-            merged = Merged(facts.dtype, tau, files.enter_context(scratch_for(folder, draft)))
+            merged = Merged(facts.dtype, facts.codings, tau)
             masks = _new_task_files(files, folder, facts, draft)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), merged, masks)
             yield new
-            merged.finish()
         chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
         _describe(folder, facts, draft.model_copy(update=chosen), new.error)
 
 
 @contextmanager
 def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
-    """Like :func:`new_bundle`, for facts with codings."""
+    """Like :func:`new_bundle`, for a bundle by task."""
     draft = _draft(facts)
     with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
@@ -186,7 +195,11 @@ def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32]
             new.write(name, start, merged[first:last], bits)
 
         tensors = zip(layout.names, layout.shapes, layout.offsets, strict=True)
-        parts = [(name, offset, *piece) for name, shape, offset in tensors for piece in pieces(math.prod(shape))]
+        parts = [
+            (name, offset, *piece)
+            for name, shape, offset in tensors
+            for piece in pieces(math.prod(shape), new.unit(name))
+        ]
         parallel(write, parts)
 
 
@@ -214,9 +227,7 @@ def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifes
 
 def _needed(facts: BundleFacts, draft: Manifest) -> int:
     """Disk space in bytes that writing the bundle needs."""
-    sizes, _ = _sizes(facts, draft)
-    scratch = 4 * sum(tensor.size for tensor in draft.stored.values()) if draft.dtype == "int8" else 0
-    return sum(sizes.values()) + scratch
+    return sum(_sizes(facts, draft)[0].values())
 
 
 def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: Manifest) -> dict[str, NewTensors]:
@@ -273,11 +284,8 @@ def _draft(facts: BundleFacts) -> Manifest:
         for name, tensor in sorted(facts.base.tensors.items())
         if tensor.dtype in FLOATS or name in buffers
     }
-    if facts.codings is not None:
-        kind: dict[str, Any] = {
-            "updates": task_files(facts.tasks, UPDATES),
-            "coding_texts": {name: coding.text for name, coding in sorted(facts.codings.items())},
-        }
+    if facts.by_task:
+        kind: dict[str, Any] = {"updates": task_files(facts.tasks, UPDATES)}
     else:
         kind = {
             "dtype": facts.dtype,
@@ -295,6 +303,7 @@ def _draft(facts: BundleFacts) -> Manifest:
         tasks=tuple(facts.tasks),
         models=models,
         sizes=ModelSizes(base=facts.sizes[0], models=facts.sizes[1]) if facts.sizes else None,
+        coding_texts={name: coding.text for name, coding in sorted(facts.codings.items())},
         files={},
         **kind,
     )

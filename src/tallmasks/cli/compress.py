@@ -26,6 +26,7 @@ from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
 from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
+from tallmasks.cli.options import whole_number
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
 from tallmasks.operations.compress import METHOD, prepare_bundle, write_bundle
@@ -34,6 +35,12 @@ from tallmasks.operations.opened_models import print_copied, print_own, print_si
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _, _, output = shared_options.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
+    output.add_argument(
+        "--bits",
+        type=whole_number,
+        metavar="BITS",
+        help="round every value of a matrix to 2^BITS levels: 2, 3, 4 or 8 (default: TODO)",
+    )
     output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 
 

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from tallmasks.errors import TallmasksError, at_import, nearest
 from tallmasks.masks.consensus import keep_agreed
-from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import options, rows
 from tallmasks.methods.code_digests import code_digest
-from tallmasks.methods.contract import Group, Method, merged_vector
+from tallmasks.methods.contract import Group, Method, masked_vector, merged_vector
 from tallmasks.methods.merges import LEARNED, Merge, Vector
 from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
 from tallmasks.methods.options import Option, Value
@@ -61,7 +60,7 @@ def merged_row(
 def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Group = "later") -> None:
     """Registers the TALL-mask method on a merge (default name: ``tall_mask_<merge>``)."""
     fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Masked()}
-    method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(apply_mask)
+    method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(masked_vector)
 
 
 def consensus_row(
@@ -119,6 +118,12 @@ def get_merge(spec: str) -> Merge:
 def with_options(name: str, chosen: Mapping[str, Value]) -> str:
     """The name of a merge with options, for `get_merge`. Raises like `get`."""
     return options.written(name, options.chosen_from(chosen, get_merge(name).options, f"merge {name}"))
+
+
+def with_option(method: Method, name: str, value: Value) -> Method:
+    """A method with one more option. Raises like `get`."""
+    plain, texts = options.parse_spec(method.name)
+    return get(options.written(plain, {**texts, name: value}))
 
 
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:

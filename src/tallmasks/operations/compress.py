@@ -45,6 +45,7 @@ def compress(
     options: Mapping[str, Any] | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
     dtype: Any = None,
+    bits: int | None = None,
     include_base: bool = False,
     keep_base: Sequence[str] | None = None,
 ) -> Path:
@@ -56,6 +57,7 @@ def compress(
         out: a new folder.
         options: options of the method, for example {"keep": 0.1}.
         mask_lambda: one value, or a mapping by task.
+        bits: 2, 3, 4 or 8; rounds matrices to 2^bits levels.
         keep_base: patterns of tensor names.
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
@@ -72,6 +74,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
     settings.refuse(OF_MERGE, "merge")
     registry.check_name(settings.method, registry.names_with_masks())
     method = registry.masks_over(settings.spec)
+    if settings.bits is not None:
+        method = registry.with_option(method, "bits", settings.bits)
     if method.own_tensors is None:
         in_stream(method)
     has_lambdas = bool(settings.by_task("mask_lambda"))
@@ -102,7 +106,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         missing=models.missing,
         sizes=models.nbytes,
         mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
-        codings=method.own_tensors.codings(models.layout, len(settings.tasks)) if method.own_tensors else None,
+        by_task=method.own_tensors is not None,
+        codings=method.codings(models.layout, len(settings.tasks)),
         include_base=settings.include_base,
     )
     return method, models, facts
@@ -145,11 +150,12 @@ def write_bundle(method: Method, models: Models, facts: BundleFacts) -> tuple[di
                 else:
                     of = prod(stream.layout.by_name[piece.name])
                     packed, lengths = _scaled(method.scaled_mask, vectors, merged, of)
-                new.write(piece.name, piece.start, merged, dict(zip(settings.tasks, packed, strict=True)))
-                products = [_products(vector, merged, bits) for vector, bits in zip(vectors, packed, strict=True)]
+                stored = new.write(piece.name, piece.start, merged, dict(zip(settings.tasks, packed, strict=True)))
+                products = [_products(vector, stored, bits) for vector, bits in zip(vectors, packed, strict=True)]
                 return lengths, products
 
-            every = parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
+            jobs = pieces_of_layout(stream.layout, merging.over_tensors, new.unit)
+            every = parallel(work, jobs, merging.threads)
             pieces, products = [one for one, _ in every], [one for _, one in every]
             if method.scaled_mask and pieces:
                 for task, pairs in zip(settings.tasks, zip(*pieces, strict=True), strict=True):

@@ -91,7 +91,7 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
-    settings.refuse(("include_base",), "compress")
+    settings.refuse(("bits", "include_base"), "compress")
     method, alpha, weighting = _method(settings)
     models = open_models(settings)
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
