@@ -77,9 +77,7 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
         options["codings"] = tau_codings(layout, int(dtype[0]))
     else:
         options["dtype"] = dtype
-    described = BundleFacts(
-        base=open_checkpoint(base_file), tasks=tasks, unchanged=unchanged, scale=scales, **options
-    )
+    described = BundleFacts(base=open_checkpoint(base_file), tasks=tasks, unchanged=unchanged, scale=scales, **options)
     with new_bundle(folder / "bundle", described) as new:
         for name, values in merged.items():
             packed = {task: np.packbits(masks[task][name], bitorder="little") for task in tasks}
@@ -149,7 +147,8 @@ def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:
         return values
     levels, rows = normal_levels(coding.bits).astype(np.float64), values.reshape(-1, coding.group).astype(np.float64)
     unit = np.sqrt(np.square(rows).mean(1, keepdims=True))
-    nearest = levels[np.abs(rows[..., None] / np.where(unit, unit, 1)[..., None] - levels).argmin(-1)]
+    edges = (levels[1:] + levels[:-1]) / 2
+    nearest = levels[((rows / np.where(unit, unit, 1))[..., None] > edges).sum(-1)]
     scales = (rows * nearest).sum(1) / np.square(nearest).sum(1)
     return (nearest.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(values.shape)
 

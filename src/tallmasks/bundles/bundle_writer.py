@@ -117,18 +117,17 @@ class NewBundle:
         Args:
             merged: tau_MTL, float32 [n].
             masks: by task uint8 [ceil(n / 8)]; bit i of byte j belongs to value start + 8 j + i. Padding bits are
-                cleared.
+                cleared, and those of zeros of a tensor with a coding, whose levels may lack 0.
 
         Returns tau_MTL as stored, except that it is not rounded to the dtype. Raises TallmasksError, naming the tensor,
         for NaN, infinity or a value too large for the bundle's dtype.
         """
         stored = self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
+        is_coded = name in self.manifest.codings
+        used = np.packbits(merged != 0 if is_coded else np.ones(merged.size, bool), bitorder="little")
         for task, bits in masks.items():
-            packed = self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)]
-            packed[...] = bits
-            if merged.size % 8:
-                packed[-1] &= (1 << merged.size % 8) - 1
-        return stored
+            self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)] = bits & used
+        return stored * (merged != 0) if is_coded else stored
 
 
 @dataclass(frozen=True)

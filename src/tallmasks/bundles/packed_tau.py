@@ -18,7 +18,7 @@ from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.io.tensor_files import NewTensors
 from tallmasks.vectors.checkpoints.float_bytes import narrowed, widened
 from tallmasks.vectors.kernels import read_only
-from tallmasks.vectors.levels import rounded_rows
+from tallmasks.vectors.levels import normal_levels, rounded_rows
 
 PIECE = 1 << 20
 """Values that a thread processes at once; a multiple of 8."""
@@ -78,7 +78,8 @@ class Merged:
             part = tensors[name].reshape(-1)[start : start + values.size]
             part.view(np.uint8)[...] = narrowed(values, OF_BUNDLES[self.dtype], title)
             return values
-        piece, content = replace(coding, shape=values.shape), rounded_rows(values, coding.group, coding.bits)
+        piece = replace(coding, shape=values.shape)
+        content = rounded_rows(values, coding.group, normal_levels(coding.bits))
         narrowed(content.scales, "F32", title)
         parts, first = piece.pack(content), start // coding.group
         tensors[name + ".index"][:, start // 8 :][:, : parts[".index"].shape[1]] = parts[".index"]

@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     models.print_buffers()
     print_own(models)
     what = "scale" if method.scaled_mask else "lambda"
-    for task, error in errors.items():
+    for task, of_task in errors.items():
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
-        print(f"  {task}: {value}relative error of its task vector {error:.3f}")
+        print(f"  {task}: {value}{of_task}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
     return 0

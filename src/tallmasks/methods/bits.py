@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tallmasks.bundles.codings import in_few_bits
+from tallmasks.bundles.codings import Levels, in_few_bits
+from tallmasks.methods.rows.parts.even_levels import even_coding
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
@@ -100,6 +101,28 @@ def rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAP
     """The pretrained model; per task, ``bits`` bits per weight of a matrix, 2^bits levels per matrix, and one float per
     row. Vectors are stored whole."""
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * _rounded(shapes or _one_matrix(trainable), bits))
+
+
+def evenly_rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 2) -> Storage:
+    """TVQ: the pretrained model; per task, ``bits`` bits per weight of a linear layer or convolution, with a scale and a
+    zero point. Other tensors are stored whole."""
+    own = _even(shapes or _one_matrix(trainable), bits)
+    return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
+
+
+def shared_and_rounded(
+    tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, shared_bits: int = 3, bits: int = 2
+) -> Storage:
+    """RTVQ: like `evenly_rounded`, plus a shared vector of ``shared_bits`` bits per weight."""
+    shared = _even(shapes or _one_matrix(trainable), shared_bits)
+    return Storage(evenly_rounded(tasks, trainable, frozen, shapes=shapes, bits=bits).bits + shared)
+
+
+def _even(shapes: Shapes, bits: int) -> int:
+    each = [(math.prod(shape), even_coding(tuple(shape), name, bits)) for name, shape in shapes.items()]
+    return sum(
+        bits * size + 2 * FLOAT_BITS if isinstance(coding, Levels) else FLOAT_BITS * size for size, coding in each
+    )
 
 
 def _rounded(shapes: Shapes, bits: int) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tallmasks.bundles.codings import Levels, in_few_bits
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.inputs import Source, input
-from tallmasks.vectors.levels import rounded_rows
+from tallmasks.vectors.levels import normal_levels, rounded_rows
 
 Bits = Literal[2, 3, 4, 8]
 PLAIN = 32
@@ -28,12 +28,14 @@ def tau_codings(layout: Layout, bits: int) -> dict[str, Levels]:
 @input("stored_vector", "tau_MTL with matrices rounded to `bits` bits a value, float32 [P']", per="benchmark",
        of=("multi_task_vector", "layout"))  # fmt: skip
 def stored_vector(source: Source, task: int, lambda_index: int, *, bits: BitsOrPlain = 32) -> NDArray[np.float32]:
-    """For the rounding see `rounded_rows`. With 32 bits it is tau_MTL itself."""
+    """Rounded by `rounded_rows`; zeros stay zeros, because they are in no mask of a bundle. With 32 bits it is tau_MTL
+    itself."""
     whole = source.multi_task_vector
     if bits == PLAIN:
         return whole
     out = np.array(whole)
     tensors = source.layout.split(out)
     for name, coding in tau_codings(source.layout, bits).items():
-        tensors[name][...] = coding.values(rounded_rows(tensors[name], coding.group, bits))
+        tensor = tensors[name]
+        tensor[...] = coding.values(rounded_rows(tensor, coding.group, normal_levels(bits))) * (tensor != 0)
     return out

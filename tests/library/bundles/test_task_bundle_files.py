@@ -46,7 +46,7 @@ def test_the_files_follow_the_documented_format(tmp_path):
         "bundle.json", "README.md", *facts["files"]
     }  # fmt: skip
     merged = load_file(made.folder / "merged.safetensors")
-    coded = {"a.weight": 35, "empty": 4, "short": 45, "tall": 17, "wide": 72}  # values per scale
+    coded = {"a.weight": 35, "short": 45, "tall": 17, "wide": 72}  # values per scale
     assert facts["codings"] == {name: f"levels:3:{group}" for name, group in coded.items()}
     endings = (".index", ".levels", ".scale")
     assert merged.keys() == {*made.merged, *(f"{name}{ending}" for name in coded for ending in endings)} - {*coded}

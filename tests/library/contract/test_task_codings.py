@@ -80,7 +80,21 @@ def test_the_stored_bytes_are_those_of_the_documentation(coding, content, stored
 
 @pytest.mark.parametrize(
     "text",
-    ["", "signs:1", "levels", "levels:3", "levels:9:5", "levels:0:5", "levels:3:4", "levels:3:0", "levels:3:5:1", "low_rank", *(f"low_rank:{rank}" for rank in ("4", "-1", "01", "9" * 12)), "sgins", "dense\n"],
+    [
+        "",
+        "signs:1",
+        "levels",
+        "levels:3",
+        "levels:9:5",
+        "levels:0:5",
+        "levels:3:4",
+        "levels:3:0",
+        "levels:3:5:1",
+        "low_rank",
+        *(f"low_rank:{rank}" for rank in ("4", "-1", "01", "9" * 12)),
+        "sgins",
+        "dense\n",
+    ],
 )
 def test_what_is_no_coding_is_none(text):
     """A name from somebody's file would reach something else than the codings."""
