@@ -161,8 +161,7 @@ class BundleParts:
     def add(self, theta: NDArray, task: str, name: str, start: int, out: NDArray[np.float32]) -> None:
         """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
         if self.manifest.updates:
-            coding = self.manifest.codings[name]
-            np.add(theta, coding.piece(self.coded(task, name), start, start + out.size), out=out)
+            self.manifest.codings[name].add(self.coded(task, name), theta, start, out)
         else:
             self.tau(name).add(theta, start, self.of_task(task)[name], self.manifest.scale[task], out)
 

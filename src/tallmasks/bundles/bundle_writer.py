@@ -68,8 +68,8 @@ class BundleFacts:
         sizes: bytes of the base, and of all models.
         mask_lambda: by task; tasks without a mask lambda can be left out.
         scale: factor of the update (default: 1).
-        by_task: True for a bundle of compressed tensors per task, without tau_MTL; dtype, mask_lambda and scale are then
-            unused.
+        by_task: True for a bundle of compressed tensors per task, without tau_MTL; dtype, mask_lambda and scale are
+            then unused.
         codings: by stored tensor; with tau_MTL, of its tensors that are not stored as values of ``dtype``.
     """
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import TensorSpec
+from tallmasks.vectors.kernels import read_only
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +54,7 @@ class Coding(ABC):
 
     @property
     def text(self) -> str:
-        """The coding as written in bundle.json: its kind, plus a `:number` for each fact that the shape does not determine."""
+        """The coding as written in bundle.json: its kind, plus a `:number` for each fact that is not in the shape."""
         return self.kind
 
     @property
@@ -77,6 +78,10 @@ class Coding(ABC):
     @abstractmethod
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop of the flattened update, float32; the same bits for every division into pieces."""
+
+    def add(self, parts: Parts, theta: NDArray, start: int, out: NDArray[np.float32]) -> None:
+        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
+        np.add(theta, self.piece(parts, start, start + out.size), out=out)
 
     @abstractmethod
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -224,14 +229,33 @@ class Levels(Coding):
         return {".index": np.stack(planes), ".levels": levels, ".scale": scales}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
+        first = start // 8 * 8
+        nothing = np.full(stop - first, -0.0, np.float32)  # x + -0.0 is x for every x, including -0.0
+        out = np.empty_like(nothing)
+        self.add(parts, nothing, first, out)
+        return out[start - first :]
+
+    def add(self, parts: Parts, theta: NDArray, start: int, out: NDArray[np.float32]) -> None:
+        self.add_masked(parts, theta, start, np.full(-(-out.size // 32), 2**32 - 1, np.uint32), 1.0, out)
+
+    def add_masked(
+        self,
+        parts: Parts,
+        theta: NDArray,
+        start: int,
+        mask: NDArray[np.uint32],
+        factor: float,
+        out: NDArray[np.float32],
+    ) -> None:
+        """Writes theta + factor * update to ``out`` where the mask's bit is 1, and theta + 0.0 elsewhere; bit i of word
+        j, from the lowest, is for value 32 j + i. ``start``: a multiple of 8."""
         from tallmasks.vectors import loops
 
-        first, last = start // 8, -(-stop // 8)
-        words = np.zeros((self.bits, -(-(last - first) // 4)), np.uint32)
-        words.view(np.uint8)[:, : last - first] = parts[".index"][:, first:last]
-        out = np.empty(stop - 8 * first, np.float32)
-        loops.decode_levels(words, np.array(parts[".levels"]), np.array(parts[".scale"]), self.group, 8 * first, out)
-        return out[start - 8 * first :]
+        first, last = start // 8, -(-(start + out.size) // 8)
+        planes = np.zeros((self.bits, mask.size), np.uint32)
+        planes.view(np.uint8)[:, : last - first] = parts[".index"][:, first:last]
+        levels, scales = (read_only(np.ascontiguousarray(parts[name])) for name in (".levels", ".scale"))
+        loops.add_levels(read_only(theta), planes, levels, scales, self.group, start, mask, np.float32(factor), out)
 
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
         from tallmasks.vectors.packed_bits import unpacked

@@ -44,6 +44,9 @@ class PackedTau(NamedTuple):
 
         stop, words = start + out.size, np.zeros(-(-out.size // 32), np.uint32)
         words.view(np.uint8)[: -(-out.size // 8)] = bits[start // 8 : -(-stop // 8)]
+        if isinstance(self.form, Levels):
+            self.form.add_masked(self.parts, theta, start, words, scale, out)
+            return
         half = self.form == "BF16"
         tau = self.parts[""][2 * start : 2 * stop].view(np.uint16) if half else self.piece(start, stop).view(np.int32)
         loops.add_masked(read_only(theta), read_only(tau), 16 * half, words, np.float32(scale), out)
@@ -70,9 +73,9 @@ class Merged:
         return coding.unit if isinstance(coding, Levels) else 8
 
     def write(self, name: str, start: int, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Writes values of one flattened tensor from ``start`` on. Returns the values as stored, except that they are not
-        rounded to the dtype. Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the
-        dtype."""
+        """Writes values of one flattened tensor from ``start`` on. Returns the values as stored, except that they are
+        not rounded to the dtype. Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for
+        the dtype."""
         title, tensors = f"tensor {name} of the merged vector", self.new.tensors
         if not isinstance(coding := self.codings.get(name), Levels):
             part = tensors[name].reshape(-1)[start : start + values.size]

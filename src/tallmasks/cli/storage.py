@@ -22,8 +22,8 @@ from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
 
 BUNDLES = (
-    "tall_mask_task_arithmetic", "tall_mask_task_arithmetic:bits=3", "lloyd_max", "lloyd_max:bits=3", "t_switch", "bitdelta",
-    "tsv_c",
+    "tall_mask_task_arithmetic", "tall_mask_task_arithmetic:bits=3", "lloyd_max", "lloyd_max:bits=3", "t_switch",
+    "bitdelta", "tsv_c",
 )  # fmt: skip
 """One method per kind of bundle. Masks over any other merge, and EMR-Merging, need as much as the first."""
 

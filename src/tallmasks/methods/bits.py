@@ -48,8 +48,8 @@ def finetuned(tasks: int, trainable: int, frozen: int) -> Storage:
 
 
 def masked(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 32) -> Storage:
-    """Pretrained model, multi-task vector, and one bit per weight and task: (64 + T) P' + 32 F; with a multi-task vector
-    of b bits a value, (32 + b + T) P' + 32 F, 2^b levels a matrix, and one float per row."""
+    """Pretrained model, multi-task vector, and one bit per weight and task: (64 + T) P' + 32 F. With ``bits`` b < 32,
+    (32 + b + T) P' + 32 F, 2^b levels a matrix, and one float per row."""
     vector = FLOAT_BITS * trainable if bits == FLOAT_BITS else _rounded(shapes or _one_matrix(trainable), bits)
     return Storage(FLOAT_BITS * (trainable + frozen) + vector + tasks * trainable)
 
@@ -104,8 +104,8 @@ def rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAP
 
 
 def evenly_rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 2) -> Storage:
-    """TVQ: the pretrained model; per task, ``bits`` bits per weight of a linear layer or convolution, with a scale and a
-    zero point. Other tensors are stored whole."""
+    """TVQ: the pretrained model; per task, ``bits`` bits per weight of a linear layer or convolution, with a scale and
+    a zero point. Other tensors are stored whole."""
     own = _even(shapes or _one_matrix(trainable), bits)
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
 

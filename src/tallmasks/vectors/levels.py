@@ -49,9 +49,9 @@ def normal_levels(bits: int) -> NDArray[np.float32]:
 
 
 def fitted_levels(values: Any, group: int, bits: int) -> NDArray[np.float32]:
-    """The 2^bits levels for the values of a tensor, each divided by the root mean square of its row of ``group`` values;
-    ascending, float32. Lloyd's iteration makes their mean squared error small, from `normal_levels` on. It uses every
-    k-th row, about `SAMPLE` values, and no rows of zeros."""
+    """The 2^bits levels for the values of a tensor, each divided by the root mean square of its row of ``group``
+    values; ascending, float32. Lloyd's iteration from `normal_levels` on makes their mean squared error small. It uses
+    every k-th row, about `SAMPLE` values, and no rows of zeros."""
     rows = values.reshape(-1, group)
     sample = rows[:: max(len(rows) * group // SAMPLE, 1)]
     wide = np.asarray(sample if isinstance(sample, np.ndarray) else sample.cpu(), np.float64)
@@ -69,8 +69,8 @@ def fitted_levels(values: Any, group: int, bits: int) -> NDArray[np.float32]:
 def rounded_rows(values: Any, group: int, levels: NDArray[np.float32]) -> Rounded:
     """Rounds each value of a tensor to the nearest level, with a scale for each row of ``group`` values.
 
-    For a row x with root mean square s, q is the row of the levels nearest to x / s, and the scale <x, q> / <q, q> makes
-    the error smallest. A row of zeros has the scale 0.
+    For a row x with root mean square s, q is the row of the levels nearest to x / s, and the scale <x, q> / <q, q>
+    makes the error smallest. A row of zeros has the scale 0.
     """
     rows = values.reshape(-1, group)
     if not isinstance(values, np.ndarray):

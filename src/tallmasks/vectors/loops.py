@@ -94,28 +94,48 @@ def add_masked(theta, tau, shift, words, scale, out):
 
 
 @njit(nogil=True, cache=True)
-def decode_levels(words, levels, scales, group, first, out):
-    """uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups] -> float32 [n]: the level of each value times the scale
-    of its group.
+def add_levels(theta, planes, levels, scales, group, first, mask, factor, out):
+    """float32 [n], uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups], ..., uint32 [ceil(n / 32)] -> float32 [n]:
+    theta + factor * level * scale where the mask's bit is 1, else + 0.0.
 
-    Bit i (lowest first) of word j of row k is bit k of the number of the level of value 32 j + i. ``first``: the index
-    of the first value among the values that are grouped.
+    Bit i (lowest first) of word j of plane k is bit k of the number of the level of value 32 j + i; the mask is packed
+    likewise. ``first``: the index of the first value among the values that are grouped. With 2 to 4 bits the lowest two
+    bits select one of four levels at a time, which is faster than a table.
     """
-    numbers = np.empty(32, np.int32)
+    bits, numbers, values = planes.shape[0], np.empty(32, np.int32), np.empty(32, np.float32)
     row, left = first // group, group - first % group
     for start in range(0, out.size, 32):
-        numbers[:] = 0
-        for bit in range(words.shape[0]):
-            word = np.int32(words[bit, start // 32])
+        column = start // 32
+        if 2 <= bits <= 4:
+            low, high = np.int32(planes[0, column]), np.int32(planes[1, column])
+            for four in range(0, levels.size, 4):
+                zero, one, two, three = levels[four], levels[four + 1], levels[four + 2], levels[four + 3]
+                here = np.int32(-1)  # the values whose other bits are those of the number `four`
+                for k in range(2, bits):
+                    word = np.int32(planes[k, column])
+                    here &= word if (four >> k) & 1 else ~word
+                for i in range(32):
+                    odd = (low >> np.int32(i)) & _BIT != 0
+                    lower, upper = one if odd else zero, three if odd else two
+                    level = upper if (high >> np.int32(i)) & _BIT != 0 else lower
+                    values[i] = level if (here >> np.int32(i)) & _BIT != 0 else values[i]
+        else:
+            numbers[:] = 0
+            for k in range(bits):
+                word = np.int32(planes[k, column])
+                for i in range(32):
+                    numbers[i] |= np.int32(((word >> np.int32(i)) & _BIT) << np.int32(k))
             for i in range(32):
-                numbers[i] |= np.int32(((word >> np.int32(i)) & _BIT) << np.int32(bit))
+                values[i] = levels[numbers[i]]
         done, stop = start, min(start + 32, out.size)
         while done < stop:
-            part, held, scale = out[done : min(stop, done + left)], numbers[done - start :], scales[row]
-            for i in range(part.size):
-                part[i] = levels[held[i]] * scale
-            done += part.size
-            left -= part.size
+            scale, held = scales[row], np.int32(np.int32(mask[column]) >> np.int32(done - start))
+            own, total, chosen = theta[done:stop][:left], out[done:stop][:left], values[done - start :]
+            for i in range(total.size):
+                pattern = np.float32(factor * np.float32(chosen[i] * scale)).view(np.int32)
+                total[i] = own[i] + np.int32(pattern & -np.int32((held >> np.int32(i)) & _BIT)).view(np.float32)
+            done += total.size
+            left -= total.size
             if left == 0:
                 row, left = row + 1, group
 

@@ -16,8 +16,8 @@ from strategies import no_deadline
 from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, write_from_planes
 from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
-from tallmasks.io.tensor_files import load_state
 from tallmasks.io.dtypes import OF_BUNDLES
+from tallmasks.io.tensor_files import load_state
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.methods.few_bits import tau_codings
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

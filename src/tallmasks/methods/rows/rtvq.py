@@ -23,8 +23,8 @@ from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
 def rtvq(
     task_vector: Vector, multi_task_vector: Vector, layout: Layout, tasks: int, *, shared_bits: Bits = 3, bits: Bits = 2
 ) -> Any:
-    """Q(m) + Q(tau_t - Q(m)): the mean m of the task vectors, rounded to `shared_bits` bits, and each task's offset from
-    it, rounded to `bits` bits. Q rounds as TVQ does.
+    """Q(m) + Q(tau_t - Q(m)): the mean m of the task vectors, rounded to `shared_bits` bits, and each task's offset
+    from it, rounded to `bits` bits. Q rounds as TVQ does.
 
     As in the official code, the offset is that from the rounded mean ("error correction").
     """
