@@ -25,7 +25,7 @@ from noise_checkpoints import vision_tower, write_checkpoints
 from safetensors.torch import load_file
 
 import tallmasks
-from tallmasks.bundles.loaded_bundle import Bundle
+from tallmasks.bundles.bundle import Bundle
 
 Weights = dict[str, torch.Tensor]
 

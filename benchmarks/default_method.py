@@ -58,8 +58,8 @@ def rows(vectors: Sequence[TaskVector], theta_0: Flat, accuracy: Accuracy) -> It
         method = methods.get(name)
         update = updates_on(_OnCpu(), method, memory.of(method))
         nbytes = masked
-        if method.own_tensors:
-            codings = method.own_tensors.codings(vectors[0].layout, count).values()
+        if method.codec:
+            codings = method.codec.codings(vectors[0].layout, count).values()
             nbytes = count * sum(spec.nbytes for coding in codings for spec in coding.specs.values())
         yield name, [accuracy(task, update(task)) for task in range(count)], nbytes
 

@@ -26,7 +26,7 @@ _HOME = "tallmasks.methods.state_dicts"
 _ELSEWHERE = {
     "TallmasksError": "tallmasks.errors",
     "compress": "tallmasks.operations.compress",
-    "load_bundle": "tallmasks.bundles.loaded_bundle",
+    "load_bundle": "tallmasks.bundles.bundle",
     "merge_checkpoints": "tallmasks.operations.merge",
     "method_names": "tallmasks.operations.merge",
 }
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from tallmasks.bundles.loaded_bundle import load_bundle
+    from tallmasks.bundles.bundle import load_bundle
     from tallmasks.errors import TallmasksError
     from tallmasks.methods.state_dicts import (
         agreement,

@@ -26,8 +26,8 @@ def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int
     The calling thread works too. After an error no further item is started; the error is raised once all threads have
     stopped.
     """
-    numbered = list(enumerate(items))
-    waiting = iter(numbered)  # next() on a list iterator is atomic
+    jobs = list(enumerate(items))
+    waiting = iter(jobs)  # next() on a list iterator is atomic
     results: dict[int, Result] = {}
 
     def take() -> None:
@@ -39,7 +39,7 @@ def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int
                 pass
             raise
 
-    helpers = 0 if len(numbered) < 2 else min(cores() if threads is None else threads, len(numbered)) - 1
+    helpers = 0 if len(jobs) < 2 else min(cores() if threads is None else threads, len(jobs)) - 1
     if helpers < 1:
         take()
     else:
@@ -48,7 +48,7 @@ def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int
             take()
         for future in futures:
             future.result()
-    return [results[number] for number, _ in numbered]
+    return [results[number] for number, _ in jobs]
 
 
 def once(compute: Callable[..., Result]) -> Callable[..., Result]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
 from tallmasks.bundles.codings import Coding, Dense, Levels, LowRank, Signs, Ternary, in_few_bits
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.few_bits import tau_codings
@@ -56,7 +56,7 @@ def base_tensors(rng: np.random.Generator, forms: dict = FORMS) -> dict[str, tor
     return found
 
 
-def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **facts) -> Made:
+def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **contents) -> Made:
     """Write a base model and a bundle of random task masks and a random merged vector, in a dtype or in `N bits`."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,14 +70,16 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
         if values.size > 8:
             values.reshape(-1)[3:7] = [0.0, -0.0, 1e-40, 3e-6]
     masks = {task: {name: rng.random(shape) < 0.4 for name, shape in stored.items()} for task in tasks}
-    scales = facts.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
-    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **facts}
+    scales = contents.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
+    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **contents}
     if dtype.endswith("bits"):
         layout = Layout(tuple(sorted(stored)), tuple(stored[name] for name in sorted(stored)))
         options["codings"] = tau_codings(layout, int(dtype[0]))
     else:
         options["dtype"] = dtype
-    described = BundleFacts(base=open_checkpoint(base_file), tasks=tasks, unchanged=unchanged, scale=scales, **options)
+    described = BundleContents(
+        base=open_checkpoint(base_file), tasks=tasks, unchanged=unchanged, scale=scales, **options
+    )
     with new_bundle(folder / "bundle", described) as new:
         for name, values in merged.items():
             packed = {task: np.packbits(masks[task][name], bitorder="little") for task in tasks}
@@ -89,15 +91,15 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
 
 
 @dataclass(frozen=True)
-class MadeOwn:
-    """A bundle of own tensors, and each task's model."""
+class MadeCoded:
+    """A bundle of compressed tensors, and each task's model."""
 
     folder: Path
     base_file: Path
     wanted: dict[str, dict[str, torch.Tensor]]
 
 
-def make_own(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **facts) -> MadeOwn:
+def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **contents) -> MadeCoded:
     """Write a base model and a bundle of random tensors of each task, in these codings."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,20 +107,20 @@ def make_own(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, t
     save_file(base, base_file)
     theta = open_checkpoint(base_file)
     unchanged = [name for name, (kind, _) in forms.items() if kind.is_floating_point and name not in codings]
-    described = BundleFacts("own", theta, tasks, unchanged=unchanged, by_task=True, codings=codings, **facts)
+    described = BundleContents("own", theta, tasks, unchanged=unchanged, by_task=True, codings=codings, **contents)
     wanted = {task: dict(base) for task in tasks}
-    with new_own_bundle(folder / "bundle", described) as new:
+    with new_coded_bundle(folder / "bundle", described) as new:
         for task in tasks:
             for name, coding in codings.items():
-                content = own_content(coding, rng)
+                content = coded_content(coding, rng)
                 new.write(task, name, content)
                 update = torch.from_numpy(coding.piece(coding.pack(content), 0, base[name].numel()))
                 total = base[name].float() + update.reshape(base[name].shape)
                 wanted[task][name] = total.to(base[name].dtype)
-    return MadeOwn(folder / "bundle", base_file, wanted)
+    return MadeCoded(folder / "bundle", base_file, wanted)
 
 
-def own_content(coding: Coding, draw: np.random.Generator):
+def coded_content(coding: Coding, draw: np.random.Generator):
     """Something that a method might find for a coding."""
     if isinstance(coding, LowRank):
         left, right = draw.normal(size=(coding.shape[0], coding.rank)), draw.normal(size=(coding.rank, coding.shape[1]))
@@ -137,7 +139,7 @@ def own_content(coding: Coding, draw: np.random.Generator):
 
 
 def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:
-    """tau after it was rounded to the bundle's dtype, float32."""
+    """tau after it was rounded to the bundle's dtype or bits, float32; no mask keeps the zeros of rounded tensors."""
     if dtype == "float32" or values.size == 0:
         return values
     if not dtype.endswith("bits"):
@@ -150,13 +152,15 @@ def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:
     edges = (levels[1:] + levels[:-1]) / 2
     nearest = levels[((rows / np.where(unit, unit, 1))[..., None] > edges).sum(-1)]
     scales = (rows * nearest).sum(1) / np.square(nearest).sum(1)
-    return (nearest.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(values.shape)
+    return (nearest.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(values.shape) * (values != 0)
 
 
 def update(made: Made, task: str, name: str) -> np.ndarray:
     """scale * tau where the mask holds a weight, +0.0 elsewhere; float32, in the tensor's shape."""
     tau = as_stored(made.merged[name], made.dtype)
-    return np.where(made.masks[task][name], np.float32(made.scales[task]) * tau, np.float32(0))
+    is_rounded = made.dtype.endswith("bits") and isinstance(in_few_bits(tau.shape, 2), Levels)
+    kept = made.masks[task][name] & ((tau != 0) | (not is_rounded))
+    return np.where(kept, np.float32(made.scales[task]) * tau, np.float32(0))
 
 
 def expected(made: Made, task: str) -> dict[str, torch.Tensor]:

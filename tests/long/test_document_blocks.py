@@ -51,6 +51,8 @@ NOT_RUN = {
     r"tallmasks (merge|compress) --base meta-llama|tallmasks export .* --task (instruct|code|math) ": "the same",
 }
 """Lines of shell that no test runs as they are, by how they begin, and why."""
+FOLLOWED = {page for group in runpy.run_path(str(ROOT / "docs/printed_output.py"))["FOLLOWED"] for page in group}
+"""Pages whose lines of `tallmasks` are run by tests/workflow/test_readme.py, with what they print."""
 PYTHON = "CONTRIBUTING.md README.md docs/change.md docs/index.md docs/own_checkpoints.md docs/python.md docs/results.md"
 """Pages with blocks of Python, which test_readme.py, test_state_dicts.py and test_figures.py run."""
 
@@ -129,11 +131,12 @@ def of_the_pages(params: dict[str, Any]) -> None:
 
 
 def scripts() -> Iterator[tuple[str, str]]:
-    """The blocks of shell without the lines of `NOT_RUN`, each with its page."""
+    """The blocks of shell without the lines of `NOT_RUN` and of `FOLLOWED`, each with its page."""
     for page, text in blocks(""):
         if text.split()[0] in SHELL:
+            left_out = [*NOT_RUN, "tallmasks "] if page in FOLLOWED else NOT_RUN
             lines = text.replace("\\\n", " ").splitlines()
-            yield page, "\n".join(line for line in lines if not any(re.match(begin, line) for begin in NOT_RUN))
+            yield page, "\n".join(line for line in lines if not any(re.match(begin, line) for begin in left_out))
 
 
 @pytest.mark.parametrize("page", sorted({page for page, script in scripts() if script}))
@@ -142,7 +145,7 @@ def test_the_lines_of_a_page_run(project: Project, page: str) -> None:
     of_page = [script for name, script in scripts() if name == page]
     for written in re.findall(r"(?:-o|example) \./(\S+)", "\n".join(of_page)):
         shutil.rmtree(project.path(written), ignore_errors=True)
-    if not project.path("demo").exists() and page not in ("README.md", "docs/index.md"):
+    if not project.path("demo").exists():
         project.run("tallmasks", "example", "demo")
     for script in of_page:
         project.run("bash", "-e", "-c", f"exec <<< y\n{script}")

@@ -4,7 +4,7 @@ import json
 
 from loopback_hub import loopback_hub
 from small_models import made
-from tallmasks.vectors.checkpoints import library_models
+from tallmasks.vectors.checkpoints import transformers_models
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 HOSTILE = [
@@ -22,9 +22,9 @@ def test_a_configuration_builds_no_more_than_the_file_has(tmp_path):
     made("Dinov2Model").save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text()) | {"use_pretrained_backbone": True}
     with loopback_hub(folder, tmp_path / "cache") as server:
-        library_models._questions.cache_clear()  # one that knows of this hub
+        transformers_models._questions.cache_clear()  # one that knows of this hub
         for change in HOSTILE:
             (folder / "config.json").write_text(json.dumps(config | change))
-            assert library_models.library_model(open_checkpoint(folder)) is None, change
-        library_models._questions.cache_clear()
+            assert transformers_models.library_model(open_checkpoint(folder)) is None, change
+        transformers_models._questions.cache_clear()
     assert not server.requests

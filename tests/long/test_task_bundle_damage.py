@@ -10,13 +10,13 @@ from contextlib import suppress
 import pytest
 import torch
 
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.codings import Dense, LowRank, Signs, Ternary
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import bundle_digest
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from task_bundles import all_same, expected, make, make_own
+from task_bundles import all_same, expected, make, make_coded
 
 FORMS = {
     "a.weight": (torch.bfloat16, (3, 7)),
@@ -100,7 +100,7 @@ def test_damaged_and_forged_bundles(tmp_path, dtype, cases, include_base, monkey
     monkeypatch.setattr("tallmasks.io.hub.reachable", lambda: False)
     monkeypatch.setattr("tallmasks.parallel.cores", lambda: 1)  # for five small tensors a pool is slow to start
     facts = {"forms": FORMS, "tasks": TASKS, "include_base": include_base}
-    made = make_own(tmp_path, CODINGS, **facts) if dtype == "own" else make(tmp_path, dtype, **facts)
+    made = make_coded(tmp_path, CODINGS, **facts) if dtype == "own" else make(tmp_path, dtype, **facts)
     wanted = made.wanted if dtype == "own" else {task: expected(made, task) for task in TASKS}
     base = None if include_base else open_checkpoint(made.base_file)
     files = {str(p.relative_to(made.folder)): p.read_bytes() for p in made.folder.rglob("*") if p.is_file()}

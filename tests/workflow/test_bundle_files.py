@@ -8,7 +8,7 @@ import pytest
 import reference
 from project import METHODS, Project, Run, read_json
 from reproduction.evaluation.records import read_evaluation
-from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.io.tensor_files import Layout, load_state, open_tensors
 from tallmasks.masks.mask_bundles import open_mask_bundle

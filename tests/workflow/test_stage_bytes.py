@@ -104,7 +104,7 @@ def made(project: Project) -> Iterator[tuple[str, str, str, list[np.ndarray]]]:
         label = read_label(path)
         if path.suffix == ".safetensors":  # without the metadata
             tensors = open_tensors(path)
-            content = content_of_tensors(tensors.described, tensors.data, {})
+            content = content_of_tensors(tensors.infos, tensors.data, {})
             numbers = [array for _, array in sorted(load_file(path).items())]
         else:
             content, numbers = label.content, [np.array([*numbers_of(read_json(path))])]

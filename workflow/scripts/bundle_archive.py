@@ -4,9 +4,9 @@ from pathlib import Path
 
 from job import Job, main
 from reproduction.evaluation.records import read_evaluation
-from reproduction.results.stored_files import StartingPoint, bundle_facts, starting_point
+from reproduction.results.stored_files import StartingPoint, bundle_contents, starting_point
 from tallmasks import methods
-from tallmasks.bundles.bundle_writer import new_own_bundle, write_from_planes
+from tallmasks.bundles.bundle_writer import new_coded_bundle, write_from_planes
 from tallmasks.io.atomic_files import hidden_beside
 from tallmasks.io.file_archives import archive_folder
 from tallmasks.masks.mask_bundles import open_mask_bundle
@@ -17,28 +17,28 @@ from tallmasks.vectors.task_vectors import open_task_vector
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
     selection = read_evaluation(job.input("selection"))
     masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
-    facts = bundle_facts(selection.method, selection.tasks, start, selection.mask_lambda)
-    write_from_planes(out, facts, merged, masks)
-    for task, value in facts.mask_lambda.items():
+    contents = bundle_contents(selection.method, selection.tasks, start, selection.mask_lambda)
+    write_from_planes(out, contents, merged, masks)
+    for task, value in contents.mask_lambda.items():
         print(f"{task}: lambda = {value}", flush=True)
 
 
-def write_own(job: Job, start: StartingPoint, out: Path) -> None:
+def write_coded(job: Job, start: StartingPoint, out: Path) -> None:
     method, tasks = methods.get(job.params["method"]), job.params["tasks"]
-    own, facts = method.own_tensors, bundle_facts(method.name, tasks, start)
-    assert own is not None
-    with new_own_bundle(out, facts) as new:
+    codec, contents = method.codec, bundle_contents(method.name, tasks, start)
+    assert codec is not None
+    with new_coded_bundle(out, contents) as new:
         for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():
-                new.write(task, name, own.content(tensor, new.manifest.codings[name], **method.chosen))
+                new.write(task, name, codec.content(tensor, new.manifest.codings[name], **method.chosen))
             print(f"{task}: {len(new.manifest.codings)} tensors", flush=True)
 
 
 @main
 def run(job: Job) -> None:
-    own = methods.get(job.params["method"]).own_tensors
+    codec = methods.get(job.params["method"]).codec
     with hidden_beside(job.output) as folder:
         with starting_point(job.params, job.input("pretrained")) as start:
-            (write_own if own else write_masked)(job, start, folder / "bundle")
+            (write_coded if codec else write_masked)(job, start, folder / "bundle")
         archive_folder(folder / "bundle", job.output, job.metadata)

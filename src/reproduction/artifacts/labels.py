@@ -113,7 +113,7 @@ def check(path: Path, remembered: Path | None = None) -> Label:
                 return label
     try:
         tensors = open_tensors(path)
-        content = content_of_tensors(tensors.described, tensors.data, tensors.metadata)
+        content = content_of_tensors(tensors.infos, tensors.data, tensors.metadata)
     except TallmasksError as error:
         raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
     if content != label.content:

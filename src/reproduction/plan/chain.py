@@ -309,11 +309,11 @@ def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method:
 
 @stage(version=5, uses="arrays")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
-    """The models of a masking row, or of a method with own tensors, as a bundle on top of the pretrained file."""
+    """The models of a masking row, or of a method with a codec, as a bundle on top of the pretrained file."""
     (theta0,) = pretrained_source(plan, model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
     params = {**plan.architecture(model), "method": method, "tasks": list(tasks), "base": base}
-    if methods.get(method).own_tensors:
+    if methods.get(method).codec:
         params["code"] = methods.code([method])
         inputs: dict[str, Iterable[Node]] = {"task_vectors": task_vectors(plan, model, tasks, seed)}
     else:

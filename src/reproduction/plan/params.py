@@ -93,14 +93,14 @@ def _typed(value: Any) -> Any:
 def bundled_row(params: Params) -> str:
     """The row stored in bundles (key `bundle`; default: tall_mask_ties).
 
-    Raises TallmasksError if the method has neither masks nor own tensors.
+    Raises TallmasksError if the method has neither masks nor a codec.
     """
     row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
-    if row.own_tensors is None and not isinstance(row.protocol, Masked):
+    if row.codec is None and not isinstance(row.protocol, Masked):
         rows = list(map(methods.get, methods.names()))
         masking = ", ".join(row.name for row in rows if isinstance(row.protocol, Masked))
-        own = ", ".join(row.name for row in rows if row.own_tensors)
-        raise refusal("bundle", f"found {row.name!r}, expected a masking row: {masking}; or {own}")
+        coded = ", ".join(row.name for row in rows if row.codec)
+        raise refusal("bundle", f"found {row.name!r}, expected a masking row: {masking}; or {coded}")
     return row.name
 
 

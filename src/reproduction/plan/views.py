@@ -102,7 +102,7 @@ def _rows_of(plan: Plan, benchmark: str, names: Sequence[str]) -> tuple[str, ...
 def _shown(plan: Plan, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
     tasks = plan.benchmark(benchmark)
     merged = {"merged": list(tasks.merge)} if tasks.unseen else {}
-    return {"methods": list(names), "shown": methods.shown(names), **merged}
+    return {"methods": list(names), "shown": methods.table_digests(names), **merged}
 
 
 def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.loaded_bundle import Bundle, load_bundle
+from tallmasks.bundles.bundle import Bundle, load_bundle
+from tallmasks.bundles.finding_base import NoBase
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.theta_0 import NoBase
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
+from tallmasks.vectors.checkpoints.names_of_base import named_as
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from tallmasks.vectors.checkpoints.tied_names import named_as
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,13 +49,13 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
     last = list(base.files)[-1]
     file_of = {name: file for name, file in base.file_of.items() if name in weights.tensors or name in weights.aliases}
     file_of |= {name: last for name in weights.tensors if name not in file_of}
-    facts = {one.name: getattr(base, one.name) for one in fields(Checkpoint)}
-    facts |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
+    attributes = {one.name: getattr(base, one.name) for one in fields(Checkpoint)}
+    attributes |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
     is_like_base = not (model.own or model.missing or model.names)
-    facts |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
+    attributes |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
     if model.companions:
-        facts["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
-    return BundleModel(**facts, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
+        attributes["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
+    return BundleModel(**attributes, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
 
 
 def _companion(bundle: Bundle, name: str, sha256: str) -> Path:

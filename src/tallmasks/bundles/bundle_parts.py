@@ -17,45 +17,41 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
-from tallmasks.io.tensor_files import TensorSpec, open_tensors
+from tallmasks.io.tensor_files import TensorInfo, open_tensors
 from tallmasks.masks.mask_bundles import count_bits
 from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
 Arrays = Mapping[str, NDArray]
-Specs = Mapping[str, TensorSpec]
+Infos = Mapping[str, TensorInfo]
 
 
-def file_specs(manifest: Manifest) -> dict[str, Specs]:
+def file_infos(manifest: Manifest) -> dict[str, Infos]:
     """The tensors of every safetensors file except the base's. Raises TallmasksError if two would get the same name."""
-    files: dict[str, Specs] = {}
-    of_task = [(name, _spec(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
+    files: dict[str, Infos] = {}
+    of_task = [(name, TensorInfo(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
     codings = manifest.codings
     coded = [(name + ending, spec) for name, coding in codings.items() for ending, spec in coding.specs.items()]
     if manifest.dtype is None:
         of_task += coded
     else:
         code, stored = OF_BUNDLES[manifest.dtype], manifest.stored.items()
-        of_task += [(name, _spec("U8", (-(-tensor.size // 8),))) for name, tensor in stored]
-        dense = [(name, _spec(code, tensor.shape)) for name, tensor in stored if name not in codings]
+        of_task += [(name, TensorInfo("U8", (-(-tensor.size // 8),))) for name, tensor in stored]
+        dense = [(name, TensorInfo(code, tensor.shape)) for name, tensor in stored if name not in codings]
         files[MERGED] = _by_name(dense + coded)
     files |= dict.fromkeys(manifest.task_files.values(), _by_name(of_task))
     for model in manifest.models.values():
         if model.own_file is not None:
-            files[model.own_file] = {name: _spec(tensor.dtype, tensor.shape) for name, tensor in model.own.items()}
+            files[model.own_file] = {name: TensorInfo(tensor.dtype, tensor.shape) for name, tensor in model.own.items()}
     return files
 
 
-def _spec(code: str, shape: tuple[int, ...]) -> TensorSpec:
-    return TensorSpec(DTYPES[code].numpy, shape, code == "BF16")
-
-
-def _by_name(specs: list[tuple[str, TensorSpec]]) -> Specs:
-    counts = Counter(name for name, _ in specs)
+def _by_name(infos: list[tuple[str, TensorInfo]]) -> Infos:
+    counts = Counter(name for name, _ in infos)
     if twice := [name for name, count in counts.items() if count > 1]:
         raise TallmasksError(f"Two stored tensors would be named {twice[0]}; rename one of them in the models.")
-    return dict(specs)
+    return dict(infos)
 
 
 def metadata_of(manifest: Manifest, task: str | None = None) -> dict[str, str]:
@@ -143,7 +139,7 @@ class BundleParts:
         self.checked = once(self._checked)
         self._opened = once(self._open)
         self.tau = once(self._packed_tau)
-        self._specs = once(lambda: file_specs(manifest))
+        self._infos = once(lambda: file_infos(manifest))
 
     def of_task(self, task: str) -> Arrays:
         """One task's tensors by name: masks, uint8 [ceil(n / 8)], or compressed tensors; and buffers."""
@@ -210,8 +206,10 @@ class BundleParts:
 
     def _open(self, name: str) -> Arrays:
         opened = open_tensors(self.checked(name))
-        actual = {key: f"{dtype} {shape}" for key, dtype, shape in opened.described}
-        expected = {key: f"{spec.code} {list(spec.shape)}" for key, spec in self._specs()[name].items()}
+        actual, expected = (
+            {key: f"{info.dtype} {list(info.shape)}" for key, info in infos.items()}
+            for infos in (opened.infos, self._infos()[name])
+        )
         for key in sorted(actual.keys() | expected.keys()):
             if actual.get(key) != expected.get(key):
                 raise TallmasksError(

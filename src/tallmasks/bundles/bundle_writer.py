@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.bundle_parts import density, file_specs, metadata_of
+from tallmasks.bundles.bundle_parts import density, file_infos, metadata_of
 from tallmasks.bundles.codings import Coding
 from tallmasks.bundles.manifest import (
     BASE,
@@ -31,9 +31,9 @@ from tallmasks.bundles.manifest import (
     Dtype,
     Manifest,
     ModelSizes,
-    OwnTensor,
     PartFile,
     TaskModel,
+    TaskOnlyTensor,
     read_manifest,
     task_files,
 )
@@ -41,7 +41,7 @@ from tallmasks.bundles.model_card import model_card
 from tallmasks.bundles.packed_tau import Merged, pieces
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
-from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
+from tallmasks.io.dtypes import DTYPES, FLOATS, OF_BUNDLES
 from tallmasks.io.tensor_files import NewTensors, bytes_of_file, new_tensors, open_tensors
 from tallmasks.masks.mask_bundles import MaskBundle
 from tallmasks.parallel import parallel
@@ -53,7 +53,7 @@ _NO_SHA256 = "0" * 64  # a placeholder of the final length
 
 
 @dataclass(frozen=True)
-class BundleFacts:
+class BundleContents:
     """What goes into a bundle. Mappings are by task, except ``options`` and ``codings``.
 
     Attributes:
@@ -62,7 +62,7 @@ class BundleFacts:
         dtype: dtype of the stored merged vector, one of `OF_BUNDLES`.
         unchanged: float tensors equal to the base's for every task; not stored.
         buffers: tensors stored per task as they are, whether floats or not.
-        models: the fine-tuned models, the source of buffers, own tensors and companion files.
+        models: the fine-tuned models, the source of buffers, task-only tensors and companion files.
         own: tensors that the base lacks or has in another shape.
         missing: tensors of the base that the model lacks.
         sizes: bytes of the base, and of all models.
@@ -131,7 +131,7 @@ class NewBundle:
 
 
 @dataclass(frozen=True)
-class NewOwnBundle:
+class NewCodedBundle:
     """A bundle of compressed tensors being written; ``error`` as in `NewBundle`."""
 
     manifest: Manifest
@@ -148,44 +148,44 @@ class NewOwnBundle:
 
 
 @contextmanager
-def new_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewBundle]:
+def new_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewBundle]:
     """Creates a bundle of masks in the new folder ``out``, which appears only if the ``with`` block succeeds.
 
     All stored values must be written. Raises TallmasksError if ``out`` exists, the disk lacks space, two tensors would
     get the same name, or a value cannot be stored.
     """
-    draft = _draft(facts)
-    with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
+    draft = _draft(contents)
+    with whole(out, _needed(contents, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            tau = files.enter_context(new_tensors(folder / MERGED, file_specs(draft)[MERGED], metadata_of(draft)))
-            merged = Merged(facts.dtype, facts.codings, tau)
-            masks = _new_task_files(files, folder, facts, draft)
+            tau = files.enter_context(new_tensors(folder / MERGED, file_infos(draft)[MERGED], metadata_of(draft)))
+            merged = Merged(contents.dtype, contents.codings, tau)
+            masks = _new_task_files(files, folder, contents, draft)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), merged, masks)
             yield new
         chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
-        _describe(folder, facts, draft.model_copy(update=chosen), new.error)
+        _describe(folder, contents, draft.model_copy(update=chosen), new.error)
 
 
 @contextmanager
-def new_own_bundle(out: Path | str, facts: BundleFacts) -> Iterator[NewOwnBundle]:
+def new_coded_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewCodedBundle]:
     """Like :func:`new_bundle`, for a bundle by task."""
-    draft = _draft(facts)
-    with whole(out, _needed(facts, draft), folder=True, new=True) as folder:
+    draft = _draft(contents)
+    with whole(out, _needed(contents, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            new = NewOwnBundle(draft, _new_task_files(files, folder, facts, draft))
+            new = NewCodedBundle(draft, _new_task_files(files, folder, contents, draft))
             yield new
-        _describe(folder, facts, draft, new.error)
+        _describe(folder, contents, draft, new.error)
 
 
-def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32], masks: MaskBundle) -> None:
+def write_from_planes(out: Path, contents: BundleContents, merged: NDArray[np.float32], masks: MaskBundle) -> None:
     """Writes a bundle of tau_MTL, float32 [P'], and each task's mask at its lambda of the grid.
 
     Masks are repacked, because tensors start at any bit in ``masks`` and at a whole byte in the bundle. Raises
     TallmasksError like :func:`new_bundle`, or if ``masks`` lacks a task or lambda.
     """
     layout = masks.layout
-    lambdas = {task: facts.mask_lambda[task] for task in facts.tasks}
-    with new_bundle(out, facts) as new:
+    lambdas = {task: contents.mask_lambda[task] for task in contents.tasks}
+    with new_bundle(out, contents) as new:
 
         def write(piece: tuple[str, int, int, int]) -> None:
             name, offset, start, stop = piece
@@ -202,73 +202,73 @@ def write_from_planes(out: Path, facts: BundleFacts, merged: NDArray[np.float32]
         parallel(write, parts)
 
 
-def bytes_of_bundle(facts: BundleFacts) -> dict[str, int]:
+def bytes_of_bundle(contents: BundleContents) -> dict[str, int]:
     """The exact size of every file except the card, by name. Raises like :func:`new_bundle`."""
-    return _sizes(facts, _draft(facts))[0]
+    return _sizes(contents, _draft(contents))[0]
 
 
-def bytes_of_card(facts: BundleFacts) -> int:
+def bytes_of_card(contents: BundleContents) -> int:
     """The approximate size of README.md: errors and densities, still unknown, can change it by a few bytes."""
-    zeros = dict.fromkeys(facts.tasks, 0.0)
-    return len(model_card(_sizes(facts, _draft(facts))[1], zeros, zeros).encode())
+    zeros = dict.fromkeys(contents.tasks, 0.0)
+    return len(model_card(_sizes(contents, _draft(contents))[1], zeros, zeros).encode())
 
 
-def _sizes(facts: BundleFacts, draft: Manifest) -> tuple[dict[str, int], Manifest]:
-    sizes = {name: path.stat().st_size for name, path in _copied_files(facts).items()}
+def _sizes(contents: BundleContents, draft: Manifest) -> tuple[dict[str, int], Manifest]:
+    sizes = {name: path.stat().st_size for name, path in _copied_files(contents).items()}
     tasks = {file: task for task, file in draft.task_files.items()}
     tasks |= {str(model.own_file): task for task, model in draft.models.items()}
-    for file, specs in file_specs(draft).items():
-        sizes[file] = bytes_of_file(specs, metadata_of(draft, tasks.get(file)))
+    for file, infos in file_infos(draft).items():
+        sizes[file] = bytes_of_file(infos, metadata_of(draft, tasks.get(file)))
     files = {name: PartFile(sha256=_NO_SHA256, bytes=size) for name, size in sizes.items()}
     described = draft.model_copy(update={"files": files})
     return {**sizes, MANIFEST: len(_json(described))}, described
 
 
-def _needed(facts: BundleFacts, draft: Manifest) -> int:
+def _needed(contents: BundleContents, draft: Manifest) -> int:
     """Disk space in bytes that writing the bundle needs."""
-    return sum(_sizes(facts, draft)[0].values())
+    return sum(_sizes(contents, draft)[0].values())
 
 
-def _new_task_files(files: ExitStack, folder: Path, facts: BundleFacts, draft: Manifest) -> dict[str, NewTensors]:
+def _new_task_files(files: ExitStack, folder: Path, contents: BundleContents, draft: Manifest) -> dict[str, NewTensors]:
     """Opens every task's file for writing and fills in the buffers."""
-    specs = file_specs(draft)
+    infos = file_infos(draft)
     new = {
-        task: files.enter_context(new_tensors(folder / file, specs[file], metadata_of(draft, task)))
+        task: files.enter_context(new_tensors(folder / file, infos[file], metadata_of(draft, task)))
         for task, file in draft.task_files.items()
     }
 
     def copy(piece: tuple[str, str, int, int]) -> None:
         task, name, start, stop = piece
-        is_of_base = name in facts.own.get(task, ()) or name in facts.missing.get(task, ())
-        model, dtype = facts.base if is_of_base else facts.models[task], draft.tensors[name].dtype
-        part = new[task].tensors[name].reshape(-1)[start:stop].view(np.uint8)
-        part[...] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
+        is_of_base = name in contents.own.get(task, ()) or name in contents.missing.get(task, ())
+        model, dtype = contents.base if is_of_base else contents.models[task], draft.tensors[name].dtype
+        part, width = new[task].raw[name], DTYPES[dtype].width
+        part[start * width : stop * width] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
 
     buffers = draft.buffers.items()
     parallel(copy, [(task, name, *piece) for task in new for name, one in buffers for piece in pieces(one.size)])
     return new
 
 
-def _draft(facts: BundleFacts) -> Manifest:
+def _draft(contents: BundleContents) -> Manifest:
     """The manifest without file sizes, and with placeholders of the base's checksums."""
-    if facts.dtype not in OF_BUNDLES:
+    if (dtype := contents.dtype) not in OF_BUNDLES:
         raise TallmasksError(
-            f"dtype is {facts.dtype!r}{nearest(str(facts.dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}"
+            f"dtype is {dtype!r}{nearest(str(dtype), OF_BUNDLES)}; expected one of {', '.join(OF_BUNDLES)}"
         )
-    unchanged, buffers = set(facts.unchanged), set(facts.buffers)
-    own_files = task_files([task for task in facts.tasks if facts.own.get(task)], OWN)
-    files = _companions(facts)
+    unchanged, buffers = set(contents.unchanged), set(contents.buffers)
+    own_files = task_files([task for task in contents.tasks if contents.own.get(task)], OWN)
+    files = _companions(contents)
     models = {}
-    for task, model in facts.models.items():
+    for task, model in contents.models.items():
         own = {
-            name: OwnTensor(shape=model.info(name).shape, dtype=_storable(model, name))
-            for name in facts.own.get(task, ())
+            name: TaskOnlyTensor(shape=model.info(name).shape, dtype=_storable(model, name))
+            for name in contents.own.get(task, ())
         }
         difference = TaskModel(
             own=own,
             own_file=own_files.get(task),
-            missing=tuple(facts.missing.get(task, ())),
-            names={name: file for name, file in model.file_names.items() if name in own or name in facts.base.names},
+            missing=tuple(contents.missing.get(task, ())),
+            names={name: file for name, file in model.file_names.items() if name in own or name in contents.base.names},
             companions={name: sha256 for name, (sha256, _) in files.get(task, {}).items()},
         )
         if difference != TaskModel():
@@ -280,33 +280,33 @@ def _draft(facts: BundleFacts) -> Manifest:
             stored=BUFFER if name in buffers else name not in unchanged,
             base_sha256=_NO_SHA256,
         )
-        for name, tensor in sorted(facts.base.tensors.items())
+        for name, tensor in sorted(contents.base.tensors.items())
         if tensor.dtype in FLOATS or name in buffers
     }
-    if facts.by_task:
-        kind: dict[str, Any] = {"updates": task_files(facts.tasks, UPDATES)}
+    if contents.by_task:
+        kind: dict[str, Any] = {"updates": task_files(contents.tasks, UPDATES)}
     else:
         kind = {
-            "dtype": facts.dtype,
-            "masks": task_files(facts.tasks, MASKS),
-            "mask_lambda": {task: facts.mask_lambda.get(task) for task in facts.tasks},
-            "scale": {task: float(facts.scale.get(task, 1.0)) for task in facts.tasks},
+            "dtype": contents.dtype,
+            "masks": task_files(contents.tasks, MASKS),
+            "mask_lambda": {task: contents.mask_lambda.get(task) for task in contents.tasks},
+            "scale": {task: float(contents.scale.get(task, 1.0)) for task in contents.tasks},
         }
     draft = Manifest.model_construct(
         format=FORMAT,
-        method=facts.method,
-        options=dict(facts.options),
-        base=BaseOrigin.model_construct(None, **facts.base.origin, included=facts.include_base or None),
+        method=contents.method,
+        options=dict(contents.options),
+        base=BaseOrigin.model_construct(None, **contents.base.origin, included=contents.include_base or None),
         tensors=tensors,
-        aliases=dict(sorted(facts.base.aliases.items())),
-        tasks=tuple(facts.tasks),
+        aliases=dict(sorted(contents.base.aliases.items())),
+        tasks=tuple(contents.tasks),
         models=models,
-        sizes=ModelSizes(base=facts.sizes[0], models=facts.sizes[1]) if facts.sizes else None,
-        coding_texts={name: coding.text for name, coding in sorted(facts.codings.items())},
+        sizes=ModelSizes(base=contents.sizes[0], models=contents.sizes[1]) if contents.sizes else None,
+        coding_texts={name: coding.text for name, coding in sorted(contents.codings.items())},
         files={},
         **kind,
     )
-    file_specs(draft)  # raises if two stored tensors would get the same name
+    file_infos(draft)  # raises if two stored tensors would get the same name
     return draft
 
 
@@ -317,39 +317,38 @@ def _storable(model: Checkpoint, name: str) -> Any:
     return dtype
 
 
-def _companions(facts: BundleFacts) -> dict[str, dict[str, tuple[str, Path]]]:
+def _companions(contents: BundleContents) -> dict[str, dict[str, tuple[str, Path]]]:
     """The sha256 and path of each model's companion files, by task and name. An adapter has the base's files, unless
     its own folder has files of the same name."""
     files: dict[str, dict[str, Path]] = {}
-    for task, model in facts.models.items():
-        if model.is_folder and facts.base.is_folder:
+    for task, model in contents.models.items():
+        if model.is_folder and contents.base.is_folder:
             of_adapter = isinstance(model, LoraCheckpoint)
-            files[task] = {**(facts.base.companions if of_adapter else {}), **model.companions}
+            files[task] = {**(contents.base.companions if of_adapter else {}), **model.companions}
     paths = {path for of_task in files.values() for path in of_task.values()}
     digests = dict(zip(paths, parallel(sha256_of, paths), strict=True))
     return {task: {n: (digests[path], path) for n, path in of_task.items()} for task, of_task in files.items()}
 
 
-def _copied_files(facts: BundleFacts) -> dict[str, Path]:
+def _copied_files(contents: BundleContents) -> dict[str, Path]:
     """Files to copy, by name in the bundle: an included base, and companions without an identical file in the base."""
-    base = facts.base
-    included = {**base.companions, **base.indexes, **base.files} if facts.include_base else {}
+    base = contents.base
+    included = {**base.companions, **base.indexes, **base.files} if contents.include_base else {}
     ours = {(name, sha256_of(path)) for name, path in base.companions.items()}
-    every = (item for of_task in _companions(facts).values() for item in of_task.items())
+    every = (item for of_task in _companions(contents).values() for item in of_task.items())
     companions = {COMPANIONS + sha256: path for name, (sha256, path) in every if (name, sha256) not in ours}
     return {BASE + name: path for name, path in included.items()} | companions
 
 
-def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping[str, float]) -> None:
-    """Completes the folder: own tensors, copied files, bundle.json and README.md."""
-    specs = file_specs(draft)
+def _describe(folder: Path, contents: BundleContents, draft: Manifest, errors: Mapping[str, float]) -> None:
+    """Completes the folder: task-only tensors, copied files, bundle.json and README.md."""
+    infos = file_infos(draft)
     for task, model in draft.models.items():
         if model.own_file is not None:
-            with new_tensors(folder / model.own_file, specs[model.own_file], metadata_of(draft, task)) as new:
-                for name, tensor in new.tensors.items():
-                    size = facts.models[task].info(name).size
-                    tensor.reshape(-1).view(np.uint8)[...] = facts.models[task].stored(name, 0, size)
-    copied = _copied_files(facts)
+            with new_tensors(folder / model.own_file, infos[model.own_file], metadata_of(draft, task)) as new:
+                for name, raw in new.raw.items():
+                    raw[...] = contents.models[task].stored(name, 0, contents.models[task].info(name).size)
+    copied = _copied_files(contents)
     for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)
@@ -358,8 +357,8 @@ def _describe(folder: Path, facts: BundleFacts, draft: Manifest, errors: Mapping
     def take(name: str) -> None:
         parts[name] = PartFile(sha256=sha256_of(folder / name), bytes=(folder / name).stat().st_size)
 
-    parallel(take, [*specs, *copied])
-    digests = dict(zip(draft.tensors, parallel(facts.base.digest, draft.tensors), strict=True))
+    parallel(take, [*infos, *copied])
+    digests = dict(zip(draft.tensors, parallel(contents.base.digest, draft.tensors), strict=True))
     tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
     manifest = draft.model_copy(update={"tensors": tensors, "files": dict(sorted(parts.items()))})
     content = _json(manifest)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.io.tensor_files import TensorSpec
+from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.kernels import read_only
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Parts = Mapping[str, NDArray]
 """The stored arrays of one tensor, by name suffix."""
 SHORTEST_ROW = 16
 """A scale of 32 bits for fewer values would take more space than the values at 2 bits."""
-ONE_SCALE = TensorSpec(np.dtype("<f4"), (1,))
+ONE_SCALE = TensorInfo("F32", (1,))
 _IN_A_BYTE = 5
 _WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
 """Place values of the five ternary digits in a byte."""
@@ -64,7 +64,7 @@ class Coding(ABC):
 
     @property
     @abstractmethod
-    def specs(self) -> dict[str, TensorSpec]:
+    def specs(self) -> dict[str, TensorInfo]:
         """The stored arrays, by name suffix."""
 
     @abstractmethod
@@ -95,8 +95,8 @@ class Dense(Coding):
     kind: ClassVar[str] = "dense"
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        return {"": TensorSpec(np.dtype("<f4"), self.shape)}
+    def specs(self) -> dict[str, TensorInfo]:
+        return {"": TensorInfo("F32", self.shape)}
 
     def values(self, content: Any) -> Any:
         return content
@@ -119,8 +119,8 @@ class Signs(Coding):
     kind: ClassVar[str] = "signs"
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        return {".signs": TensorSpec(np.dtype(np.uint8), (-(-self.size // 8),)), ".scale": ONE_SCALE}
+    def specs(self) -> dict[str, TensorInfo]:
+        return {".signs": TensorInfo("U8", (-(-self.size // 8),)), ".scale": ONE_SCALE}
 
     def values(self, content: Any) -> Any:
         negative, scale = content
@@ -155,9 +155,8 @@ class Ternary(Coding):
     kind: ClassVar[str] = "ternary"
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        packed = TensorSpec(np.dtype(np.uint8), (-(-self.size // _IN_A_BYTE),))
-        return {".ternary": packed, ".scale": ONE_SCALE}
+    def specs(self) -> dict[str, TensorInfo]:
+        return {".ternary": TensorInfo("U8", (-(-self.size // _IN_A_BYTE),)), ".scale": ONE_SCALE}
 
     def values(self, content: Any) -> Any:
         signs, scale = content
@@ -211,12 +210,11 @@ class Levels(Coding):
         return math.lcm(8, self.group)
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        single = np.dtype("<f4")
+    def specs(self) -> dict[str, TensorInfo]:
         return {
-            ".index": TensorSpec(np.dtype(np.uint8), (self.bits, -(-self.size // 8))),
-            ".levels": TensorSpec(single, (2**self.bits,)),
-            ".scale": TensorSpec(single, (self.size // self.group,)),
+            ".index": TensorInfo("U8", (self.bits, -(-self.size // 8))),
+            ".levels": TensorInfo("F32", (2**self.bits,)),
+            ".scale": TensorInfo("F32", (self.size // self.group,)),
         }
 
     def values(self, content: Any) -> Any:
@@ -286,12 +284,12 @@ class LowRank(Coding):
         return f"{self.kind}:{self.rank}"
 
     @property
-    def specs(self) -> dict[str, TensorSpec]:
-        (rows, columns), single = self.shape, np.dtype("<f4")
+    def specs(self) -> dict[str, TensorInfo]:
+        rows, columns = self.shape
         return {
-            ".left": TensorSpec(single, (rows, self.rank)),
-            ".singular": TensorSpec(single, (self.rank,)),
-            ".right": TensorSpec(single, (self.rank, columns)),
+            ".left": TensorInfo("F32", (rows, self.rank)),
+            ".singular": TensorInfo("F32", (self.rank,)),
+            ".right": TensorInfo("F32", (self.rank, columns)),
         }
 
     def values(self, content: Any) -> Any:

@@ -63,7 +63,7 @@ class BundledTensor(_Object):
         return math.prod(self.shape)
 
 
-class OwnTensor(_Object):
+class TaskOnlyTensor(_Object):
     """A tensor that only one task has; stored whole in the task's file in `own/`."""
 
     shape: Shape
@@ -81,7 +81,7 @@ class TaskModel(_Object):
         companions: sha256 of the configuration and tokenizer files; stored in `companions/` unless the base has them.
     """
 
-    own: dict[str, OwnTensor] = {}
+    own: dict[str, TaskOnlyTensor] = {}
     own_file: str | None = None
     missing: Annotated[tuple[str, ...], Strict(False), FailFast()] = ()
     names: dict[str, str] = {}

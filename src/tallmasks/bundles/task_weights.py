@@ -13,8 +13,9 @@ from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.manifest import TaskModel
 from tallmasks.bundles.packed_tau import Raw, pieces
 from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import parallel
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import converted, rounded
 
 

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_location
+from tallmasks.bundles.finding_base import find_base, own_base
 from tallmasks.bundles.manifest import CARD, MANIFEST
-from tallmasks.bundles.theta_0 import find_base, own_base
 from tallmasks.errors import TallmasksError
 
 

@@ -22,8 +22,8 @@ import argparse
 
 from rich.filesize import decimal
 
+from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
-from tallmasks.bundles.loaded_bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import whole_number
@@ -46,16 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = shared_options.read_settings(arguments, METHOD, OF_BUNDLES)
-    method, models, facts = prepare_bundle(settings)
+    method, models, contents = prepare_bundle(settings)
     count = len(settings.tasks)
     if arguments.dry_run:
-        files = {name: size for name, size in bytes_of_bundle(facts).items() if not name.startswith(BASE)}
-        size = sum(files.values()) + bytes_of_card(facts)
+        files = {name: size for name, size in bytes_of_bundle(contents).items() if not name.startswith(BASE)}
+        size = sum(files.values()) + bytes_of_card(contents)
         models.describe(f"compress by {method.title}", size)
         print_own(models)
         print_sizes(models.nbytes[0], size, models.nbytes[1], count)
         return 0
-    chosen, errors = write_bundle(method, models, facts)
+    chosen, errors = write_bundle(method, models, contents)
     size = size_of_bundle(load_bundle(settings.output))
     print(f"{settings.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
     if settings.include_base:

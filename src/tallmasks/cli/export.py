@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_models import model_of
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.operations.opened_models import print_copied

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from rich.filesize import decimal
 
+from tallmasks.bundles.bundle import Bundle, load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_models import open_model
-from tallmasks.bundles.loaded_bundle import Bundle, load_bundle, size_of_bundle
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub

@@ -106,6 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
     print_copied(models.base, models.tasks.values())
     models.print_buffers()
-    if heads := sorted({name for names in models.apart.heads.values() for name in names}):
+    if heads := sorted({name for names in models.left_out.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")
     return 0

@@ -15,11 +15,12 @@ from math import isqrt
 from rich.filesize import decimal
 
 from tallmasks import methods
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle
 from tallmasks.cli.options import count, one_of, whole_number
 from tallmasks.errors import OptionError
 from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 BUNDLES = (
     "tall_mask_task_arithmetic", "tall_mask_task_arithmetic:bits=3", "lloyd_max", "lloyd_max:bits=3", "t_switch",
@@ -68,6 +69,6 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
     names = [f"task{task}" for task in range(tasks)]
     for name in BUNDLES:
         method = methods.get(name)
-        codings, by_task = method.codings(base.layout, tasks), method.own_tensors is not None
-        facts = BundleFacts(name, base, names, dtype=dtype, by_task=by_task, codings=codings)
-        yield f"base + {name}", model + sum(bytes_of_bundle(facts).values())
+        codings, by_task = method.codings(base.layout, tasks), method.codec is not None
+        contents = BundleContents(name, base, names, dtype=dtype, by_task=by_task, codings=codings)
+        yield f"base + {name}", model + sum(bytes_of_bundle(contents).values())

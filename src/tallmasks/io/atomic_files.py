@@ -48,7 +48,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
             _fsync(path.parent)
     except OSError as error:
         if error.errno in _NO_SPACE:
-            raise no_room(path, size) from error
+            raise no_disk_space(path, size) from error
         if new and ours:
             raise TallmasksError(f"{path}: {error.strerror}; choose a path that can be written to") from error
         with naming(path):
@@ -87,7 +87,7 @@ def refuse_existing(path: Path, folder: bool) -> None:
         raise TallmasksError(f"{path} already exists; choose another path or remove it")
 
 
-def no_room(path: Path, size: int) -> TallmasksError:
+def no_disk_space(path: Path, size: int) -> TallmasksError:
     free = shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.exists())).free
     more = ", but files take whole blocks" if free >= size else ""
     return TallmasksError(

@@ -4,15 +4,15 @@ excludes the recipe, which has its own digest in the file name. It detects accid
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from typing import Any
 
 import xxhash
 from numpy.typing import NDArray
 
 CONTENT = "content"
-# Keys that are not part of the content; earlier releases wrote ``made_from``, ``machine`` and ``seal``.
-NOT_CONTENT = ("recipe", "made_from", "machine", CONTENT, "seal")
+NOT_CONTENT = ("recipe", "machine", CONTENT)
+"""Keys that are not part of the content."""
 
 
 def canonical(value: object) -> str:
@@ -21,15 +21,16 @@ def canonical(value: object) -> str:
 
 
 def content_of_tensors(
-    tensors: Sequence[tuple[str, str, Sequence[int]]], data: NDArray, metadata: Mapping[str, str]
+    infos: Mapping[str, tuple[str, tuple[int, ...]]], data: NDArray, metadata: Mapping[str, str]
 ) -> str:
-    """The content digest of a safetensors file. ``tensors``: name, safetensors dtype and shape of every tensor, in the
-    order of their bytes; ``data``: the data section, uint8 [bytes]."""
-    digest = xxhash.xxh3_128(canonical([[name, dtype, list(shape)] for name, dtype, shape in tensors]).encode())
+    """The content digest of a safetensors file. ``infos``: safetensors dtype and shape of every tensor, in the order of
+    their bytes; ``data``: the data section, uint8 [bytes]."""
+    described = [[name, dtype, list(shape)] for name, (dtype, shape) in infos.items()]
+    digest = xxhash.xxh3_128(canonical(described).encode())
     digest.update(data.data)
-    facts = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
-    if facts and "seal" not in metadata:  # in earlier releases the seal covered the metadata
-        digest.update(canonical(facts).encode())
+    counted = {key: value for key, value in metadata.items() if key not in NOT_CONTENT}
+    if counted:
+        digest.update(canonical(counted).encode())
     return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,6 +47,11 @@ OF_BUNDLES = {DTYPES[code].torch: code for code in ("F32", "BF16", "F16")}
 def code_of(name: str | np.dtype) -> str:
     """The safetensors code of a torch or NumPy dtype name; other names, and codes, are returned unchanged."""
     return _CODES.get(str(name), str(name))
+
+
+def bits_of(code: str) -> int:
+    """Bits per value of any safetensors dtype, also of those that are not in `DTYPES`, such as F4 and F8_E8M0."""
+    return 8 * DTYPES[code].width if code in DTYPES else int(re.findall(r"\d+", code)[0])
 
 
 _CODES = {dtype.torch: code for code, dtype in DTYPES.items()}

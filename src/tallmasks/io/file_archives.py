@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
-from tallmasks.io.tensor_files import TensorSpec, new_tensors, open_tensors
+from tallmasks.io.tensor_files import TensorInfo, new_tensors, open_tensors
 
 FORMAT = "tallmasks/files/1"
 
@@ -17,8 +17,8 @@ FORMAT = "tallmasks/files/1"
 def archive_folder(folder: Path, out: Path, metadata: Mapping[str, str]) -> None:
     """Write all files under a folder into ``out``. Raises TallmasksError if the disk is full."""
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
-    specs = {name: TensorSpec(np.dtype(np.uint8), (path.stat().st_size,)) for name, path in files.items()}
-    with new_tensors(out, specs, {**metadata, "format": FORMAT}) as new:
+    infos = {name: TensorInfo("U8", (path.stat().st_size,)) for name, path in files.items()}
+    with new_tensors(out, infos, {**metadata, "format": FORMAT}) as new:
         for name, path in files.items():
             with path.open("rb") as file:
                 file.readinto(new.tensors[name].data)

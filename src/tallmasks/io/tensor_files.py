@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from tallmasks.errors import TallmasksError, cut, one_line
 from tallmasks.io.atomic_files import whole
 from tallmasks.io.content_digests import CONTENT, content_of_tensors
-from tallmasks.io.dtypes import DTYPES, code_of
+from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of
 from tallmasks.io.plain_files import open_plain
 
 LARGEST_HEADER = 1 << 24  # bytes; the parsed header takes about 25 times as much memory
@@ -31,18 +31,21 @@ _ALIGNMENT = 64
 _LATE_METADATA = 1024
 
 
-class TensorSpec(NamedTuple):
-    dtype: np.dtype
+class TensorInfo(NamedTuple):
+    dtype: str  # safetensors code: ``F32``, ``BF16``, ``I64``, ...
     shape: tuple[int, ...]
-    bfloat16: bool = False  # the values are bfloat16 bits in uint16, because NumPy lacks bfloat16
 
     @property
-    def code(self) -> str:
-        return "BF16" if self.bfloat16 else code_of(self.dtype)
+    def size(self) -> int:
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        return self.dtype.itemsize * math.prod(self.shape)
+        return self.size * bits_of(self.dtype) // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in FLOATS
 
 
 @dataclass(frozen=True)
@@ -168,10 +171,10 @@ class TensorFile:
         return self.data[start:stop]
 
     @property
-    def described(self) -> list[tuple[str, str, list[int]]]:
-        """Name, dtype and shape of every tensor, in the order of their bytes."""
+    def infos(self) -> dict[str, TensorInfo]:
+        """Dtype and shape of every tensor, in the order of their bytes."""
         ordered = sorted(self._entries.items(), key=lambda entry: entry[1]["data_offsets"])
-        return [(name, entry["dtype"], entry["shape"]) for name, entry in ordered]
+        return {name: TensorInfo(entry["dtype"], tuple(entry["shape"])) for name, entry in ordered}
 
     @cached_property
     def data(self) -> NDArray[np.uint8]:
@@ -208,17 +211,24 @@ def load_state(path: Path | str) -> dict[str, NDArray]:
 def write_tensors(path: Path | str, tensors: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
     """Write tensors by name, atomically; equal input gives equal bytes. Raises TallmasksError if the disk is full."""
     arrays = {name: np.asarray(array) for name, array in tensors.items()}
-    specs = {name: TensorSpec(array.dtype, array.shape) for name, array in arrays.items()}
-    with new_tensors(path, specs, metadata) as new:
+    infos = {name: TensorInfo(code_of(array.dtype), array.shape) for name, array in arrays.items()}
+    with new_tensors(path, infos, metadata) as new:
         for name, array in arrays.items():
             new.tensors[name][...] = array
 
 
 @dataclass
 class NewTensors:
-    """A safetensors file being written: writable arrays, and metadata that may still grow."""
+    """A safetensors file being written: writable arrays, and metadata that may still grow.
+
+    Attributes:
+        raw: the bytes of every tensor, uint8 [nbytes].
+        tensors: every tensor in its shape; bfloat16 as uint16 bits, and dtypes that are not in `DTYPES` as bytes.
+        data: the data section, uint8.
+    """
 
     metadata: dict[str, str]
+    raw: dict[str, NDArray[np.uint8]]
     tensors: dict[str, NDArray]
     data: NDArray[np.uint8]
 
@@ -230,42 +240,77 @@ class NewTensors:
 
 
 @contextmanager
-def new_tensors(path: Path | str, specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
-    """Create a safetensors file and fill it in pieces; it appears at ``path`` only on a clean exit.
-
-    ``new.metadata`` may grow by 1 KiB until the exit. Use the arrays only inside the ``with`` block. Raises
-    TallmasksError before the first value is written if the disk is full.
-    """
-    size = sum(spec.nbytes for spec in specs.values())
-    room = bytes_of_file(specs, metadata) - size
-    with whole(path, room + size) as part:
-        mapped = np.memmap(part, np.uint8, mode="r+", shape=(room + size,))
-        data = np.asarray(mapped[room:])
-        tensors = {
-            name: data[part].view(specs[name].dtype).reshape(specs[name].shape)
-            for name, part in _byte_ranges(specs).items()
-        }
-        new = NewTensors(dict(metadata), tensors, data)
+def new_tensors(path: Path | str, infos: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> Iterator[NewTensors]:
+    """As :func:`new_tensor_file`, in the order of :func:`library_order`, with the digest of the content in the
+    metadata. ``new.metadata`` may grow by 1 KiB until the exit."""
+    infos = library_order(infos)
+    with new_tensor_file(path, infos, metadata, _LATE_METADATA) as new:
         yield new
-        layout = [(name, specs[name].code, specs[name].shape) for name in _byte_ranges(specs)]
-        new.metadata[CONTENT] = content_of_tensors(layout, new.data, new.metadata)
-        header = _encode_header(specs, new.metadata).ljust(room - 8)
-        mapped[:room] = np.frombuffer(len(header).to_bytes(8, "little") + header, np.uint8)
+        new.metadata[CONTENT] = content_of_tensors(infos, new.data, new.metadata)
+
+
+@contextmanager
+def new_tensor_file(
+    path: Path | str, infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int = 0, *, new: bool = False
+) -> Iterator[NewTensors]:
+    """Create a safetensors file with tensors in this order, and fill it in pieces; it appears at ``path`` only on a
+    clean exit.
+
+    ``late``: the bytes by which ``new.metadata`` may grow until the exit; ``new``: raise if ``path`` exists. Use the
+    arrays only inside the ``with`` block. Raises TallmasksError before the first value is written if the disk is full.
+    """
+    start, size = _start_of_data(infos, metadata, late), bytes_in_order(infos, metadata, late)
+    with whole(path, size, new=new) as part:
+        mapped = np.memmap(part, np.uint8, mode="r+", shape=(size,))
+        data = np.asarray(mapped[start:])
+        ends = accumulate((info.nbytes for info in infos.values()), initial=0)
+        raw = {name: data[slice(*pair)] for name, pair in zip(infos, pairwise(ends), strict=True)}
+        tensors = {
+            name: raw[name].view(DTYPES[info.dtype].numpy).reshape(info.shape) if info.dtype in DTYPES else raw[name]
+            for name, info in infos.items()
+        }
+        content = NewTensors(dict(metadata), raw, tensors, data)
+        yield content
+        mapped[:start] = np.frombuffer(header_of(infos, content.metadata, start), np.uint8)
         mapped.flush()
 
 
-def bytes_of_file(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> int:
-    """The size of the file that :func:`new_tensors` writes, including its header."""
-    header = 8 + len(_encode_header(specs, metadata)) + _LATE_METADATA
-    return -(-header // _ALIGNMENT) * _ALIGNMENT + sum(spec.nbytes for spec in specs.values())
+def bytes_of_file(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> int:
+    """The size of the file that :func:`new_tensors` writes."""
+    return bytes_in_order(library_order(infos), metadata, _LATE_METADATA)
+
+
+def bytes_in_order(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int = 0) -> int:
+    """The size of the file that :func:`new_tensor_file` writes."""
+    return _start_of_data(infos, metadata, late) + sum(info.nbytes for info in infos.values())
+
+
+def _start_of_data(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int) -> int:
+    return -(-(len(header_of(infos, metadata)) + late) // _ALIGNMENT) * _ALIGNMENT
+
+
+def header_of(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], size: int = 0) -> bytes:
+    """What precedes the data section of a file, at least ``size`` bytes."""
+    header: dict[str, object] = {METADATA: dict(sorted(metadata.items()))} if metadata else {}
+    end = 0
+    for name, info in infos.items():
+        offsets = [end, end := end + info.nbytes]
+        header[name] = {"dtype": info.dtype, "shape": list(info.shape), "data_offsets": offsets}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode().ljust(size - 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def library_order(infos: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
+    """The order of the safetensors library: widest dtype first, then by name."""
+    return dict(sorted(infos.items(), key=lambda item: (-bits_of(item[1].dtype), item[0])))
 
 
 def new_flat(
     path: Path | str, layout: Layout, metadata: Mapping[str, str], dtype: DTypeLike = np.float32
 ) -> AbstractContextManager[NewTensors]:
     """As :func:`new_tensors`, for the flat vector [P'] of a layout: fill ``new.flat`` piece by piece."""
-    specs = {name: TensorSpec(np.dtype(dtype), shape) for name, shape in layout.by_name.items()}
-    return new_tensors(path, specs, metadata)
+    infos = {name: TensorInfo(code_of(np.dtype(dtype)), shape) for name, shape in layout.by_name.items()}
+    return new_tensors(path, infos, metadata)
 
 
 def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
@@ -287,21 +332,6 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
         raise TallmasksError(f"{path} is not a complete safetensors file: {error}. Copy or create it again") from error
     metadata = header.pop(METADATA, None)
     return header, metadata or {}
-
-
-def _byte_ranges(specs: Mapping[str, TensorSpec]) -> dict[str, slice]:
-    """The byte range of every tensor in the order of the safetensors library: widest dtype first, then by name."""
-    names = sorted(specs, key=lambda name: (-specs[name].dtype.itemsize, name))
-    ends = accumulate((specs[name].nbytes for name in names), initial=0)
-    return {name: slice(*pair) for name, pair in zip(names, pairwise(ends), strict=True)}
-
-
-def _encode_header(specs: Mapping[str, TensorSpec], metadata: Mapping[str, str]) -> bytes:
-    header: dict[str, object] = {METADATA: dict(sorted(metadata.items()))}
-    for name, part in _byte_ranges(specs).items():
-        spec = specs[name]
-        header[name] = {"dtype": spec.code, "shape": list(spec.shape), "data_offsets": [part.start, part.stop]}
-    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def name_some(names: Iterable[str], limit: int = 5) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.io.tensor_files import Layout, TensorFile, TensorSpec, new_tensors, open_tensors
+from tallmasks.io.tensor_files import Layout, TensorFile, TensorInfo, new_tensors, open_tensors
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 from tallmasks.vectors.task_vectors import open_task_vector
@@ -93,14 +93,14 @@ def write_mask_bundle(
     vectors, merged = list(map(open_task_vector, task_vectors.values())), open_multi_task_vector(multi_task_vector)
     layout = vectors[0].layout
     shape = (len(lambdas).bit_length(), -(-layout.size // 8))
-    facts = {
+    described = {
         "format": FORMAT,
         "tasks": json.dumps(list(task_vectors)),
         "lambdas": json.dumps(list(lambdas)),
         "layout": layout.to_json(),
     }
-    specs = dict.fromkeys(task_vectors, TensorSpec(np.dtype(np.uint8), shape))
-    with new_tensors(path, specs, {**metadata, **facts}) as new:
+    infos = dict.fromkeys(task_vectors, TensorInfo("U8", shape))
+    with new_tensors(path, infos, {**metadata, **described}) as new:
         planes = [new.tensors[task] for task in task_vectors]
         kernels.pack_levels([vector.flat for vector in vectors], merged, lambdas, planes)
 

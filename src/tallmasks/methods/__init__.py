@@ -13,12 +13,12 @@ The protocol (see ``method_protocols``) says how the update is used. Methods wit
 request.
 """
 
+from tallmasks.methods.codec import by_tensor
 from tallmasks.methods.contract import Kept, Method
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.merges import Mask, Merge, Network, Statistics, TensorPiece, Vector, each_piece
-from tallmasks.methods.method_protocols import PAST_ONE, FineTuned, Fixed, Masked, PerTask, Scaled
+from tallmasks.methods.method_protocols import ALPHAS_TO_3, FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Fraction, Share
-from tallmasks.methods.own_tensors import by_tensor
 from tallmasks.methods.registry import (
     GROUPS,
     at_threshold,
@@ -38,23 +38,22 @@ from tallmasks.methods.registry import (
     method,
     names,
     needing,
-    shown,
     slug,
     spec_of,
     specs_of,
     stages_behind,
     statistics_behind,
+    table_digests,
     tuned_merge,
 )
 from tallmasks.methods.scaled_masks import ScaledMask
 
 __all__ = [
-    "GROUPS", "INPUTS", "PAST_ONE", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept", "Mask", "Masked",
+    "ALPHAS_TO_3", "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept", "Mask", "Masked",
     "Merge", "Method", "Network", "PerTask", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "TensorPiece",
-    "Vector",
-    "at_threshold", "by_tensor", "code", "consensus", "consensus_row", "data_behind", "each_piece", "get",
+    "Vector", "at_threshold", "by_tensor", "code", "consensus", "consensus_row", "data_behind", "each_piece", "get",
     "get_merge", "input", "kept_fractions", "masking", "masking_row", "merge", "merge_names", "merged_row", "method",
-    "names", "needing", "shown", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind",
+    "names", "needing", "slug", "spec_of", "specs_of", "stages_behind", "statistics_behind", "table_digests",
     "tuned_merge",
 ]  # fmt: skip
 

@@ -18,12 +18,12 @@ from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.code_digests import code_digest
+from tallmasks.methods.codec import Codec
 from tallmasks.methods.few_bits import PLAIN, tau_codings
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
 from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
 from tallmasks.methods.options import Option, Value, options_for, options_of
-from tallmasks.methods.own_tensors import OwnTensors
 from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -133,14 +133,14 @@ class Method:
         return options_of(self.update, self.kept.share if self.kept else None, *inputs)
 
     @property
-    def own_tensors(self) -> OwnTensors | None:
+    def codec(self) -> Codec | None:
         """How a bundle stores the tensors of a task, for a `by_tensor` method."""
-        return getattr(self.update, "own_tensors", None)
+        return getattr(self.update, "codec", None)
 
     def codings(self, layout: Layout, tasks: int) -> Mapping[str, Coding]:
         """How a bundle of T tasks stores their tensors, or those of tau_MTL that are not stored as plain values."""
-        if self.own_tensors:
-            return self.own_tensors.codings(layout, tasks, **self.chosen)
+        if self.codec:
+            return self.codec.codings(layout, tasks, **self.chosen)
         return tau_codings(layout, int(self.chosen.get("bits", PLAIN)))
 
     @property

@@ -62,7 +62,7 @@ class Scaled(Protocol):
         return tuple(grids["scaling_coefficient"]) if self.values is None else self.values
 
 
-PAST_ONE = tuple(round(0.2 * step, 1) for step in range(16))
+ALPHAS_TO_3 = tuple(round(0.2 * step, 1) for step in range(16))
 """Values of `Scaled` for merges that are smaller than the sum of the task vectors, such as means. The official code of
 TSV-M and Iso-C searches 0.1 to 3.0 in finer steps."""
 

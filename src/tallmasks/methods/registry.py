@@ -180,7 +180,7 @@ def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, d
     return {what: of_each for what, of_each in codes.items() if of_each}
 
 
-def shown(methods: Iterable[str]) -> dict[str, str]:
+def table_digests(methods: Iterable[str]) -> dict[str, str]:
     """Digests of what tables show of each method besides its results, for recipes."""
     entries = {name: get(name) for name in methods}
     return {name: code_digest(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
@@ -234,7 +234,7 @@ def names_with_masks() -> tuple[str, ...]:
 
 
 def _masks_over(method: Method) -> Method | None:
-    if _is_masking(method) or method.scaled_mask is not None or method.own_tensors is not None:
+    if _is_masking(method) or method.scaled_mask is not None or method.codec is not None:
         return method
     if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.protocol, Fixed):
         return None  # masks are only for the merged vector itself, with tuned alpha

@@ -158,7 +158,7 @@ class OnePiece:
         return kernels.count_masks(self.vectors, self.multi_task_vector, self._lambdas)
 
 
-def in_stream(method: Method) -> None:
+def check_can_stream(method: Method) -> None:
     """Raises TallmasksError if a method cannot be computed piece by piece from checkpoints, naming what is missing."""
     if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} needs the whole model in memory; use the workflow or another method")

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import BundleModel
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle, new_own_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
+from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.own_tensors import OwnTensors
-from tallmasks.methods.streaming import Merging, in_stream
+from tallmasks.methods.streaming import Merging, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
@@ -85,18 +85,18 @@ def compress(
     return settings.output
 
 
-def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
+def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     settings.refuse(OF_MERGE, "merge")
     registry.check_name(settings.method, registry.names_with_masks())
     method = registry.masks_over(settings.spec)
     if settings.bits is not None:
         method = registry.with_option(method, "bits", settings.bits)
-    if method.own_tensors is None:
-        in_stream(method)
+    if method.codec is None:
+        check_can_stream(method)
     has_lambdas = bool(settings.by_task("mask_lambda"))
-    if has_lambdas and (method.scaled_mask or method.own_tensors):
+    if has_lambdas and (method.scaled_mask or method.codec):
         raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")
-    if method.own_tensors and settings.dtype not in (None, "float32"):
+    if method.codec and settings.dtype not in (None, "float32"):
         raise TallmasksError(
             f"--dtype {settings.dtype}: {method.name} stores no merged vector; leave out --dtype, or use --method ties"
         )
@@ -108,7 +108,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
     origin = dict(models.base.origin)
     if "path" in origin:
         origin["path"] = _path_from(settings.output.parent, Path(origin["path"]))
-    facts = BundleFacts(
+    contents = BundleContents(
         method=method.name,
         base=replace(models.base, origin=origin),
         tasks=list(settings.tasks),
@@ -121,11 +121,11 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleFacts]:
         missing=models.missing,
         sizes=models.nbytes,
         mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
-        by_task=method.own_tensors is not None,
+        by_task=method.codec is not None,
         codings=method.codings(models.layout, len(settings.tasks)),
         include_base=settings.include_base,
     )
-    return method, models, facts
+    return method, models, contents
 
 
 def _path_from(folder: Path, base: Path) -> str:
@@ -145,16 +145,18 @@ def _common_dtype(models: Models) -> str:
     return by_code.get(codes.pop(), "float32") if len(codes) == 1 else "float32"
 
 
-def write_bundle(method: Method, models: Models, facts: BundleFacts) -> tuple[dict[str, float], dict[str, Errors]]:
+def write_bundle(
+    method: Method, models: Models, contents: BundleContents
+) -> tuple[dict[str, float], dict[str, Errors]]:
     """Write the bundle. Returns each task's lambda or scale, if any, and the errors of its task vector."""
     settings = models.settings
-    if method.own_tensors:
-        return {}, _write_own(method.own_tensors, method.chosen, models, facts)
+    if method.codec:
+        return {}, _write_coded(method.codec, method.chosen, models, contents)
     with models.progress("compressing", passes(method.merge)) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
         lambdas = settings.lambdas
-        with new_bundle(settings.output, facts) as new:
+        with new_bundle(settings.output, contents) as new:
 
             def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], Products]:
                 vectors = stream.task_vectors_at(piece)
@@ -206,16 +208,21 @@ def _errors(products: Mapping[str, Products], scale: float = 1.0) -> Errors:
     return Errors(total, each[worst], worst)
 
 
-def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, facts: BundleFacts) -> dict[str, Errors]:
+def _write_coded(
+    codec: Codec, options: Mapping[str, Any], models: Models, contents: BundleContents
+) -> dict[str, Errors]:
     """Write a bundle of separately compressed tensors. Returns the errors of each task vector."""
-    with models.progress("compressing", passes(None)) as progress, new_own_bundle(models.settings.output, facts) as new:
-        stream, products = models.stream(progress), {task: {} for task in facts.tasks}
+    with (
+        models.progress("compressing", passes(None)) as progress,
+        new_coded_bundle(models.settings.output, contents) as new,
+    ):
+        stream, products = models.stream(progress), {task: {} for task in contents.tasks}
 
         def work(job: tuple[TensorPiece, str]) -> None:
             piece, task = job
             coding = new.manifest.codings[piece.name]
             tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
-            content = own.content(tensor, coding, **options)
+            content = codec.content(tensor, coding, **options)
             new.write(task, piece.name, content)
             restored, tau = np.asarray(coding.values(content), np.float32).reshape(-1), tensor.reshape(-1)
             parts = kernels.in_pieces(tau.size, lambda part: _products(tau[part], restored[part]))
@@ -223,7 +230,7 @@ def _write_own(own: OwnTensors, options: Mapping[str, Any], models: Models, fact
 
         # one tensor at a time: it can be large, and matrix products use several threads
         every = pieces_of_layout(stream.layout, whole_tensors=True)
-        parallel(work, [(piece, task) for piece in every for task in facts.tasks], threads=1)
+        parallel(work, [(piece, task) for piece in every for task in contents.tasks], threads=1)
         errors = {task: _errors(of_task) for task, of_task in products.items()}
         new.error.update({task: one.total for task, one in errors.items()})
     return errors

@@ -18,7 +18,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
-from tallmasks.methods.streaming import Merging, OnePiece, in_stream
+from tallmasks.methods.streaming import Merging, OnePiece, check_can_stream
 from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
@@ -27,7 +27,7 @@ from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
-from tallmasks.vectors.checkpoints.new_files import tensors_file
+from tallmasks.vectors.checkpoints.planned_files import tensors_file
 from tallmasks.vectors.checkpoints.whole_tensors import is_small
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -119,7 +119,7 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
 def write_merged(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
     settings, lambdas = models.settings, models.settings.lambdas
     more: dict[str, str | bytes] = {}
-    if models.apart.heads and not models.base.is_folder:
+    if models.left_out.heads and not models.base.is_folder:
         raise TallmasksError("--heads: a single file cannot store them; pass the base as a folder")
     if models.base.is_folder:
         recipe = recipe_of(method, alpha, weighting, models)
@@ -163,12 +163,12 @@ def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32])
 
 
 def _heads(models: Models) -> dict[str, bytes]:
-    if not models.apart.heads:
+    if not models.left_out.heads:
         return {}
     from tallmasks.bundles.manifest import task_files  # slow to import
 
-    files = task_files(models.apart.heads, "heads/")
-    return {files[task]: tensors_file(models.tasks[task], names) for task, names in models.apart.heads.items()}
+    files = task_files(models.left_out.heads, "heads/")
+    return {files[task]: tensors_file(models.tasks[task], names) for task, names in models.left_out.heads.items()}
 
 
 def _method(settings: Settings) -> tuple[Method, float, Weighting]:
@@ -182,7 +182,7 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
         compress = settings.method in registry.names_with_masks()
         hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
         raise TallmasksError(f"--method {settings.method} does not merge models into one; {hint}")
-    in_stream(method)
+    check_can_stream(method)
     if settings.k is not None:
         if "agreement" not in method.needs or not isinstance(method.update, functools.partial):
             raise TallmasksError(f"--k is for consensus methods, and {settings.method} is not one; leave it out")

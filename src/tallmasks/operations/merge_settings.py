@@ -82,7 +82,7 @@ Patterns = Annotated[
 
 
 class Settings(Section):
-    """The settings, in the order of the recipe; see `opened_models.apart` for only, keep_base and heads."""
+    """The settings, in the order of the recipe; see `opened_models.tensors_left_out` for only, keep_base and heads."""
 
     tallmasks: str = optional("the version that wrote it")
     base: CheckpointName = optional()

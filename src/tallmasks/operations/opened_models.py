@@ -1,4 +1,4 @@
-"""The base and the fine-tuned models of a merge or bundle: opening, checks, and printed facts."""
+"""The base and the fine-tuned models of a merge or bundle: opening, checks, and what is printed about them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
-from tallmasks.vectors.checkpoints.library_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
-from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, own_tensors
+from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, task_only_tensors
+from tallmasks.vectors.checkpoints.transformers_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.checkpoints.whole_tensors import whole_tensors
 from tallmasks.vectors.differences import ReadPiece
@@ -40,7 +40,7 @@ _LISTED = 20
 
 
 @dataclass(frozen=True)
-class Apart:
+class LeftOut:
     """Tensors that are not merged.
 
     Attributes:
@@ -59,13 +59,13 @@ class Apart:
         return replace(checkpoint, tensors=tensors, aliases=aliases)
 
 
-def apart(
+def tensors_left_out(
     base: Checkpoint,
     tasks: Mapping[str, Checkpoint],
     only: Sequence[str] = (),
     keep_base: Sequence[str] = (),
     heads: Sequence[str] | None = None,
-) -> Apart:
+) -> LeftOut:
     """The tensors that patterns leave out, and with ``heads`` those that differ in shape or are not in every model.
 
     Args:
@@ -106,7 +106,7 @@ def apart(
     tensors = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
     aliases = {alias for one in models for alias, name in one.aliases.items() if name in tensors}
     kept = {task: [name for name in own if name in one.tensors] for task, one in tasks.items()}
-    return Apart(frozenset(tensors | aliases), {task: names for task, names in kept.items() if names})
+    return LeftOut(frozenset(tensors | aliases), {task: names for task, names in kept.items() if names})
 
 
 def _fits(names: Iterable[str], patterns: Iterable[str]) -> bool:
@@ -146,7 +146,7 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
         base, tasks = with_all_tokens(base, tasks)
     elif settings.tokens:
         tasks = {name: with_tokens_of(base, one) for name, one in tasks.items()}
-    left_out = apart(base, tasks, settings.only, settings.keep_base, settings.heads)
+    left_out = tensors_left_out(base, tasks, settings.only, settings.keep_base, settings.heads)
     own: dict[str, tuple[str, ...]] = {}
     missing: dict[str, tuple[str, ...]] = {}
     whole = tasks
@@ -154,7 +154,7 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
         base_part, tasks = left_out.without(base), {}
         for task, one in whole.items():
             part = left_out.without(one)
-            own[task], missing[task] = own_tensors(base_part, part), missing_tensors(base_part, part)
+            own[task], missing[task] = task_only_tensors(base_part, part), missing_tensors(base_part, part)
             _check_shared(task, base, one, own[task], missing[task])
             tasks[task] = on_base(base, one, own[task], missing[task])
     models = Models(settings, base, tasks, left_out, keeps_own, whole, own, missing)
@@ -189,7 +189,7 @@ class Models:
 
     Attributes:
         tasks: the tasks' models with the base's tensors only.
-        apart: tensors that are left out.
+        left_out: tensors that are not merged.
         keeps_own: whether each task keeps its buffers.
         whole: the tasks' models with all of their tensors.
         own: by task, tensors that the base lacks.
@@ -199,7 +199,7 @@ class Models:
     settings: Settings
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
-    apart: Apart = field(default_factory=Apart)
+    left_out: LeftOut = field(default_factory=LeftOut)
     keeps_own: bool = False
     whole: Mapping[str, Checkpoint] = field(default_factory=dict)
     own: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -208,11 +208,11 @@ class Models:
     @cached_property
     def part(self) -> Checkpoint:
         """The base without the tensors that are left out."""
-        return self.apart.without(self.base)
+        return self.left_out.without(self.base)
 
     @cached_property
     def task_parts(self) -> dict[str, Checkpoint]:
-        return {name: self.apart.without(checkpoint) for name, checkpoint in self.tasks.items()}
+        return {name: self.left_out.without(checkpoint) for name, checkpoint in self.tasks.items()}
 
     @property
     def every(self) -> dict[str | None, Checkpoint]:

@@ -95,7 +95,7 @@ def add_masked(theta, tau, shift, words, scale, out):
 
 @njit(nogil=True, cache=True)
 def add_levels(theta, planes, levels, scales, group, first, mask, factor, out):
-    """float32 [n], uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups], ..., uint32 [ceil(n / 32)] -> float32 [n]:
+    """float32 [n], uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups], uint32 [ceil(n / 32)] -> float32 [n]:
     theta + factor * level * scale where the mask's bit is 1, else + 0.0.
 
     Bit i (lowest first) of word j of plane k is bit k of the number of the level of value 32 j + i; the mask is packed

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import reference
 from chain import LAMBDAS, TRAINABLE, Chain, build
 from strategies import no_deadline
-from tallmasks.bundles.bundle_writer import BundleFacts, bytes_of_bundle, write_from_planes
-from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.bundle import load_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle, write_from_planes
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.io.tensor_files import load_state
@@ -32,10 +32,10 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     return chain
 
 
-def facts_of(chain: Chain, form: str) -> BundleFacts:
+def contents_of(chain: Chain, form: str) -> BundleContents:
     base = replace(open_checkpoint(chain.folder / "theta0.safetensors"), origin={"path": "models/here.safetensors"})
     lambdas = dict(zip(chain.tasks, LAMBDAS, strict=False))
-    facts = BundleFacts("tall_mask_ties", base, chain.tasks, unchanged=["c.frozen"], mask_lambda=lambdas)
+    facts = BundleContents("tall_mask_ties", base, chain.tasks, unchanged=["c.frozen"], mask_lambda=lambdas)
     if form in OF_BUNDLES:
         return replace(facts, dtype=form)
     return replace(facts, codings=tau_codings(open_mask_bundle(chain.folder / "masks-sum").layout, 3))
@@ -59,18 +59,18 @@ def test_a_bundle_holds_the_masked_models_and_has_the_predicted_size(
 ) -> None:
     """The bundle would have wrong models, or the results table a wrong size."""
     monkeypatch.setattr("tallmasks.bundles.packed_tau.PIECE", 16)  # several pieces per tensor
-    facts, out = facts_of(chain, dtype), tmp_path / "bundle"
+    contents, out = contents_of(chain, dtype), tmp_path / "bundle"
     masks, merged = open_mask_bundle(chain.folder / "masks-ties_sum"), open_multi_task_vector(chain.folder / "ties_sum")
-    write_from_planes(out, facts, merged, masks)
+    write_from_planes(out, contents, merged, masks)
     files = {path.relative_to(out).as_posix(): path for path in out.rglob("*") if path.is_file()}
-    assert {name: files[name].stat().st_size for name in files if name != "README.md"} == bytes_of_bundle(facts)
+    assert {name: files[name].stat().st_size for name in files if name != "README.md"} == bytes_of_bundle(contents)
     assert verify_bundle(out) == []
     bundle, before = load_bundle(out, base=chain.folder / "theta0.safetensors"), load_state(chain.folder / "pretrained")
     assert bundle.manifest.base.path == "models/here.safetensors"
     theta_0 = np.concatenate([before[name].ravel() for name in TRAINABLE])
     for task in chain.tasks:
         weights = bundle.arrays(task)
-        update = merged * reference.unpacked(masks, task, facts.mask_lambda[task] or 0)
+        update = merged * reference.unpacked(masks, task, contents.mask_lambda[task] or 0)
         found = np.concatenate([weights[name].ravel() for name in TRAINABLE])
         if dtype == "float32":
             np.testing.assert_array_equal(found, theta_0 + update)

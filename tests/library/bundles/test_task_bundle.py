@@ -18,10 +18,10 @@ import task_bundles
 from small_models import made as made_model
 from small_models import moved
 from strategies import no_deadline
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.codings import Levels
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import torch_dtypes
@@ -98,7 +98,7 @@ def test_arrays_are_the_same_weights(tmp_path):
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_a_module_switches_between_tasks_and_back(of_dtype, device, monkeypatch):
     """After some switches the model would have drifted, or trained weights would be lost."""
-    monkeypatch.setattr("tallmasks.bundles.live_weights.GROUP", 64)  # several groups of one dtype
+    monkeypatch.setattr("tallmasks.bundles.module_writing.GROUP", 64)  # several groups of one dtype
     bundle = load_bundle(of_dtype.folder, of_dtype.base_file, device)
     module = Everything(of_dtype.base)
     addresses = {name: tensor.data_ptr() for name, tensor in module.named_parameters()}
@@ -254,7 +254,7 @@ def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, stop, device):
         return unpacked(packed)
 
     monkeypatch.setattr(BundleParts, "add", stopped)
-    monkeypatch.setattr("tallmasks.bundles.live_weights.unpacked", unpacked_once)
+    monkeypatch.setattr("tallmasks.bundles.module_writing.unpacked", unpacked_once)
     with pytest.raises(type(stop)):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
@@ -277,8 +277,8 @@ def bundle_over(model, folder):
     model.save_pretrained(folder / "base")
     base = open_checkpoint(folder / "base")
     rng = np.random.default_rng(1)
-    facts = BundleFacts("sum", base, ["a", "b"], dtype="bfloat16", include_base=True)
-    with new_bundle(folder / "bundle", facts) as new:
+    contents = BundleContents("sum", base, ["a", "b"], dtype="bfloat16", include_base=True)
+    with new_bundle(folder / "bundle", contents) as new:
         for name, form in base.tensors.items():
             size = int(np.prod(form.shape))
             masks = {task: rng.integers(0, 256, -(-size // 8), np.uint8) for task in "ab"}
@@ -366,7 +366,7 @@ def test_a_part_of_the_model_is_matched_without_its_prefix(made, tmp_path):
     save_file(state, tmp_path / "base.safetensors")
     base = open_checkpoint(tmp_path / "base.safetensors")
     unchanged = [name for name in base.layout.names if not name.endswith("scalar")]
-    with new_bundle(tmp_path / "bundle", BundleFacts("sum", base, ["x"], unchanged=unchanged)) as new:
+    with new_bundle(tmp_path / "bundle", BundleContents("sum", base, ["x"], unchanged=unchanged)) as new:
         new.write("model.encoder.scalar", 0, np.ones(1, np.float32), {"x": np.ones(1, np.uint8)})
     for module in (Everything(made.base), torch.nn.ModuleDict({"encoder": Everything(made.base)})):
         load_bundle(tmp_path / "bundle").apply_(module, "x")
@@ -390,7 +390,7 @@ def test_pieces_of_any_size_follow_the_formula(rows, row, codes, scale, seed):
     theta = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[theta_code])
     if isinstance(tau_code, int):
         coding = Levels((rows, row), tau_code, row)
-        content = task_bundles.own_content(coding, rng)
+        content = task_bundles.coded_content(coding, rng)
         packed, tau = PackedTau(coding.pack(content), coding), coding.values(content).reshape(-1)
     else:
         stored = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[tau_code])

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
-from tallmasks.bundles.bundle_writer import BundleFacts, new_bundle
+from tallmasks.bundles.bundle import load_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.codings import in_few_bits
-from tallmasks.bundles.loaded_bundle import load_bundle
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
@@ -34,29 +34,35 @@ def base(tmp_path):
 def test_the_files_follow_the_documented_format(tmp_path):
     """A bundle could not be read with safetensors and the description of the format alone."""
     made = make(tmp_path, "3 bits", mask_lambda={"mnist": 0.4})
-    facts = json.loads((made.folder / "bundle.json").read_text())
-    assert facts["format"] == "tallmasks/bundle/1" and facts["digest"] == bundle_digest(facts)
-    assert facts["tasks"] == list(TASKS) and facts["mask_lambda"] == {"mnist": 0.4, TASKS[1]: None, TASKS[2]: None}
-    assert list(facts["tensors"]) == sorted(n for n in made.base if n != "steps")
+    manifest = json.loads((made.folder / "bundle.json").read_text())
+    assert manifest["format"] == "tallmasks/bundle/1" and manifest["digest"] == bundle_digest(manifest)
+    assert manifest["tasks"] == list(TASKS) and manifest["mask_lambda"] == {
+        "mnist": 0.4,
+        TASKS[1]: None,
+        TASKS[2]: None,
+    }
+    assert list(manifest["tensors"]) == sorted(n for n in made.base if n != "steps")
     digest = hashlib.sha256(made.base["frozen"].view(torch.uint8).numpy().tobytes()).hexdigest()
     frozen = {"shape": [4, 4], "dtype": "BF16", "stored": False, "base_sha256": digest}
-    assert facts["tensors"]["frozen"] == frozen
-    assert facts["masks"][TASKS[1]] == "masks/two%20words%2F..%2Fx.safetensors"
+    assert manifest["tensors"]["frozen"] == frozen
+    assert manifest["masks"][TASKS[1]] == "masks/two%20words%2F..%2Fx.safetensors"
     assert {str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()} == {
-        "bundle.json", "README.md", *facts["files"]
+        "bundle.json", "README.md", *manifest["files"]
     }  # fmt: skip
     merged = load_file(made.folder / "merged.safetensors")
     coded = {"a.weight": 35, "short": 45, "tall": 17, "wide": 72}  # values per scale
-    assert facts["codings"] == {name: f"levels:3:{group}" for name, group in coded.items()}
+    assert manifest["codings"] == {name: f"levels:3:{group}" for name, group in coded.items()}
     endings = (".index", ".levels", ".scale")
     assert merged.keys() == {*made.merged, *(f"{name}{ending}" for name in coded for ending in endings)} - {*coded}
     planes = np.unpackbits(merged["tall.index"].numpy(), axis=1, bitorder="little").astype(int)
     assert planes.shape == (3, 408)
     tau = merged["tall.levels"].numpy()[planes[0] + 2 * planes[1] + 4 * planes[2]].reshape(24, 17)
-    np.testing.assert_array_equal(tau * merged["tall.scale"].numpy()[:, None], as_stored(made.merged["tall"], "3 bits"))
-    masks = load_file(made.folder / facts["masks"]["mnist"])
+    values, kept = tau * merged["tall.scale"].numpy()[:, None], made.merged["tall"] != 0
+    np.testing.assert_array_equal(values[kept], as_stored(made.merged["tall"], "3 bits")[kept])
+    masks = load_file(made.folder / manifest["masks"]["mnist"])
     bits = np.unpackbits(masks["short"].numpy(), bitorder="little")
-    np.testing.assert_array_equal(bits[:45], made.masks["mnist"]["short"].reshape(-1))
+    kept = made.masks["mnist"]["short"] & (made.merged["short"] != 0)
+    np.testing.assert_array_equal(bits[:45], kept.reshape(-1))
     assert bits.size == 48 and not bits[45:].any()
     with pytest.raises(TallmasksError, match=str(made.folder)):
         make(tmp_path, "3 bits")
@@ -66,8 +72,8 @@ def test_the_files_follow_the_documented_format(tmp_path):
 def test_the_card_names_the_base_and_shows_how_to_load(tmp_path, base):
     """A user who finds a bundle on the hub would not know its base, nor how to load it."""
     base = replace(base, origin={"repository": "someone/model", "revision": "a" * 40})
-    facts = BundleFacts("tall_mask", base, ["x|`y` # z"], mask_lambda={"x|`y` # z": 0.3}, scale={})
-    with new_bundle(tmp_path / "bundle", facts) as new:
+    contents = BundleContents("tall_mask", base, ["x|`y` # z"], mask_lambda={"x|`y` # z": 0.3}, scale={})
+    with new_bundle(tmp_path / "bundle", contents) as new:
         new.scale["x|`y` # z"] = 0.5
         new.write("w", 0, np.ones(16, np.float32), {"x|`y` # z": np.array([1, 3], np.uint8)})
     card = (tmp_path / "bundle/README.md").read_text()
@@ -99,11 +105,11 @@ def test_two_tensors_of_one_name_are_refused(tmp_path, names):
     save_file(content, tmp_path / "base.safetensors", {"tied": "w"})
     save_file({**content, "w": torch.eye(40), "head": torch.ones(5)}, tmp_path / "task.safetensors", {"tied": "w"})
     compress(tmp_path / "base.safetensors", {"a": tmp_path / "task.safetensors"}, folder)
-    facts = json.loads((folder / "bundle.json").read_text())
+    manifest = json.loads((folder / "bundle.json").read_text())
     for renamed in ({"w": "v", "v": "w"}, names):
-        facts["models"]["a"]["names"] = renamed
-        facts["digest"] = bundle_digest(facts)
-        (folder / "bundle.json").write_text(json.dumps(facts))
+        manifest["models"]["a"]["names"] = renamed
+        manifest["digest"] = bundle_digest(manifest)
+        (folder / "bundle.json").write_text(json.dumps(manifest))
         assert bool(verify_bundle(folder)) == (renamed is names)
     assert main(["export", str(folder), "--task", "a", "-o", str(tmp_path / "out.safetensors")]) == 1
 
@@ -120,7 +126,7 @@ def test_file_names_of_tasks_are_safe_and_unique():
 
 
 @pytest.mark.parametrize(
-    ("facts", "value", "message"),
+    ("changes", "value", "message"),
     [
         ({}, np.nan, "tensor w .*NaN"),
         ({"dtype": "float16"}, 65520.0, "tensor w .*F16"),
@@ -128,14 +134,16 @@ def test_file_names_of_tasks_are_safe_and_unique():
         ({"scale": {"x": float("nan")}}, 1, "x: .*nan"),
     ],
 )
-def test_values_that_cannot_be_stored_are_refused(tmp_path, base, facts, value, message):
+def test_values_that_cannot_be_stored_are_refused(tmp_path, base, changes, value, message):
     """Every task's weights would be infinite, or the bundle could not be read."""
     values = np.ones(16, np.float32)
     values[5] = value
     before = set(tmp_path.iterdir())
     with (
         pytest.raises(TallmasksError, match=message),
-        new_bundle(tmp_path / "out", BundleFacts(**({"method": "sum", "base": base, "tasks": ["x"]} | facts))) as new,
+        new_bundle(
+            tmp_path / "out", BundleContents(**({"method": "sum", "base": base, "tasks": ["x"]} | changes))
+        ) as new,
     ):
         new.write("w", 0, values, BITS)
     assert set(tmp_path.iterdir()) == before
@@ -145,7 +153,7 @@ def test_a_tensor_with_the_name_of_scales_is_refused(tmp_path):
     """A tensor would overwrite the scales of another one."""
     save_file({"w": torch.ones(2, 2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
     base = open_checkpoint(tmp_path / "base.safetensors")
-    facts = BundleFacts("sum", base, ["x"], codings={"w": in_few_bits((2, 2), 3)})
+    facts = BundleContents("sum", base, ["x"], codings={"w": in_few_bits((2, 2), 3)})
     with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", facts):
         pass
 
@@ -158,7 +166,9 @@ def test_rows_of_zeros_denormals_and_large_values(tmp_path):
     values[2, :3] = [2e-43, -1e-43, 1e-45]
     values[3] = np.tile([3e38, -3e38], 8)
     base = open_checkpoint(tmp_path / "base.safetensors")
-    with new_bundle(tmp_path / "out", BundleFacts("sum", base, ["x"], codings={"w": in_few_bits((4, 16), 8)})) as new:
+    with new_bundle(
+        tmp_path / "out", BundleContents("sum", base, ["x"], codings={"w": in_few_bits((4, 16), 8)})
+    ) as new:
         new.write("w", 0, values.reshape(-1), {"x": np.full(8, 255, np.uint8)})
     found = load_bundle(tmp_path / "out").state_dict("x")["w"].numpy()
     assert np.abs(found - values)[:3].max() < 1e-43 and not found[0].any()
@@ -197,11 +207,11 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
 def test_all_problems_are_reported_at_once(tmp_path):
     """A user would see the second damaged file only after repairing the first."""
     made = make(tmp_path, include_base=True)
-    facts = json.loads((made.folder / "bundle.json").read_text())
-    mask = made.folder / facts["masks"]["mnist"]
+    manifest = json.loads((made.folder / "bundle.json").read_text())
+    mask = made.folder / manifest["masks"]["mnist"]
     mask.chmod(0o644)
     mask.write_bytes(mask.read_bytes()[:-1] + b"\xff")
-    (made.folder / facts["masks"][TASKS[1]]).unlink()
+    (made.folder / manifest["masks"][TASKS[1]]).unlink()
     (made.folder / "base/base.safetensors").write_bytes(b"short")
     (made.folder / "masks/stranger.safetensors").touch()
     (made.folder / ".gitattributes").touch()

@@ -1,6 +1,5 @@
 """`tallmasks example`: five models that transformers loads and that merge and compress accept."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForImageClassification
 
-import tallmasks
 from models_made import refusal, run
 
 TASKS = {"cars": 3, "dtd": 4, "eurosat": 5, "mnist": 10}
@@ -53,16 +51,6 @@ def test_a_task_changes_part_of_the_weights(demo: Path) -> None:
         assert state.keys() == base.keys() and state["classifier.weight"].shape[0] == TASKS[task]
         changed = [state[name] != base[name] for name in base if not name.startswith("classifier")]
         assert np.concatenate([each.ravel() for each in changed]).mean() == pytest.approx(0.3, abs=0.01)
-
-
-def test_a_task_comes_back_from_a_bundle_with_its_head(demo: Path) -> None:
-    """The example would show a bundle that loses labels or heads."""
-    tallmasks.compress(demo / "base", {task: demo / task for task in TASKS}, "bundle")
-    assert run("export", "bundle", "--task", "cars", "-o", "again") == 0
-    again, cars = (load_file(folder / "model.safetensors") for folder in (Path("again"), demo / "cars"))
-    np.testing.assert_array_equal(again["classifier.weight"], cars["classifier.weight"])
-    labels = [json.loads((folder / "config.json").read_text())["id2label"] for folder in (Path("again"), demo / "cars")]
-    assert labels[0] == labels[1]
 
 
 def test_a_light_installation_is_enough(tmp_path: Path) -> None:

@@ -257,33 +257,6 @@ def test_a_head_that_a_lora_trained_is_a_head(
     assert all(torch.equal(merged[name], head[name]) for name in merged)
 
 
-def test_a_merged_model_loads_as_a_classifier_of_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A merged classifier could not be loaded, or had another task's labels; or a base without a head was refused."""
-    from transformers import ViTConfig, ViTForImageClassification, ViTModel
-
-    monkeypatch.chdir(tmp_path)
-    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    small |= {"image_size": 8, "patch_size": 4}
-    base = ViTModel(ViTConfig(**small))
-    base.save_pretrained("vit")
-    tuned = {}
-    for name, labels in (("cars", ["audi", "bmw", "fiat"]), ("dtd", ["banded", "dotted"])):
-        tuned[name] = ViTForImageClassification(ViTConfig(**small, id2label=dict(enumerate(labels))))
-        tuned[name].vit.load_state_dict({n: t + 0.1 for n, t in base.state_dict().items()}, strict=False)
-        tuned[name].save_pretrained(name)
-    tasks = ["--task", "cars=cars", "--task", "dtd=dtd"]
-    assert run("merge", "--base", "vit", *tasks, "--method", "ties", "--heads", "-o", "merged") == 0
-    config = ViTConfig.from_pretrained("cars")
-    model = ViTForImageClassification.from_pretrained("merged", config=config)
-    model.load_state_dict(load_file("merged/heads/cars.safetensors"), strict=False)
-    merged = ViTModel.from_pretrained("merged").state_dict()
-    assert model.config.id2label == {0: "audi", 1: "bmw", 2: "fiat"}
-    assert not torch.equal(merged["embeddings.cls_token"], base.state_dict()["embeddings.cls_token"])
-    for name, tensor in model.state_dict().items():
-        is_head = name.startswith("classifier")
-        assert torch.equal(tensor, tuned["cars"].state_dict()[name] if is_head else merged[name.removeprefix("vit.")])
-
-
 def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An embedding would be merged that should not be, or would count among the weights of which TIES keeps a share."""
     for number, name in enumerate(("base", "cars", "dtd")):
@@ -294,18 +267,6 @@ def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.Cap
         merged = load_file(Path(words[0][2:], "model.safetensors"))
         assert not merged["embed.a"].any() and (moved(words[0][2:]) == 1.5).all()
     assert "--only x*" in refusal(capsys, *CALL, "--method", "ties", "--only", "x*", "-o", "y")
-
-
-def test_sub_folders_of_sentence_transformers_go_along(small: Path) -> None:
-    """The merged model would load, and pool in another way."""
-    Path("base/1_Pooling").mkdir()
-    Path("base/1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    Path("base/1_Pooling/code.py").write_text("")
-    for name in ("base", "cars", "dtd"):
-        Path(name, "modules.json").write_text('[{"path": ""}, {"path": "1_Pooling"}]')
-    assert run(*CALL, "--method", "ties", "-o", "merged") == 0
-    assert Path("merged/1_Pooling/config.json").read_text() == '{"pooling_mode_mean_tokens": true}'
-    assert not Path("merged/1_Pooling/code.py").exists() and Path("merged/modules.json").exists()
 
 
 def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

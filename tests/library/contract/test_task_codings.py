@@ -1,4 +1,4 @@
-"""Codings of a task's own tensors: the values, pieces and sizes that come back."""
+"""Codings of compressed tensors: the values, pieces and sizes that come back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from strategies import no_deadline
 from tallmasks.bundles.codings import CODINGS, Dense, Levels, LowRank, Signs, Ternary, coding_of, in_few_bits
-from task_bundles import own_content
+from tallmasks.io.dtypes import code_of
+from task_bundles import coded_content
 
 SHAPES = st.lists(st.integers(0, 9), max_size=3).map(tuple)
 
@@ -30,11 +31,9 @@ def test_every_piece_is_that_of_the_method(kind, shape, seed, ends):
         coding = Levels(shape, 1 + seed % 8, next(n for n in (7, 4, 3, 2, 1) if math.prod(shape) % n == 0))
     else:
         coding = CODINGS[kind](shape)
-    found = own_content(coding, np.random.default_rng(seed))
+    found = coded_content(coding, np.random.default_rng(seed))
     parts = coding.pack(found)
-    assert {name: (part.dtype, part.shape) for name, part in parts.items()} == {
-        name: (spec.dtype, spec.shape) for name, spec in coding.specs.items()
-    }
+    assert {name: (code_of(part.dtype), part.shape) for name, part in parts.items()} == coding.specs
     assert coding_of(coding.text, shape) == coding
     size = math.prod(shape)
     start, stop = sorted(min(end, size) for end in ends)

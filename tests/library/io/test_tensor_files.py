@@ -44,7 +44,7 @@ def names_in(folder):
 
 
 @contextmanager
-def room_for(size):
+def file_size_limit(size):
     """Limit the size of files that this process writes; beyond it writing fails as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -152,7 +152,7 @@ def test_a_failure_leaves_the_old_file(tmp_path):
 
 def test_no_space_is_an_error_before_anything_is_written(tmp_path):
     """A full disk would kill the process with a bus error and leave a partial file."""
-    with room_for(4096):
+    with file_size_limit(4096):
         with pytest.raises(TallmasksError, match=r"big: .*\d{6} bytes"):
             write_tensors(tmp_path / "big", {"x": np.zeros(100_000, np.uint8)}, {})
         with pytest.raises(TallmasksError, match=r"table\.json: .*5000 bytes"):

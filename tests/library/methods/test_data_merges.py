@@ -9,7 +9,7 @@ import torch
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.streaming import in_stream
+from tallmasks.methods.streaming import check_can_stream
 from tallmasks.vectors.task_vectors import TaskVector
 from task_statistics import for_merge, inputs
 
@@ -102,6 +102,6 @@ def test_fisher_is_the_weighted_mean_of_the_models() -> None:
 def test_checkpoints_alone_are_refused(name: str, computed: str, data: str) -> None:
     """`tallmasks merge` would end with a traceback, or merge without the data that the method needs."""
     with pytest.raises(TallmasksError, match=f"{name} .*{data}"):
-        in_stream(methods.get(name))
+        check_can_stream(methods.get(name))
     with pytest.raises(TallmasksError, match=f"{name} .*{computed}"):
         methods.get_merge(name).bind([])

@@ -114,11 +114,11 @@ def test_t_switch_compresses_scalars(kind: Callable[..., Any], number: float) ->
 def test_t_switch_needs_the_memory_of_a_few_tensors() -> None:
     """A table of embeddings, which can be half of a model, would not fit into memory."""
     tensor = np.random.default_rng(0).standard_normal((1000, 300)).astype(np.float32)
-    own = methods.get("t_switch").own_tensors
-    assert own
-    coding = own.coding(tensor.shape)
+    codec = methods.get("t_switch").codec
+    assert codec
+    coding = codec.coding(tensor.shape)
     tracemalloc.start()
-    coding.pack(own.content(tensor, coding))
+    coding.pack(codec.content(tensor, coding))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * tensor.nbytes

@@ -9,7 +9,8 @@ import transformers
 
 from small_checkpoints import bloom, file_of, lora, refusal
 from tallmasks.errors import TallmasksError, TallmasksWarning
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.lora_folders import inputs_first
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns

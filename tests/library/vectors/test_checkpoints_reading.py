@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from small_checkpoints import file_of, llama, lora, refusal, saved_llama, state, whole
 from strategies import no_deadline
-from tallmasks.bundles.loaded_bundle import load_bundle
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.io.plain_files import LARGEST_JSON
 from tallmasks.vectors.checkpoints.hub_models import wanted
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

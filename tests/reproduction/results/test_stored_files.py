@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from reproduction.evaluation.records import Evaluation
-from reproduction.results.stored_files import StartingPoint, bundle_facts, stored_gigabits
-from tallmasks.bundles.bundle_writer import new_bundle, new_own_bundle
+from reproduction.results.stored_files import StartingPoint, bundle_contents, stored_gigabits
+from tallmasks.bundles.bundle_writer import new_bundle, new_coded_bundle
 from tallmasks.io.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from task_bundles import own_content
+from task_bundles import coded_content
 
 TASKS = ("b", "a", "c")
 SHAPES = {"head.weight": (300, 50), "visual.bias": (7,), "visual.weight": (400, 501)}
@@ -62,7 +62,7 @@ def test_masked_models_take_a_bundle_and_its_base(
     """The table would have another size than the files that `tallmasks` writes."""
     start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method, lambdas)
     masks = {task: np.zeros(-(-400 * 501 // 8), np.uint8) for task in TASKS}
-    with new_bundle(tmp_path / "bundle", bundle_facts(row.method, row.tasks, start, row.mask_lambda)) as new:
+    with new_bundle(tmp_path / "bundle", bundle_contents(row.method, row.tasks, start, row.mask_lambda)) as new:
         new.write("visual.bias", 0, np.ones(7, np.float32), {task: bits[:1] for task, bits in masks.items()})
         new.write("visual.weight", 0, np.ones(400 * 501, np.float32), masks)
     assert len(files := parts(tmp_path / "bundle")) == 2 + len(TASKS)
@@ -73,11 +73,11 @@ def test_masked_models_take_a_bundle_and_its_base(
 def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_path: Path, method: str) -> None:
     """The table would have another size than the files that `tallmasks compress` writes, or none."""
     start, row = StartingPoint(open_checkpoint(pretrained), TRAINABLE), evaluation(method)
-    facts = bundle_facts(row.method, row.tasks, start, row.mask_lambda)
-    with new_own_bundle(tmp_path / "bundle", facts) as new:
+    contents = bundle_contents(row.method, row.tasks, start, row.mask_lambda)
+    with new_coded_bundle(tmp_path / "bundle", contents) as new:
         for task in TASKS:
-            for name, coding in facts.codings.items():
-                new.write(task, name, own_content(coding, np.random.default_rng(0)))
+            for name, coding in contents.codings.items():
+                new.write(task, name, coded_content(coding, np.random.default_rng(0)))
     assert len(files := parts(tmp_path / "bundle")) == 1 + len(TASKS)
     assert stored_gigabits(row, start) == gigabits(pretrained, *files)
 
@@ -89,6 +89,6 @@ def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, 
     start = StartingPoint(open_checkpoint(adapter), ("scales",), included=True, beside=pretrained.stat().st_size)
     assert stored_gigabits(evaluation("task_arithmetic"), start) == gigabits(pretrained, adapter)
     row = evaluation("magnitude_masking")
-    with new_bundle(tmp_path / "bundle", bundle_facts(row.method, row.tasks, start, row.mask_lambda)) as new:
+    with new_bundle(tmp_path / "bundle", bundle_contents(row.method, row.tasks, start, row.mask_lambda)) as new:
         new.write("scales", 0, np.ones(640, np.float32), {task: np.zeros(80, np.uint8) for task in TASKS})
     assert stored_gigabits(row, start) == gigabits(pretrained, *parts(tmp_path / "bundle"))

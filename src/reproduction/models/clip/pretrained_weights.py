@@ -14,7 +14,7 @@ from reproduction.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.io.tensor_files import TensorSpec, new_tensors
+from tallmasks.io.tensor_files import new_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
@@ -86,8 +86,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
 
 
 def _write(checkpoint: Checkpoint, path: Path) -> None:
-    arrays = {name: checkpoint.arrays[checkpoint.aliases.get(name, name)] for name in checkpoint.names}
-    specs = {name: TensorSpec(a.dtype, a.shape, checkpoint.info(name).dtype == "BF16") for name, a in arrays.items()}
-    with new_tensors(path, specs, {}) as new:
-        for name, array in arrays.items():
-            new.tensors[name][...] = array
+    infos = {name: checkpoint.info(name) for name in checkpoint.names}
+    with new_tensors(path, infos, {}) as new:
+        for name, info in infos.items():
+            new.raw[name][...] = checkpoint.stored(name, 0, info.size)

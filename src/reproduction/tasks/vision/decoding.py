@@ -26,7 +26,7 @@ from reproduction.tasks.task import Split, published_part
 from reproduction.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
 from reproduction.tasks.vision.vision_tasks import VisionTask, held_out_of, vision_task_of
 from tallmasks.errors import TallmasksError
-from tallmasks.io.tensor_files import TensorSpec, new_tensors
+from tallmasks.io.tensor_files import TensorInfo, new_tensors
 from tallmasks.parallel import parallel
 
 LARGEST_UNDECODABLE = 0.001  # fraction of a split that may be skipped (with a warning) before it is an error
@@ -117,14 +117,14 @@ def write_examples(
             "warnings": notes,
             "undecodable": list(undecodable.values()),
         }
-        specs = {
-            "images": TensorSpec(np.dtype(np.uint8), (count, stored_side, stored_side, 3)),
-            "labels": TensorSpec(np.dtype(np.int64), (count,)),
+        infos = {
+            "images": TensorInfo("U8", (count, stored_side, stored_side, 3)),
+            "labels": TensorInfo("I64", (count,)),
         }
         if has_sizes:
-            specs["sizes"] = TensorSpec(np.dtype(np.int32), (count, 2))
+            infos["sizes"] = TensorInfo("I32", (count, 2))
         failed: dict[int, str] = {}
-        with suppress(_Undecodable), new_tensors(output, specs, {**metadata, "origin": json.dumps(facts)}) as new:
+        with suppress(_Undecodable), new_tensors(output, infos, {**metadata, "origin": json.dumps(facts)}) as new:
             new.tensors["labels"][:] = dataset.labels[wanted]
             for row, (index, name, decoded) in enumerate(_decoded(dataset, wanted, decode, threads)):
                 if isinstance(decoded, str):

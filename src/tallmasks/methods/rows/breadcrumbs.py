@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Scaled, Share, TensorPiece, Vector, merge, merged_row
 
 
 @merge("breadcrumbs", over="tensors")
@@ -34,6 +34,6 @@ merged_row(
     row=46,
     title="Model Breadcrumbs",
     paper="Davari and Belilovsky 2024",
-    protocol=Scaled(PAST_ONE),
+    protocol=Scaled(ALPHAS_TO_3),
     group="later",
 )

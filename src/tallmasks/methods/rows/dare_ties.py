@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tallmasks.methods import PAST_ONE, Fraction, Scaled, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Fraction, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.dare import Rate, Seed
 from tallmasks.methods.rows.parts.seeded_draws import dropped, dropped_vector, task_keys
 from tallmasks.methods.rows.ties import Elected, agreeing, trim_and_elect
@@ -37,6 +37,6 @@ merged_row(
     row=44,
     title="DARE + TIES",
     paper="Yu et al. 2024",
-    protocol=Scaled(PAST_ONE, unvalidated=1.0),
+    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

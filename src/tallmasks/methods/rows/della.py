@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from tallmasks.errors import TallmasksError
-from tallmasks.methods import PAST_ONE, Between, Scaled, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Between, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.dare import Rate, keys_of_tasks
 from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
 from tallmasks.methods.rows.parts.seeded_draws import draws
@@ -44,5 +44,10 @@ def pruned(tensor: Vector, key: bytes, piece: TensorPiece, drop: float, epsilon:
 
 
 merged_row(
-    "della", row=38, title="DELLA", paper="Deep et al. 2024", protocol=Scaled(PAST_ONE, unvalidated=1.0), group="later"
+    "della",
+    row=38,
+    title="DELLA",
+    paper="Deep et al. 2024",
+    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
+    group="later",
 )

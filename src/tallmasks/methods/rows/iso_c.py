@@ -1,6 +1,6 @@
 """Iso-C: the sum of the task matrices with all singular values set to their mean."""
 
-from tallmasks.methods import PAST_ONE, Scaled, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, noise_of_tasks, top_triplets
 
 
@@ -20,4 +20,4 @@ def iso_c(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     return (left * singular.mean()) @ right
 
 
-merged_row("iso_c", row=66, title="Iso-C", paper="Marczak et al. 2025", protocol=Scaled(PAST_ONE, unvalidated=1.0))
+merged_row("iso_c", row=66, title="Iso-C", paper="Marczak et al. 2025", protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Scaled, Share, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import (
     NoiseOf,
     is_matrix,
@@ -44,6 +44,6 @@ merged_row(
     row=67,
     title="Iso-CTS",
     paper="Marczak et al. 2025",
-    protocol=Scaled(PAST_ONE, unvalidated=1.0),
+    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Fraction, Scaled, TensorPiece, Vector, each_piece, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Fraction, Scaled, TensorPiece, Vector, each_piece, merge, merged_row
 from tallmasks.methods.rows.lines import Slope
 from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.methods.rows.ties import Elected, ties_mean, trim_and_elect
@@ -40,6 +40,6 @@ merged_row(
     row=42,
     title="TIES + LiNeS",
     paper="Wang et al. 2025",
-    protocol=Scaled(PAST_ONE, tuned="beta", unvalidated=1.0),
+    protocol=Scaled(ALPHAS_TO_3, tuned="beta", unvalidated=1.0),
     group="later",
 )

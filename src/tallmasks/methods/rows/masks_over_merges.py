@@ -1,6 +1,6 @@
 """TALL-mask and consensus rows on merges."""
 
-from tallmasks.methods import PAST_ONE, Scaled, consensus_row, masking_row
+from tallmasks.methods import ALPHAS_TO_3, Scaled, consensus_row, masking_row
 
 masking_row("sum", name="tall_mask_task_arithmetic", row=100, title="TALL Mask + TA", group="paper")
 masking_row("ties_sum", name="tall_mask_ties", row=110, title="TALL Mask + TIES", group="paper")
@@ -14,4 +14,4 @@ consensus_row("sum", name="consensus_task_arithmetic_k1", row=52, title="Consens
 consensus_row("ties_sum", name="consensus_ties", row=60, title="Consensus TIES", group="paper")
 consensus_row("ties_sum", name="consensus_ties_k1", row=62, title="Consensus TIES (k = 1)", k=1, group="paper")
 consensus_row("dare", row=54, title="Consensus DARE")
-consensus_row("breadcrumbs", row=56, title="Consensus Breadcrumbs", protocol=Scaled(PAST_ONE))
+consensus_row("breadcrumbs", row=56, title="Consensus Breadcrumbs", protocol=Scaled(ALPHAS_TO_3))

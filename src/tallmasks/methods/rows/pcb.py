@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Between, Scaled, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Between, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.competition import Balance, balance_of
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -32,6 +32,6 @@ merged_row(
     row=48,
     title="PCB-Merging",
     paper="Du et al. 2024",
-    protocol=Scaled(PAST_ONE, unvalidated=1.0),
+    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

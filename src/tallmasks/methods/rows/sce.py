@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import PAST_ONE, Scaled, Share, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods import ALPHAS_TO_3, Scaled, Share, TensorPiece, Vector, merge, merged_row
 
 
 @merge("sce", over="tensors")
@@ -34,5 +34,5 @@ def sce(tensors: Vector, piece: TensorPiece, facts: None, *, select_topk: Share 
 
 
 merged_row(
-    "sce", row=47, title="SCE", paper="Wan et al. 2024", protocol=Scaled(PAST_ONE, unvalidated=1.0), group="later"
+    "sce", row=47, title="SCE", paper="Wan et al. 2024", protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0), group="later"
 )

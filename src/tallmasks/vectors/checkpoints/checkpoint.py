@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
-from tallmasks.io.dtypes import DTYPES, FLOATS, ROUNDOFF
+from tallmasks.io.dtypes import DTYPES, FLOATS, ROUNDOFF, bits_of
 from tallmasks.io.plain_files import open_plain, read_plain_json
-from tallmasks.io.tensor_files import Layout, name_some
+from tallmasks.io.tensor_files import Layout, TensorInfo, name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
 
 COMPARED = 1 << 20  # values compared or hashed at once
-
-
-class TensorInfo(NamedTuple):
-    dtype: str  # safetensors code: ``F32``, ``BF16``, ``I64``, ...
-    shape: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def is_float(self) -> bool:
-        return self.dtype in FLOATS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -122,7 +108,7 @@ class Checkpoint:
         TallmasksError if there is no such tensor."""
         info, array = self.info(name), self.arrays[self.aliases.get(name, name)]
         if info.dtype not in DTYPES:
-            bits = array.size * 8 // max(info.size, 1)
+            bits = bits_of(info.dtype)
             return array[start * bits // 8 : stop * bits // 8]
         run = array.reshape(-1)[start:stop] if array.flags.c_contiguous else array.flat[start:stop]
         return run.view(np.uint8)

@@ -11,7 +11,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.library_models import library_model
+from tallmasks.vectors.checkpoints.transformers_models import library_model
 
 # keys of transformers and MLX in config.json, also inside parts such as `text_config`
 _KEYS = ("quantization_config", "quantization")

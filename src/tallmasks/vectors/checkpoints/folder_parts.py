@@ -64,9 +64,10 @@ def part_of(whole: Checkpoint, part: str) -> Checkpoint:
     return replace(whole, tensors=tensors, aliases=aliases, arrays=arrays, companions=companions)
 
 
-def joined_parts(parts: Mapping[str, Checkpoint], base: Checkpoint | None, **facts: Any) -> Checkpoint:
-    """Join the checkpoints of a model's folders, given by folder; ``facts`` are further fields. If some are LoRAs, on
-    their parts of ``base``, the whole is one: the tensors of the other folders replace the base's."""
+def joined_parts(parts: Mapping[str, Checkpoint], base: Checkpoint | None, **attributes: Any) -> Checkpoint:
+    """Join the checkpoints of a model's folders, given by folder; ``attributes``: other fields of the `Checkpoint`. If
+    some are LoRAs, on their parts of ``base``, the whole is one: the tensors of the other folders replace the
+    base's."""
     whole: dict[str, Any] = {name: {} for name in _BY_NAME}
     left_out = []
     for part, one in parts.items():
@@ -76,7 +77,7 @@ def joined_parts(parts: Mapping[str, Checkpoint], base: Checkpoint | None, **fac
             for name, value in getattr(one, field).items():
                 of_whole[prefix + name] = prefix + value if field in ("aliases", "file_of") else value
     whole["tensors"] = dict(sorted(whole["tensors"].items()))
-    fields = {**facts, **whole, "left_out": tuple(left_out)}
+    fields = {**attributes, **whole, "left_out": tuple(left_out)}
     loras = {part: one for part, one in parts.items() if isinstance(one, LoraCheckpoint)}
     if not loras or base is None:
         return Checkpoint(**fields)
@@ -88,5 +89,5 @@ def joined_parts(parts: Mapping[str, Checkpoint], base: Checkpoint | None, **fac
         replaced |= {prefix + name: prefix + stored for name, stored in own.items()}
         if isinstance(one, LoraCheckpoint):
             products |= {prefix + name: product for name, product in one.products.items()}
-    adapter = joined_parts({**parts, **{part: one.adapter for part, one in loras.items()}}, None, **facts)
+    adapter = joined_parts({**parts, **{part: one.adapter for part, one in loras.items()}}, None, **attributes)
     return LoraCheckpoint(**fields, base=base, adapter=adapter, products=products, whole=replaced)

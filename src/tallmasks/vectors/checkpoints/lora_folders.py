@@ -19,8 +19,6 @@ from tallmasks.io.plain_files import read_plain_json, reading
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
-from tallmasks.vectors.checkpoints.loaded_names import modern
 from tallmasks.vectors.checkpoints.lora_ties import (
     MERGE_IT,
     UNTIE,
@@ -29,6 +27,8 @@ from tallmasks.vectors.checkpoints.lora_ties import (
     without_second_names,
 )
 from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
+from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model
+from tallmasks.vectors.checkpoints.transformers_names import modern
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
 
@@ -118,13 +118,13 @@ class LoraCheckpoint(Checkpoint):
         return self.adapter if name in self.whole else self.base
 
 
-def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Mapping[str, Any]) -> Checkpoint:
+def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attributes: Mapping[str, Any]) -> Checkpoint:
     """Open a PEFT folder with the weights ``file`` on its ``base``; A and B are read into memory.
 
     Raises TallmasksError if the base is missing or does not fit, the adapter is not a LoRA on matrices, a file is
     missing or damaged, or one of two tied tensors is replaced.
     """
-    title = str(facts["title"])
+    title = str(attributes["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)
     if file is None:
         raise TallmasksError(f"{title}: {ADAPTER_FILES[0]} is missing. Download the folder again")
@@ -134,7 +134,7 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
             f"{title}: found a LoRA without its base model{f' {named}' if named else ''}. Give the base too. Or:"
             f" {MERGE_IT}"
         )
-    adapter = open_weight_files({file: folder / file}, title=title, origin=facts["origin"])
+    adapter = open_weight_files({file: folder / file}, title=title, origin=attributes["origin"])
     factors, others = _sorted_out(adapter)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
     copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
@@ -177,7 +177,7 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, facts: Ma
         products |= dict.fromkeys(stored_names[name], product)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
-        **facts,
+        **attributes,
         files={name: folder / name for name in (file, ADAPTER_CONFIG)},
         tensors=dict(sorted(tensors.items())),
         aliases=base.aliases,

@@ -9,7 +9,7 @@ import numpy as np
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice
+from tallmasks.vectors.checkpoints.transformers_models import LibraryModel, library_advice
 
 MERGE_IT = "Merge it with peft's merge_and_unload, save the model, and give that folder"
 UNTIE = "Save the base with a separate head (tie_word_embeddings: false), and give that as the base"

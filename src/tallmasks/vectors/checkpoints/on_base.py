@@ -12,7 +12,7 @@ from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 
-def own_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
+def task_only_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
     """The task's tensors that the base lacks, ties, or has in another shape or kind (float or not); sorted. Masks and
     tables are not included, because the model class recomputes them."""
     constants = {name for name, kind in task.buffers.items() if kind is Buffer.CONSTANT}
@@ -67,6 +67,6 @@ def on_base(base: Checkpoint, task: Checkpoint, own: Collection[str], missing: C
     of_base = {*own, *missing} & base.tensors.keys()
     tensors = {name: info for name, info in task.tensors.items() if name not in own}
     tensors |= {name: base.tensors[name] for name in of_base}
-    facts = {field.name: getattr(task, field.name) for field in fields(Checkpoint)}
-    facts |= {"tensors": dict(sorted(tensors.items())), "aliases": base.aliases}
-    return OnBase(**facts, task=task, base=base, of_base=frozenset(of_base))
+    attributes = {field.name: getattr(task, field.name) for field in fields(Checkpoint)}
+    attributes |= {"tensors": dict(sorted(tensors.items())), "aliases": base.aliases}
+    return OnBase(**attributes, task=task, base=base, of_base=frozenset(of_base))

@@ -68,9 +68,9 @@ def open_checkpoint(spec: str | Path, base: Checkpoint | None = None) -> Checkpo
 def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Checkpoint | None) -> Checkpoint:
     names = _files_in(folder, title)
     parts = parts_of(folder, names)
-    facts: dict[str, Any] = {"title": title, "origin": origin, "is_folder": True}
+    attributes: dict[str, Any] = {"title": title, "origin": origin, "is_folder": True}
     if parts == [""]:
-        return _open_model(folder, names, base, facts)
+        return _open_model(folder, names, base, attributes)
     opened = {}
     for part in dict.fromkeys(["", *parts]):
         inner = folder / part
@@ -79,7 +79,7 @@ def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Chec
         within(folder, part or ".")
         inside, others = (_files_in(inner, title), ()) if part else (names, parts)
         if part in parts and any(map(_is_weights, inside)):
-            of_part = {**facts, "title": f"{title}/{part}" if part else title}
+            of_part = {**attributes, "title": f"{title}/{part}" if part else title}
             opened[part] = _open_model(inner, inside, base and part_of(base, part), of_part, others)
         else:
             companions, left_out = companions_in(inner, inside, IN_PARTS if part else COMPANIONS, others)
@@ -92,7 +92,7 @@ def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Chec
     if not any(one.files for one in opened.values()):
         searched = name_some([".", *filter(None, parts)])
         raise TallmasksError(f"{title}: no weight file found in its folders {searched}. Download the model again")
-    return joined_parts(opened, base, **facts)
+    return joined_parts(opened, base, **attributes)
 
 
 def _files_in(folder: Path, title: str) -> set[str]:
@@ -103,10 +103,10 @@ def _files_in(folder: Path, title: str) -> set[str]:
 
 
 def _open_model(
-    folder: Path, names: set[str], base: Checkpoint | None, facts: Mapping[str, Any], others: Collection[str] = ()
+    folder: Path, names: set[str], base: Checkpoint | None, attributes: Mapping[str, Any], others: Collection[str] = ()
 ) -> Checkpoint:
     """``others``: the subfolders with other parts of the model."""
-    title = str(facts["title"])
+    title = str(attributes["title"])
     companions, left_out = companions_in(folder, names, parts=others)
     whole = [name for name in _WHOLE if name in names]
     adapter = next((name for name in ADAPTER_FILES if name in names), None)
@@ -119,7 +119,7 @@ def _open_model(
         for name in filter(None, (ADAPTER_CONFIG, adapter)):
             within(folder, name)
         left = tuple(name for name in left_out if name not in {ADAPTER_CONFIG, adapter})
-        return open_lora(folder, adapter, base, {**facts, "companions": companions, "left_out": left})
+        return open_lora(folder, adapter, base, {**attributes, "companions": companions, "left_out": left})
     first = whole[0] if whole else _only_weights(names, title)
     within(folder, first)
     shards = _read_index(folder / first) if first.endswith(_INDEX) else None
@@ -133,7 +133,7 @@ def _open_model(
     for name in files:
         within(folder, name)
     left = tuple(name for name in left_out if name not in {first, *files})
-    return open_weight_files(files, shards, **facts, companions=companions, left_out=left, indexes=indexes)
+    return open_weight_files(files, shards, **attributes, companions=companions, left_out=left, indexes=indexes)
 
 
 def _is_weights(name: str) -> bool:

@@ -15,13 +15,18 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.io.tensor_files import name_some
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo, sha256_of
+from tallmasks.io.tensor_files import TensorInfo, name_some
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.companions import TOKENIZER, VOCABULARIES, matches
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
-from tallmasks.vectors.checkpoints.library_models import LibraryModel, library_advice, library_model, library_tokens
-from tallmasks.vectors.checkpoints.new_files import edited, replaced
+from tallmasks.vectors.checkpoints.planned_files import edited, replaced
+from tallmasks.vectors.checkpoints.transformers_models import (
+    LibraryModel,
+    library_advice,
+    library_model,
+    library_tokens,
+)
 
 _LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
 _MOST_TOKENS = 1 << 31
@@ -199,8 +204,8 @@ def read_tokenizer(checkpoint: Checkpoint, folder: str = "") -> Tokens:
         if isinstance(vocabulary, list):  # unigram models have [text, score] pairs in order
             vocabulary = {text: number for number, (text, _) in enumerate(vocabulary)}
         added = {str(token["content"]): token for token in content.get("added_tokens") or []}
-        numbered = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
-        ids = {str(text): number for text, number in numbered.items()}
+        tokens = {**vocabulary, **{text: token["id"] for text, token in added.items()}}
+        ids = {str(text): number for text, number in tokens.items()}
         if odd := [number for number in ids.values() if type(number) is not int or not 0 <= number < _MOST_TOKENS]:
             raise ValueError(f"the id of a token is {short(odd[0])}")
     return Tokens(ids, added)
@@ -283,8 +288,8 @@ def _view(
         dtype, shape = one.info(name)
         axis = _token_axis(shape)
         infos[name] = TensorInfo(dtype, (*shape[:axis], size, *shape[axis + 1 :]))
-    facts = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
-    return _WithTokens(**{**facts, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
+    attributes = {field.name: getattr(one, field.name) for field in fields(Checkpoint)}
+    return _WithTokens(**{**attributes, "tensors": {**one.tensors, **infos}, **changed}, rows=rows, lacking=lacking)
 
 
 def _taken(one: Checkpoint, name: str, numbers: Rows) -> Values:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import reading
-from tallmasks.io.tensor_files import NAME, is_name, name_some, open_tensors
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import NAME, TensorInfo, is_name, name_some, open_tensors
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.pickled_tensors import Unusable
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
@@ -31,10 +31,12 @@ class _Read:
     metadata: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | None = None, **facts: Any) -> Checkpoint:
+def open_weight_files(
+    files: Mapping[str, Path], shards: Mapping[str, str] | None = None, **attributes: Any
+) -> Checkpoint:
     """Open the weight files of one model, given by their names in the folder.
 
-    ``shards``: the file of each tensor of a sharded model, checked; ``facts``: other fields of the `Checkpoint`.
+    ``shards``: the file of each tensor of a sharded model, checked; ``attributes``: other fields of the `Checkpoint`.
 
     Raises TallmasksError if a file is missing, damaged, not a weight file or contains code, or if a tensor has no plain
     values or is not in the file that the index names.
@@ -49,7 +51,7 @@ def open_weight_files(files: Mapping[str, Path], shards: Mapping[str, str] | Non
             _check_shard(path, names, {one for one, file in shards.items() if file == name})
     read.tensors = dict(sorted(read.tensors.items()))
     read.aliases = {alias: name for alias, name in sorted(read.aliases.items()) if alias not in read.tensors}
-    return Checkpoint(**facts, files=files, **vars(read))
+    return Checkpoint(**attributes, files=files, **vars(read))
 
 
 def _check_shard(path: Path, names: set[str], promised: set[str]) -> None:
@@ -71,9 +73,9 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
             " BUNDLE#TASK, or write the model with `tallmasks export`"
         )
     read.metadata[file] = opened.metadata
-    for name, dtype, shape in opened.described:
-        read.tensors[name] = TensorInfo(dtype, tuple(shape))
-        read.arrays[name] = opened.view(name) if dtype in DTYPES else opened.stored(name)
+    for name, info in opened.infos.items():
+        read.tensors[name] = info
+        read.arrays[name] = opened.view(name) if info.dtype in DTYPES else opened.stored(name)
         read.file_of[name] = file
     names = set(opened.names)
     # safetensors' save_model records the names of tied tensors in the metadata

@@ -9,7 +9,7 @@ from math import prod
 
 from tallmasks.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
+from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model
 
 SMALL = 1024
 """A tensor of unknown role with fewer values is stored whole. Measured: in BERT, ViT, Swin, ResNet, MobileNet and Qwen2

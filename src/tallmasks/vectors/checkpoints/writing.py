@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
-from tallmasks.io.atomic_files import refuse_existing, whole
-from tallmasks.io.dtypes import DTYPES, FLOATS, code_of
+from tallmasks.errors import TallmasksError, needed_for
+from tallmasks.io.atomic_files import no_disk_space, refuse_existing, whole
+from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of, torch_dtypes
+from tallmasks.io.tensor_files import new_tensor_file
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import cast, narrowed, rounded
-from tallmasks.vectors.checkpoints.new_files import PlannedFile, SafetensorsSink, TorchSink, planned, small_files
+from tallmasks.vectors.checkpoints.planned_files import PlannedFile, planned, small_files
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
-_COPIED = 1 << 21  # values copied at once
+_COPIED = 1 << 21  # values copied at once; even, because two values of F4 share a byte
+
+Places = Mapping[str, Sequence[NDArray[np.uint8]]]
+"""The bytes of every tensor of a new checkpoint, once for each of its names; a tied tensor can have several."""
 
 
 class NewCheckpoint:
     """A checkpoint being written; see :func:`new_checkpoint`."""
 
-    def __init__(
-        self, out: Path, base: Checkpoint, dtypes: Mapping[str, str], sink: SafetensorsSink | TorchSink
-    ) -> None:
-        self._out, self._base, self._dtypes, self._sink = out, base, dtypes, sink
+    def __init__(self, out: Path, base: Checkpoint, dtypes: Mapping[str, str], bytes_of: Places) -> None:
+        self._out, self._base, self._dtypes, self._bytes_of = out, base, dtypes, bytes_of
         self._written: set[str] = set()
 
     def write(self, name: str, start: int, values: NDArray[np.float32]) -> None:
@@ -38,7 +40,7 @@ class NewCheckpoint:
         """
         name = self._base.aliases.get(name, name)
         dtype = self._dtypes[name]
-        self._sink.put(name, start * FLOATS[dtype], narrowed(values, dtype, f"{self._out}: tensor {name}"))
+        self._put(name, start * FLOATS[dtype], narrowed(values, dtype, f"{self._out}: tensor {name}"))
         self._written.add(name)
 
     def finish(self, progress: Callable[[int], None]) -> None:
@@ -62,10 +64,13 @@ class NewCheckpoint:
             values = self._base.piece(name, start, stop)
             is_mask = name in self._base.buffers  # a mask of -1e9 becomes -inf in float16, as in torch
             data = rounded(values, dtype) if is_mask else cast(values, dtype, f"{self._out}: tensor {name}")
-            self._sink.put(name, start * FLOATS[dtype], data)
+            self._put(name, start * FLOATS[dtype], data)
             return
-        before = self._base.stored(name, 0, start).size if not info.is_float else start * FLOATS[info.dtype]
-        self._sink.put(name, before, self._base.stored(name, start, stop))
+        self._put(name, start * bits_of(dtype) // 8, self._base.stored(name, start, stop))
+
+    def _put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
+        for place in self._bytes_of[name]:
+            place[start : start + data.size] = data
 
 
 @contextmanager
@@ -98,24 +103,60 @@ def new_checkpoint(
     """
     out, code = Path(out), _code(dtype)
     dtypes, files = _plan(out, base, code, shard_size)
-    texts = small_files(base, files, card, code) if base.is_folder else {}
-    for name, content in (more or {}).items():
-        texts[name] = content.encode() if isinstance(content, str) else content
+    with ExitStack() as stack:
+        if base.is_folder:
+            texts = small_files(base, files, card, code)
+            texts |= {name: text.encode() if isinstance(text, str) else text for name, text in (more or {}).items()}
+            bytes_of = stack.enter_context(_new_folder(out, base, files, texts))
+        elif out.suffix in TORCH:
+            bytes_of = stack.enter_context(_new_torch_file(out, base, dtypes, files[0].size))
+        else:
+            bytes_of = stack.enter_context(_new_weight_files(base, {out: files[0]}))
+        new = NewCheckpoint(out, base, dtypes, bytes_of)
+        yield new
+        new.finish(progress)
+
+
+@contextmanager
+def _new_folder(
+    out: Path, base: Checkpoint, files: Sequence[PlannedFile], texts: Mapping[str, bytes | Path]
+) -> Iterator[Places]:
     sizes = (len(text) if isinstance(text, bytes) else text.stat().st_size for text in texts.values())
-    needed = sum(file.size for file in files) + sum(sizes)
-    with whole(out, needed, folder=base.is_folder, new=True) as hidden, ExitStack() as stack:
+    with whole(out, sum(file.size for file in files) + sum(sizes), folder=True, new=True) as hidden:
         for name, text in texts.items():
             (hidden / name).parent.mkdir(parents=True, exist_ok=True)
             (hidden / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
-        if not base.is_folder and out.suffix in TORCH:
-            sink: SafetensorsSink | TorchSink = TorchSink(hidden, base, dtypes, files[0])
-        else:
-            sink = SafetensorsSink(hidden, files, base, stack)
-        new = NewCheckpoint(out, base, dtypes, sink)
-        yield new
-        new.finish(progress)
-        if isinstance(sink, TorchSink):
-            sink.save()
+        with _new_weight_files(base, {hidden / file.name: file for file in files}) as bytes_of:
+            yield bytes_of
+
+
+@contextmanager
+def _new_weight_files(base: Checkpoint, files: Mapping[Path, PlannedFile]) -> Iterator[Places]:
+    bytes_of: dict[str, list[NDArray[np.uint8]]] = {}
+    with ExitStack() as stack:
+        for path, file in files.items():
+            new = stack.enter_context(new_tensor_file(path, file.infos, file.metadata, new=True))
+            for in_file, name in file.names.items():
+                bytes_of.setdefault(base.aliases.get(name, name), []).append(new.raw[in_file])
+        yield bytes_of
+
+
+@contextmanager
+def _new_torch_file(out: Path, base: Checkpoint, dtypes: Mapping[str, str], size: int) -> Iterator[Places]:
+    """A state dict in memory that is saved with torch.save at the end. ``size``: about that of the file."""
+    with needed_for(f"writing a {out.suffix} file"):
+        import torch
+
+    with whole(out, size, new=True) as hidden:
+        tensors = {
+            name: torch.empty(base.info(name).shape, dtype=torch_dtypes()[code]) for name, code in dtypes.items()
+        }
+        yield {name: [tensor.view(-1).view(torch.uint8).numpy()] for name, tensor in tensors.items()}
+        state = {base.file_name(name): tensors[base.aliases.get(name, name)] for name in base.file_of}
+        try:
+            torch.save(state, hidden)
+        except RuntimeError as error:  # torch raises this if the disk is full
+            raise no_disk_space(out, size) from error
 
 
 def bytes_of_new(out: Path, base: Checkpoint, dtype: str | None = None, shard_size: int | None = None) -> int:

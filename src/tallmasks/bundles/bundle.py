@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_parts import BundleParts, bytes_on_device, density, manifest_of, open_location
+from tallmasks.bundles.finding_base import NoBase, check_form, check_module, find_base
 from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.bundles.theta_0 import NoBase, check_form, check_module, find_base
 from tallmasks.errors import TallmasksError, nearest, needed_for
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.tensor_files import name_some
@@ -24,7 +24,7 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 if TYPE_CHECKING:
     import torch
 
-    from tallmasks.bundles.live_weights import DeviceWeights
+    from tallmasks.bundles.module_writing import DeviceWeights
 
 
 class Bundle:
@@ -97,7 +97,7 @@ class Bundle:
         is not installed.
         """
         with needed_for("state_dict (unlike arrays)"):
-            from tallmasks.bundles.live_modules import form_of, state_for, tensor_of
+            from tallmasks.bundles.module_tensors import form_of, state_for, tensor_of
 
         weights = self.weights(task)
         tensors = {name: tensor_of(raw, weights.tensors[name]) for name, raw in weights.raw(weights.tensors).items()}
@@ -108,7 +108,7 @@ class Bundle:
         """Yields the tensors of :meth:`state_dict` one at a time, sorted by name; a tied tensor under each of its
         names. Only the current tensor is held in memory. Raises like :meth:`state_dict`, before the first tensor."""
         with needed_for("named_tensors"):
-            from tallmasks.bundles.live_modules import tensor_of
+            from tallmasks.bundles.module_tensors import tensor_of
 
         weights = self.weights(task)
         infos = weights.tensors
@@ -171,8 +171,8 @@ class Bundle:
         self, module: torch.nn.Module, task: str | None, module_is_base: bool, keep_heads: bool
     ) -> tuple[str, ...]:
         with needed_for("switching a module"):
-            from tallmasks.bundles.live_modules import forget_old_weights, form_of, module_tensors
-            from tallmasks.bundles.live_weights import DeviceWeights, copy_of, overwrite
+            from tallmasks.bundles.module_tensors import forget_old_weights, form_of, module_tensors
+            from tallmasks.bundles.module_writing import DeviceWeights, copy_of, overwrite
 
         tensors, left = module_tensors(module, form_of(self.manifest, task), keep_heads)
         if task is not None:

@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.live_modules import ModuleTensor
+from tallmasks.bundles.module_tensors import ModuleTensor
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES, torch_dtypes
+from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import once
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.packed_bits import unpacked
 
 GROUP = 1 << 24
@@ -134,7 +135,7 @@ class DeviceWeights:
     def _upload_coded(self, task: str | None, name: str) -> dict[str, torch.Tensor]:
         specs, uploaded = self._parts.manifest.codings[name].specs, {}
         for ending, part in self._parts.coded(task, name).items():
-            uploaded[ending] = self._upload(specs[ending].code, part.size, [(0, part)]).view(part.shape)
+            uploaded[ending] = self._upload(specs[ending].dtype, part.size, [(0, part)]).view(part.shape)
         return uploaded
 
     def _upload_constant(self, task: str | None, name: str) -> torch.Tensor:

@@ -14,8 +14,8 @@ from small_models import IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
-from tallmasks.operations.opened_models import apart
-from tallmasks.vectors.checkpoints import library_models, loaded_names
+from tallmasks.operations.opened_models import tensors_left_out
+from tallmasks.vectors.checkpoints import transformers_models, transformers_names
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -27,7 +27,7 @@ def saved(model, folder, how):
     if how in ("file", "new names", "old names"):
         model.save_pretrained(folder, save_original_format=how != "new names")
         if how == "old names":
-            old = {new: old for old, new in loaded_names._LEGACY.items()}
+            old = {new: old for old, new in transformers_names._LEGACY.items()}
             tensors = load_file(folder / "model.safetensors").items()
             ends = {name: next(filter(name.endswith, old), "") for name, _ in tensors}
             renamed = {name.removesuffix(ends[name]) + old.get(ends[name], ""): tensor for name, tensor in tensors}
@@ -93,7 +93,7 @@ def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
     """A ViT or DINOv2 adapter trained with transformers 5 was refused because of its tensor names."""
     base = made(name)
     saved(base, tmp_path / "base", how)
-    (own,) = library_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"]).values()
+    (own,) = transformers_models.library_model(open_checkpoint(tmp_path / "base")).names([f"{module}.weight"]).values()
     rows, columns = base.state_dict()[own].shape
     b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
     lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
@@ -119,8 +119,8 @@ def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
 
 def hide_library(monkeypatch):
     """Behave like an installation without transformers."""
-    monkeypatch.setattr(library_models, "has_library", lambda: False)
-    monkeypatch.setattr(library_models, "_library_model", library_models._library_model.__wrapped__)
+    monkeypatch.setattr(transformers_models, "has_library", lambda: False)
+    monkeypatch.setattr(transformers_models, "_library_model", transformers_models._library_model.__wrapped__)
 
 
 def classifiers(folder, name, **size):
@@ -161,8 +161,8 @@ def test_a_tensor_inside_a_block_is_no_head(tmp_path):
     base = open_checkpoint(file_of(tmp_path / "base", {**rest, "layer.0.norm_a.weight": torch.ones(9)}))
     task = {**rest, "classifier.0.weight": torch.ones(3, 9), "layer.0.norm_b.weight": torch.ones(9)}
     tasks = {"cars": open_model(file_of(tmp_path / "cars", {**task, "score.0.bias": torch.ones(3)}), base)}
-    assert "layer.0.norm_a.weight, layer.0.norm_b.weight" in refusal(lambda: apart(base, tasks, heads=[]))
-    chosen = apart(base, tasks, heads=["*norm_b*"], keep_base=["*norm_a*"])
+    assert "layer.0.norm_a.weight, layer.0.norm_b.weight" in refusal(lambda: tensors_left_out(base, tasks, heads=[]))
+    chosen = tensors_left_out(base, tasks, heads=["*norm_b*"], keep_base=["*norm_a*"])
     assert sorted(chosen.heads["cars"]) == ["classifier.0.weight", "layer.0.norm_b.weight", "score.0.bias"]
 
 
@@ -173,9 +173,9 @@ def test_patterns_fit_every_name_of_a_tied_tensor(tmp_path):
     base = open_checkpoint(file_of(tmp_path / "base", tensors, "base.pt"))
     tasks = {"cars": open_model(file_of(tmp_path / "cars", tensors, "cars.pt"), base)}
     assert "output.weight" in base.aliases
-    assert apart(base, tasks, heads=["output*"]).heads == {"cars": ["embed.weight"]}
-    assert apart(base, tasks, only=["output*"]).without(base).names == {"embed.weight", "output.weight"}
-    assert apart(base, tasks, keep_base=["output*"]).without(base).names == {"body.weight"}
+    assert tensors_left_out(base, tasks, heads=["output*"]).heads == {"cars": ["embed.weight"]}
+    assert tensors_left_out(base, tasks, only=["output*"]).without(base).names == {"embed.weight", "output.weight"}
+    assert tensors_left_out(base, tasks, keep_base=["output*"]).without(base).names == {"body.weight"}
 
 
 def test_files_say_what_is_tied(tmp_path):
@@ -217,7 +217,7 @@ def test_old_names_are_the_librarys():
 
     legacy = get_checkpoint_conversion_mapping("legacy")
     for name in ("x.LayerNorm.gamma", "LayerNorm.beta", "x.conv.weight_g", "x.weight_v", "x.weight_gamma", "x.beta"):
-        assert loaded_names.modern(name) == apply_renamings(name, legacy)
+        assert transformers_names.modern(name) == apply_renamings(name, legacy)
 
 
 @pytest.mark.parametrize("wrapper", ["_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."])

@@ -15,7 +15,7 @@ from tallmasks.io.tensor_files import Layout
 
 
 @dataclass(frozen=True)
-class OwnTensors:
+class Codec:
     """What :func:`by_tensor` adds to a function.
 
     Attributes:
@@ -65,21 +65,21 @@ def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], C
     """Decorator, placed below `method(...)`: turns a function that compresses one tensor into a method.
 
     The function is called for each tensor that is not stored whole. Its options and those of ``coding`` become the
-    method's options. See `OwnTensors` for the parameters of both.
+    method's options. See `Codec` for the parameters of both.
     """
 
     def decorate(find: Callable[..., Any]) -> Callable[..., Any]:
-        own = OwnTensors(coding, find)
+        codec = Codec(coding, find)
 
         @functools.wraps(find)
         def update(task_vector: Any, layout: Layout, tasks: int | None = None, **options: Any) -> Any:
-            return own.update(task_vector, layout, tasks, **options)
+            return codec.update(task_vector, layout, tasks, **options)
 
         both = [p for f in (coding, find) for p in inspect.signature(f).parameters.values()]
         options = [p for p in both if p.kind is p.KEYWORD_ONLY]
-        needs = ("task_vector", "layout", *(["tasks"] if own.takes_tasks else []))
+        needs = ("task_vector", "layout", *(["tasks"] if codec.takes_tasks else []))
         inputs = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in needs]
-        vars(update).update(own_tensors=own, __signature__=inspect.Signature([*inputs, *options]))
+        vars(update).update(codec=codec, __signature__=inspect.Signature([*inputs, *options]))
         update.__annotations__ = {option.name: option.annotation for option in options}
         return update
 

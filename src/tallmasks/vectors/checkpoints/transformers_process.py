@@ -1,6 +1,6 @@
-"""The processes that answer `library_models`: one reads a config.json with transformers' configuration class, without
-torch, and one builds its model on the meta device. A malicious configuration can describe a huge model, or name weights
-to download, so the processes have no network, and their memory and time are limited."""
+"""The processes that answer `transformers_models`: one reads a config.json with transformers' configuration class,
+without torch, and one builds its model on the meta device. A malicious configuration can describe a huge model, or name
+weights to download, so the processes have no network, and their memory and time are limited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.io.child_processes import end_with_parent
-from tallmasks.vectors.checkpoints.loaded_names import Conversions
+from tallmasks.vectors.checkpoints.transformers_names import Conversions
 
 MEMORY, SECONDS = 2 << 30, 30  # bytes beyond the libraries' own, CPU seconds per question
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")

@@ -1,7 +1,7 @@
 """What transformers knows about a checkpoint: the settings in its config.json with all defaults, and the model's names,
-ties, buffers, and tensors with one row per token. Separate processes answer (`library_process`), because a config.json
-is not trusted and the imports are slow: 1 s for settings, 10 s for a model. So a question is asked only if something
-differs, and early if its answer is needed late."""
+ties, buffers, and tensors with one row per token. Separate processes answer (`transformers_process`), because a
+config.json is not trusted and the imports are slow: 1 s for settings, 10 s for a model. So a question is asked only if
+something differs, and early if its answer is needed late."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from tallmasks.errors import EXTRAS, short, warn
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, TensorInfo
+from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 _MODULES = 20  # modules per tensor, more than any class has
 
@@ -111,8 +112,8 @@ def _described(checkpoints: Collection[Checkpoint]) -> tuple[str, int] | None:
 def _library_model(config: str, most_modules: int) -> LibraryModel | None:
     if not has_library():
         return None
-    facts = _ask("model", config, most_modules)
-    return None if facts is None else LibraryModel(config, most_modules, **facts)
+    known = _ask("model", config, most_modules)
+    return None if known is None else LibraryModel(config, most_modules, **known)
 
 
 def library_settings(checkpoint: Checkpoint) -> Mapping[str, Any] | None:
@@ -209,7 +210,7 @@ def _pass_on(questions: SimpleQueue[tuple[str, Answer]], with_torch: bool) -> No
 
 
 def _started(with_torch: bool) -> Any:
-    program = "from tallmasks.vectors.checkpoints.library_process import answer_questions"
+    program = "from tallmasks.vectors.checkpoints.transformers_process import answer_questions"
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.Popen(
         [sys.executable, "-P", "-c", f"{program}; answer_questions({with_torch})"],

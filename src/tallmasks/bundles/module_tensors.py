@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from tallmasks.bundles.manifest import Manifest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import FLOATS, torch_codes, torch_dtypes
-from tallmasks.io.tensor_files import name_some
-from tallmasks.vectors.checkpoints.checkpoint import TensorInfo
-from tallmasks.vectors.checkpoints.loaded_names import Conversions, unwrapped
+from tallmasks.io.tensor_files import TensorInfo, name_some
+from tallmasks.vectors.checkpoints.transformers_names import Conversions, unwrapped
 
 Tensors = dict[str, torch.Tensor]
 
@@ -40,7 +39,7 @@ class Form:
     Attributes:
         tensors, aliases: of the model, as in a `Checkpoint`.
         free: tensors that a module may lack or have in another shape: computed tables and heads.
-        heads: tensors of the model that are own tensors of some task.
+        heads: tensors of the model that only some tasks have.
         extra: tensors that a module may have in addition: heads, and tensors of the base that this model lacks.
     """
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from tallmasks.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.library_models import library_advice, library_model
-from tallmasks.vectors.checkpoints.loaded_names import modern
+from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model
+from tallmasks.vectors.checkpoints.transformers_names import modern
 
 
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
