@@ -28,14 +28,15 @@ def tau_codings(layout: Layout, bits: int) -> dict[str, Levels]:
 @input("stored_vector", "tau_MTL with matrices rounded to `bits` bits a value, float32 [P']", per="benchmark",
        of=("multi_task_vector", "layout"))  # fmt: skip
 def stored_vector(source: Source, task: int, lambda_index: int, *, bits: BitsOrPlain = 32) -> NDArray[np.float32]:
-    """Rounded by `rounded_rows`; zeros stay zeros, because they are in no mask of a bundle. With 32 bits it is tau_MTL
-    itself."""
-    whole = source.multi_task_vector
-    if bits == PLAIN:
-        return whole
-    out = np.array(whole)
-    tensors = source.layout.split(out)
-    for name, coding in tau_codings(source.layout, bits).items():
+    """tau_MTL itself with 32 bits."""
+    return source.multi_task_vector if bits == PLAIN else rounded(source.multi_task_vector, source.layout, bits)
+
+
+def rounded(vector: NDArray[np.float32], layout: Layout, bits: int) -> NDArray[np.float32]:
+    """tau_MTL, float32 [P'], as a bundle restores it: rounded by `rounded_rows`, except zeros, which no mask keeps."""
+    out = np.array(vector)
+    tensors = layout.split(out)
+    for name, coding in tau_codings(layout, bits).items():
         tensor = tensors[name]
         tensor[...] = coding.values(rounded_rows(tensor, coding.group, normal_levels(bits))) * (tensor != 0)
     return out

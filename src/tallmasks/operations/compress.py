@@ -18,10 +18,11 @@ from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import OF_BUNDLES
+from tallmasks.masks.equal_lengths import equal_lambdas
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
 from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.streaming import Merging, check_can_stream
+from tallmasks.methods.streaming import Merging, Stream, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
@@ -120,7 +121,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         own=models.own,
         missing=models.missing,
         sizes=models.nbytes,
-        mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.lambdas, strict=True)),
+        mask_lambda={} if method.scaled_mask else settings.by_task("mask_lambda"),
         by_task=method.codec is not None,
         codings=method.codings(models.layout, len(settings.tasks)),
         include_base=settings.include_base,
@@ -152,17 +153,21 @@ def write_bundle(
     settings = models.settings
     if method.codec:
         return {}, _write_coded(method.codec, method.chosen, models, contents)
-    with models.progress("compressing", passes(method.merge)) as progress:
+    needs_lambdas = not method.scaled_mask and settings.by_task("mask_lambda").keys() != settings.tasks.keys()
+    with models.progress("compressing", passes(method.merge) + needs_lambdas) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        lambdas = settings.lambdas
+        lambdas = settings.by_task("mask_lambda")
+        if needs_lambdas:
+            lambdas = dict(zip(settings.tasks, _equal_lambdas(stream, merging), strict=True)) | lambdas
         with new_bundle(settings.output, contents) as new:
+            new.mask_lambda.update(lambdas)
 
             def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], Products]:
                 vectors = stream.task_vectors_at(piece)
                 merged = merging(piece, vectors)
                 if method.scaled_mask is None:
-                    packed = list(kernels.pack_masks(vectors, merged, lambdas))
+                    packed = list(kernels.pack_masks(vectors, merged, list(lambdas.values())))
                     lengths: list[list[tuple[float, float]]] = []
                 else:
                     of = prod(stream.layout.by_name[piece.name])
@@ -186,7 +191,15 @@ def write_bundle(
                 for number, task in enumerate(settings.tasks)
             }
             new.error.update({task: one.total for task, one in errors.items()})
-    return new.scale if method.scaled_mask else dict(zip(settings.tasks, lambdas, strict=True)), errors
+    return new.scale if method.scaled_mask else lambdas, errors
+
+
+def _equal_lambdas(stream: Stream, merging: Merging) -> list[float]:
+    def read(piece: TensorPiece) -> tuple[Sequence[Vector], Vector]:
+        vectors = stream.task_vectors_at(piece)
+        return vectors, merging(piece, vectors)
+
+    return equal_lambdas(read, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
 
 
 def _products(vector: Vector, held: Vector) -> Products:

@@ -46,6 +46,19 @@ def levels(row, merged, lambdas, out):
 
 
 @njit(nogil=True, cache=True)
+def add_lengths(row, merged, lengths):
+    """float32 [n], [n] -> float64 [2561]: add |tau_MTL| to the class of the ratio |tau| / |tau_MTL - tau|: below 2^-10,
+    then by the upper half of its bits. Weights with tau = 0 are in no mask."""
+    last = np.int64(lengths.size - 1)
+    for i in range(row.size):
+        own, others = abs(row[i]), abs(merged[i] - row[i])
+        if own > _ZERO:
+            ratio = own / others if others > _ZERO else np.float32(np.inf)
+            number = np.int64(np.float32(ratio).view(np.uint32) >> _HALF) - np.int64(0x3A7F)
+            lengths[max(np.int64(0), min(number, last))] += abs(merged[i])
+
+
+@njit(nogil=True, cache=True)
 def count_upper(patterns, counts):
     """uint32 [n], uint32 [65536]: add the upper halves of magnitudes to a histogram."""
     for i in range(patterns.size):

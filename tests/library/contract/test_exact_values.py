@@ -21,6 +21,7 @@ from tallmasks.io.content_digests import CONTENT
 from tallmasks.io.tensor_files import Layout, read_metadata, write_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
+from tallmasks.methods import few_bits
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector, write_multi_task_vector
 from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector
 
@@ -30,7 +31,17 @@ LAYOUT = Layout(("0.weight", "1.weight", "2.bias", "scale"), ((300, 500), (400, 
 CHOSEN = {"cars": 0.2, "dtd": 0.3, "mnist": 1.0}
 LAMBDAS = [0.2, 0.3, 0.5, 1.0]
 MERGES = ("sum", "ties_sum", "ties_mean", "lines_ties", "dare", "dare_ties", "della")
-METHODS = ("magnitude_masking", "tall_mask_ties", "consensus_ties", "emr", "bitdelta", "t_switch")
+METHODS = (
+    "magnitude_masking",
+    "tall_mask_ties",
+    "consensus_ties",
+    "emr",
+    "bitdelta",
+    "t_switch",
+    "lloyd_max",
+    "tvq",
+    "rtvq",
+)
 """They use code outside `rows/`, and no matrix products, whose bits depend on the machine."""
 
 
@@ -67,6 +78,8 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
     inputs = {
         "task_vector": task_vector.flat,
         "multi_task_vector": tau,
+        "stored_vector": few_bits.rounded(tau, LAYOUT, 3),
+        "tasks": len(CHOSEN),
         "agreement": open_agreement(agreement),
         "mask": np.unpackbits(bits, count=LAYOUT.size, bitorder="little").astype(bool),
         "threshold": task_vector.threshold(0.1),

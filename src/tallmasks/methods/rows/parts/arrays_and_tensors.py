@@ -52,5 +52,10 @@ def beside(array: Any, values: Any) -> Any:
     return torch.from_numpy(array).to(values.device)
 
 
+def array(values: Any) -> Any:
+    """A NumPy array of the values."""
+    return values if isinstance(values, np.ndarray) else values.cpu().numpy()
+
+
 def copied(values: Any) -> Any:
     return values.copy() if isinstance(values, np.ndarray) else values.clone()
