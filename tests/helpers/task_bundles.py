@@ -151,7 +151,7 @@ def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:
     unit = np.sqrt(np.square(rows).mean(1, keepdims=True))
     edges = (levels[1:] + levels[:-1]) / 2
     nearest = levels[((rows / np.where(unit, unit, 1))[..., None] > edges).sum(-1)]
-    scales = (rows * nearest).sum(1) / np.square(nearest).sum(1)
+    scales = np.sqrt(np.square(rows).sum(1) / np.square(nearest).sum(1))
     return (nearest.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(values.shape) * (values != 0)
 
 

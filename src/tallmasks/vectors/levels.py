@@ -69,8 +69,9 @@ def fitted_levels(values: Any, group: int, bits: int) -> NDArray[np.float32]:
 def rounded_rows(values: Any, group: int, levels: NDArray[np.float32]) -> Rounded:
     """Rounds each value of a tensor to the nearest level, with a scale for each row of ``group`` values.
 
-    For a row x with root mean square s, q is the row of the levels nearest to x / s, and the scale <x, q> / <q, q>
-    makes the error smallest. A row of zeros has the scale 0.
+    For a row x with root mean square s, q is the row of the levels nearest to x / s, and the scale |x| / |q| keeps the
+    row's length. The scale <x, q> / <q, q> would make the error smallest, but the row shorter: restored models are less
+    accurate. A row of zeros has the scale 0.
     """
     rows = values.reshape(-1, group)
     if not isinstance(values, np.ndarray):
@@ -91,11 +92,12 @@ def rounded_rows(values: Any, group: int, levels: NDArray[np.float32]) -> Rounde
 def _rounded(rows: Any, levels: Any, search: Callable[..., Any], as_: Callable[[Any, str], Any]) -> tuple[Any, Any]:
     """The numbers of the levels, integers [m, n], and the scales, float32 [m], of float32 [m, n]."""
     wide = as_(rows, "float64")
-    unit = as_(((wide * wide).sum(1) / rows.shape[1]) ** 0.5, "float32")
+    squares = (wide * wide).sum(1)
+    unit = as_((squares / rows.shape[1]) ** 0.5, "float32")
     index = search((levels[1:] + levels[:-1]) / 2, rows / (unit + (unit == 0))[:, None])
     nearest = as_(levels, "float64")[index]
     lengths = (nearest * nearest).sum(1)
-    return index, as_((wide * nearest).sum(1) / (lengths + (lengths == 0)), "float32")
+    return index, as_((squares / (lengths + (lengths == 0))) ** 0.5, "float32")
 
 
 def _array_as(array: Any, dtype: str) -> Any:

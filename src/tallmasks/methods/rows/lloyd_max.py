@@ -24,7 +24,7 @@ def coding(shape: tuple[int, ...], *, bits: Bits = 2) -> Coding:
 @by_tensor(coding)
 def lloyd_max(matrix: Vector, coding: Levels) -> Any:
     """For every row x of every matrix of tau_t, a q: the levels q nearest to x divided by its root mean square, times
-    the scale a = <x, q> / <q, q>. Vectors are unchanged.
+    the scale a = |x| / |q|, which keeps the row's length. Vectors are unchanged.
 
     A matrix has 2^bits levels, fitted to its values by Lloyd's iteration, so that weights that did not move, which are
     common if checkpoints are bfloat16, have one of them. TVQ (Kim et al. 2025) has evenly spaced levels and one range
