@@ -1,19 +1,20 @@
 """Compress fine-tuned models of one base into a bundle, which restores any of them.
 
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
+    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --bits 2 -o ./bundle
     tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
 
 `tallmasks export` writes a task's model from the bundle, and `tallmasks.load_bundle` opens it in Python. A bundle
 keeps each task's own heads, configuration and tokenizer.
 
-t_switch stores -1, 0 or 1 per weight and task. Of the methods that need no data, it keeps the most accuracy for its
-size (docs/which_method.md). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign per weight of
-each matrix.
+lloyd_max stores a number of a few bits per weight and task, and a scale per row of each matrix. With 3 bits it needs no
+data and loses nothing that was measured (docs/which_method.md). tvq has evenly spaced levels, t_switch stores -1, 0 or
+1, bitdelta one sign per weight of each matrix, and tsv_c matrices truncated to 1/T of their rank.
 
-The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties
-(the sum variant, as in the paper) or another merge. A mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|;
-choose lambda on validation data. The masks of emr keep the weights whose sign agrees with the shared vector's, and
-each task has a scale.
+The other methods store one shared vector, in a few bits too, plus one bit per weight and task. The shared vector is
+task_arithmetic, ties (the sum variant, as in the paper) or another merge. A mask keeps the weights with
+|tau_t| > lambda |tau_MTL - tau_t|; choose lambda on validation data. Without it, the masked vector gets the L1 norm of
+tau_t. The masks of emr keep the weights whose sign agrees with the shared vector's, and each task has a scale.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ from tallmasks.operations.opened_models import print_copied, print_own, print_si
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _, _, output = shared_options.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
+    names, dtypes = registry.names_with_masks(), list(OF_BUNDLES)
+    _, _, output = shared_options.add_arguments(
+        parser, METHOD, names, dtypes, "equal length", "the checkpoints', with --bits"
+    )
     output.add_argument(
         "--bits",
         type=whole_number,
         metavar="BITS",
-        help="round every value of a matrix to 2^BITS levels: 2, 3, 4 or 8 (default: TODO)",
+        help="round every value of a matrix to 2^BITS levels: 2, 3, 4 or 8 (default: 3, unless --dtype is given)",
     )
     output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 

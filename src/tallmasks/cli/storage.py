@@ -23,8 +23,7 @@ from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 BUNDLES = (
-    "tall_mask_task_arithmetic", "tall_mask_task_arithmetic:bits=3", "lloyd_max", "lloyd_max:bits=3", "t_switch",
-    "bitdelta", "tsv_c",
+    "lloyd_max", "lloyd_max:bits=2", "t_switch", "bitdelta", "tsv_c", "tall_mask_ties", "tall_mask_ties:bits=3",
 )  # fmt: skip
 """One method per kind of bundle. Masks over any other merge, and EMR-Merging, need as much as the first."""
 

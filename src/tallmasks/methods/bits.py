@@ -97,13 +97,13 @@ def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHA
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
 
 
-def rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 2) -> Storage:
+def rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 3) -> Storage:
     """The pretrained model; per task, ``bits`` bits per weight of a matrix, 2^bits levels per matrix, and one float per
     row. Vectors are stored whole."""
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * _rounded(shapes or _one_matrix(trainable), bits))
 
 
-def evenly_rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 2) -> Storage:
+def evenly_rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 3) -> Storage:
     """TVQ: the pretrained model; per task, ``bits`` bits per weight of a linear layer or convolution, with a scale and
     a zero point. Other tensors are stored whole."""
     own = _even(shapes or _one_matrix(trainable), bits)

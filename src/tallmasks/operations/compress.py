@@ -30,7 +30,9 @@ from tallmasks.vectors import kernels
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
 
-METHOD = "t_switch"
+METHOD = "lloyd_max"
+BITS = 3
+"""Default bits of a value of tau_MTL, if no dtype is set."""
 OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
 Products = NDArray[np.float64]
@@ -73,7 +75,8 @@ def compress(
         out: a new folder.
         options: options of the method, for example {"keep": 0.1}.
         mask_lambda: one value, or a mapping by task.
-        bits: 2, 3, 4 or 8; rounds matrices to 2^bits levels.
+        dtype: of the shared vector's values that are not rounded; without `bits`, of all its values.
+        bits: 2, 3, 4 or 8: round every value of a matrix to 2^bits levels (default: 3).
         keep_base: patterns of tensor names.
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
@@ -90,10 +93,12 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     settings.refuse(OF_MERGE, "merge")
     registry.check_name(settings.method, registry.names_with_masks())
     method = registry.masks_over(settings.spec)
-    if settings.bits is not None:
-        method = registry.with_option(method, "bits", settings.bits)
+    bits = settings.bits
     if method.codec is None:
         check_can_stream(method)
+        bits = BITS if bits is None and settings.dtype is None else bits
+    if bits is not None:
+        method = registry.with_option(method, "bits", bits)
     has_lambdas = bool(settings.by_task("mask_lambda"))
     if has_lambdas and (method.scaled_mask or method.codec):
         raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")

@@ -8,7 +8,7 @@ from tallmasks.methods.few_bits import Bits
 from tallmasks.vectors.levels import fitted_levels, rounded_rows
 
 
-def coding(shape: tuple[int, ...], *, bits: Bits = 2) -> Coding:
+def coding(shape: tuple[int, ...], *, bits: Bits = 3) -> Coding:
     return in_few_bits(shape, bits)
 
 

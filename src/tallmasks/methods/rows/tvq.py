@@ -8,7 +8,7 @@ from tallmasks.methods.few_bits import Bits
 from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
 
 
-def coding(shape: tuple[int, ...], name: str, *, bits: Bits = 2) -> Coding:
+def coding(shape: tuple[int, ...], name: str, *, bits: Bits = 3) -> Coding:
     return even_coding(shape, name, bits)
 
 
