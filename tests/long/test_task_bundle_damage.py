@@ -32,7 +32,8 @@ CASES = {"bfloat16": 2500, "3 bits": 2500, "own": 300}
 STRANGE = [
     None, True, 0, -1, 2**31, 2**64, 10**400, 1.5, 1e308, "", "..", "/etc/passwd", "low_rank:9", "levels:3:1", "int8",
     "\ud800", "masks/../bundle.json", "masks/x.safetensors", "masks/\0.safetensors", "a" * 5000, "x", "c", "frozen",
-    [], [[]], [2**40, 2**40], [2**62, 0], [0, 2**59], ["x", "x"], ["x", 1], {}, {"x": 1}, {"a.weight": "c"}, {"steps": "c"},
+    [], [[]], [2**40, 2**40], [2**62, 0], [0, 2**59], ["x", "x"], ["x", 1], {}, {"x": 1}, {"a.weight": "c"},
+    {"steps": "c"},
 ]  # fmt: skip
 
 

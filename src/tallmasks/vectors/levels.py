@@ -50,8 +50,8 @@ def normal_levels(bits: int) -> NDArray[np.float32]:
 
 def fitted_levels(values: Any, group: int, bits: int) -> NDArray[np.float32]:
     """The 2^bits levels for the values of a tensor, each divided by the root mean square of its row of ``group``
-    values; ascending, float32. Lloyd's iteration makes their mean squared error small, from `normal_levels` on. It uses every
-    k-th row, about `SAMPLE` values, and no rows of zeros."""
+    values; ascending, float32. Lloyd's iteration makes their mean squared error small, from `normal_levels` on.
+    It uses every k-th row, about `SAMPLE` values, and no rows of zeros."""
     rows = values.reshape(-1, group)
     sample = rows[:: max(len(rows) * group // SAMPLE, 1)]
     wide = np.asarray(sample if isinstance(sample, np.ndarray) else sample.cpu(), np.float64)
