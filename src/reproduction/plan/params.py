@@ -16,7 +16,7 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.validation import validated
 from tallmasks.io.yaml_files import read_yaml, scalar
-from tallmasks.masks.mask_bundles import apply_mask
+from tallmasks.methods import Masked
 
 Params = Mapping[str, Any]
 
@@ -96,9 +96,9 @@ def bundled_row(params: Params) -> str:
     Raises TallmasksError if the method has neither masks nor a codec.
     """
     row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties")))
-    if row.codec is None and row.update is not apply_mask:
+    if row.codec is None and not isinstance(row.protocol, Masked):
         rows = list(map(methods.get, methods.names()))
-        masking = ", ".join(row.name for row in rows if row.update is apply_mask)
+        masking = ", ".join(row.name for row in rows if isinstance(row.protocol, Masked))
         coded = ", ".join(row.name for row in rows if row.codec)
         raise refusal("bundle", f"found {row.name!r}, expected a masking row: {masking}; or {coded}")
     return row.name

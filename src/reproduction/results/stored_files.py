@@ -76,7 +76,6 @@ def bundle_contents(
     """The contents of the bundle of a method for these tasks; ``mask_lambda``: the chosen values, if there are any."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = mask_lambda or (None,) * len(tasks)
-    codec = methods.get(method).codec
     names = sorted(start.trainable)
     stored = Layout(tuple(names), tuple(tuple(start.base.tensors[name].shape) for name in names))
     return BundleContents(
@@ -86,7 +85,8 @@ def bundle_contents(
         unchanged=[name for name in floats if name not in start.trainable],
         mask_lambda=dict(zip(tasks, lambdas, strict=True)),
         include_base=start.included,
-        codings=codec.codings(stored, len(tasks)) if codec else None,
+        by_task=methods.get(method).codec is not None,
+        codings=methods.get(method).codings(stored, len(tasks)),
     )
 
 

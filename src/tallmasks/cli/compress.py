@@ -26,7 +26,7 @@ from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import Refused
+from tallmasks.cli.options import Refused, whole_number
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
@@ -38,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for setting in OF_MERGE:
         text = "a bundle keeps each task's head" if setting == "heads" else "an option of `tallmasks merge`"
         output.add_argument(f"--{setting.replace('_', '-')}", action=Refused, const=text)
+    output.add_argument(
+        "--bits",
+        type=whole_number,
+        metavar="BITS",
+        help="round every value of a matrix to 2^BITS levels: 2, 3, 4 or 8 (default: the method's option bits)",
+    )
     output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 
 
@@ -60,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     print_buffers(models)
     print_own(models)
     what = "scale" if method.scaled_mask else "lambda"
-    for task, error in errors.items():
+    for task, of_task in errors.items():
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
-        print(f"  {task}: {value}relative error of its task vector {error:.3f}")
+        print(f"  {task}: {value}{of_task}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
     return 0

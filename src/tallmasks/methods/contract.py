@@ -12,11 +12,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tallmasks.bundles.codings import Coding
 from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import bits
 from tallmasks.methods.bits import Shapes, Storage, Storing
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.codec import Codec
+from tallmasks.methods.few_bits import PLAIN, tau_codings
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
 from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
@@ -127,6 +130,12 @@ class Method:
         """How a bundle stores the tensors of a task, for a `by_tensor` method."""
         return getattr(self.update, "codec", None)
 
+    def codings(self, layout: Layout, tasks: int) -> Mapping[str, Coding]:
+        """How a bundle of T tasks stores their tensors, or those of tau_MTL that are not stored as plain values."""
+        if self.codec:
+            return self.codec.codings(layout, tasks, **self.chosen)
+        return tau_codings(layout, int(self.chosen.get("bits", PLAIN)))
+
     @property
     def scaled_mask(self) -> ScaledMask | None:
         """How a bundle stores its update, if it is a scaled mask."""
@@ -190,6 +199,11 @@ class Method:
             raise ValueError(f"method {self.name}: give {', '.join(wrong)} only if an input uses it; inputs: {needed}")
         if self.tuned and self.update is not merged_vector:
             raise ValueError(f"method {self.name}: tuned is only for methods that are a merge alone")
+
+
+def masked_vector(stored_vector: Any, mask: Any) -> Any:
+    """m_t * tau_MTL: the update of a row of TALL-masks."""
+    return stored_vector * mask
 
 
 def merged_vector(multi_task_vector: Any) -> Any:

@@ -48,7 +48,10 @@ def data_of(merge: Merge) -> str:
 def inputs_of(method: Method) -> list[str]:
     """The inputs of a method, with its merge's name instead of ``multi_task_vector``."""
     merge = [f"merge {method.merge}"] if method.merge else []
-    return [*merge, *(name for name in sorted(method.needs) if not (merge and name == "multi_task_vector"))]
+    return [
+        *merge,
+        *(name for name in sorted(method.needs) if not (merge and name in ("multi_task_vector", "stored_vector"))),
+    ]
 
 
 def varies_by(entry: Input) -> str:

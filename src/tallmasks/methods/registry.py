@@ -97,6 +97,12 @@ def with_options(name: str, chosen: Mapping[str, Value]) -> str:
     return options.written(name, options.chosen_from(chosen, get_merge(name).options, f"merge {name}"))
 
 
+def with_option(method: Method, name: str, value: Value) -> Method:
+    """A method with one more option. Raises like `get`."""
+    plain, texts = options.parse_spec(method.name)
+    return get(options.written(plain, {**texts, name: value}))
+
+
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
     """The spec of an entry of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``.
 

@@ -22,7 +22,16 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference, ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
-OF_PIECES = {"pretrained", "layout", "task_vector", "threshold", "multi_task_vector", "agreement", "mask"}
+OF_PIECES = {
+    "pretrained",
+    "layout",
+    "task_vector",
+    "threshold",
+    "multi_task_vector",
+    "stored_vector",
+    "agreement",
+    "mask",
+}
 """The inputs that can be computed for one piece. All others need the whole model."""
 
 

@@ -14,6 +14,7 @@ Words = NDArray[np.uint32]
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
+_BIT = np.int32(1)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
@@ -96,6 +97,33 @@ def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale
             held = np.int32(-np.int32((word >> np.int32(i)) & np.int32(1)))
             value = np.int32(np.int32(update[i]) << np.int32(shift)).view(np.float32)
             total[i] = own[i] + np.int32(np.float32(scale * value).view(np.int32) & held).view(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def decode_levels(words: Words, levels: Floats, scales: Floats, group: int, first: int, out: Floats) -> None:
+    """uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups] -> float32 [n]: the level of each value times the scale
+    of its group.
+
+    Bit i (lowest first) of word j of row k is bit k of the number of the level of value 32 j + i. ``first``: the index
+    of the first value among the values that are grouped.
+    """
+    numbers = np.empty(32, np.int32)
+    row, left = first // group, group - first % group
+    for start in range(0, out.size, 32):
+        numbers[:] = 0
+        for bit in range(words.shape[0]):
+            word = np.int32(words[bit, start // 32])
+            for i in range(32):
+                numbers[i] |= np.int32(((word >> np.int32(i)) & _BIT) << np.int32(bit))
+        done, stop = start, min(start + 32, out.size)
+        while done < stop:
+            part, held, scale = out[done : min(stop, done + left)], numbers[done - start :], scales[row]
+            for i in range(part.size):
+                part[i] = levels[held[i]] * scale
+            done += part.size
+            left -= part.size
+            if left == 0:
+                row, left = row + 1, group
 
 
 @njit(nogil=True, cache=True)

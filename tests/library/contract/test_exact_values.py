@@ -67,6 +67,7 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
     inputs = {
         "task_vector": task_vector.flat,
         "multi_task_vector": tau,
+        "stored_vector": tau,
         "agreement": open_agreement(agreement),
         "mask": np.unpackbits(bits, count=LAYOUT.size, bitorder="little").astype(bool),
         "threshold": task_vector.threshold(0.1),

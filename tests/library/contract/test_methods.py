@@ -25,6 +25,7 @@ INPUTS = {
     "pretrained": np.ones(6, np.float32),
     "task_vector": TAU,
     "multi_task_vector": MERGED,
+    "stored_vector": MERGED,
     "agreement": np.array([0, 1, 2, 3, 1, 3], np.uint8),
     "mask": np.array([1, 0, 1, 1, 0, 1], bool),
     "threshold": np.float32(2),
@@ -94,7 +95,7 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
     draw = np.random.default_rng(0)
     grid = np.array([-2, -0.5, -0.0, 0, 0.25, 0.5, 2], np.float32)
     given = {
-        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector")},
+        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector", "stored_vector")},
         "agreement": draw.integers(0, 9, 5000, np.uint8),
         "mask": draw.random(5000) < 0.4,
         "threshold": np.float32(0.5),
