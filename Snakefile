@@ -25,6 +25,7 @@ from tallmasks.errors import TallmasksError
 try:
     from bridge import before_first_job, begin
     from bridge.output import show_results
+    from reproduction.plan import chain as stages  # not `chain`, a name of Snakemake's
 except TallmasksError as error:  # in a plug-in, such as a method's file
     sys.exit(f"error: {error}")
 
@@ -68,7 +69,6 @@ include: "workflow/rules/statistics.smk"
 include: "workflow/rules/merge.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/results.smk"
-include: "workflow/rules/sweeps.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/dvc.smk"

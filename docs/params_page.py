@@ -8,17 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.plan.params_model import Params
-
-_KINDS = {
-    "integer": "a whole number",
-    "number": "a finite number",
-    "string": "a text",
-    "array": "a list",
-    "object": "keys with values",
-    "boolean": "true or false",
-    "null": "nothing",
-}
-_BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"), ("below", "exclusiveMaximum"))
+from tallmasks.io.validation import allowed
 
 HEAD = """# What params.yaml may hold
 
@@ -58,27 +48,8 @@ def _table(name: str, part: Mapping[str, Any]) -> str:
         needed = "*" if key in part.get("required", ()) else ""
         links = [f"[{title}](#{title.lower()})" for title in dict.fromkeys(re.findall(r"#/\$defs/(\w+)", str(value)))]
         kinds = [link for link in links if "#setting" not in link]
-        lines.append(f"| `{key}`{needed} | {described(value)}{': ' * bool(kinds)}{', '.join(kinds)} |")
+        lines.append(f"| `{key}`{needed} | {allowed(value)}{': ' * bool(kinds)}{', '.join(kinds)} |")
     return "\n".join(lines) + "\n"
-
-
-def described(part: Mapping[str, Any]) -> str:
-    """What a part of a JSON schema allows, in words."""
-    if "enum" in part:
-        words = f"one of {', '.join(map(str, part['enum']))}"
-    elif "anyOf" in part or "oneOf" in part:
-        words = " or ".join(dict.fromkeys(map(described, part.get("anyOf", part.get("oneOf")))))
-    elif "const" in part:
-        words = str(part["const"])
-    else:
-        words = _KINDS.get(part.get("type", "object" if "$ref" in part else ""), "")
-    words = " ".join([words, *(f"{word} {part[key]}" for word, key in _BOUNDS if key in part)])
-    if "minItems" in part:
-        least, most = part["minItems"], part.get("maxItems")
-        span = f"{least}" if least == most else f"{least} to {most}" if most else f"{least} or more"
-        words += f" of {span} entries"
-    text = part.get("description", "")
-    return f"{words} ({text})" if words and text else words or text
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ def _command(name: str) -> str:
     module = module_of(name)
     lines = [f"\n## {name}\n", _text(module.__doc__ or ""), ""]
     for group in command_parser(name)._action_groups:  # argparse has no public list of them
-        if arguments := [one for one in group._group_actions if one.dest != "help"]:
+        if arguments := [
+            one for one in group._group_actions if argparse.SUPPRESS not in (one.dest, one.help) and one.dest != "help"
+        ]:
             if group.title in ("inputs", "method", "output"):
                 lines += [f"{group.title.capitalize()}:", ""]
             lines += ["| argument | meaning |", "|---|---|", *map(_argument, arguments), ""]

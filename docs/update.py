@@ -46,6 +46,11 @@ LANGUAGE = {
     "tiny_t5_ia3": ("mask_agreement", "threshold"),
 }
 """The tiny language models, and the figures that are shown of each."""
+REAL = (
+    *("mask_percentage", "mask_agreement", "per_task", "threshold", "validation_alpha", "validation_lambda"),
+    *("mask_density", "mask_overlap", "pareto"),
+)
+"""The figures that are shown of the real model."""
 LANGUAGE_BENCHMARKS = ("7nlp", "8qa", "11nlp")
 
 LATER = {("tiny", "8tasks"): ("vit_b32", PAPER_TASKS[:8]), ("tiny_t5", "11nlp"): None}
@@ -72,6 +77,18 @@ def copy_language() -> None:
                 copy(ROOT / "results" / model / benchmark / name, target / model / benchmark / name)
         for name in drawn:
             copy_figure(ROOT / "results" / model, target / model, name)
+
+
+def copy_real() -> None:
+    """Tables and figures of the real model, and the tables in its page."""
+    source, target = ROOT / "results" / "minilm", ROOT / "docs" / "minilm"
+    for name in (*FILES, "field.csv", "field.md"):
+        copy(source / "8tasks" / name, target / "8tasks" / name)
+    for name in REAL:
+        copy_figure(source, target, name)
+    tables = {"table": target / "8tasks" / "table.md", "field": target / "8tasks" / "field.md"}
+    shown = {f"{name}:minilm:8tasks": body(table) for name, table in tables.items() if table.exists()}
+    fill_page(ROOT / "docs" / "real_model.md", shown)
 
 
 def copy_later() -> None:
@@ -246,6 +263,7 @@ def main() -> None:
     copy_results()
     copy_paper()
     copy_language()
+    copy_real()
     copy_later()
     draw_picture()
     fill_pages()

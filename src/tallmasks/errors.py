@@ -2,13 +2,18 @@
 
 import difflib
 import errno
+import json
 import os
 import reprlib
+import shlex
+import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
@@ -40,15 +45,63 @@ class TallmasksError(Exception):
 
 
 class OptionError(TallmasksError):
-    """A wrong command line. The exit status is 2."""
+    """A wrong command line or setting. The exit status is 2."""
 
 
 class TallmasksWarning(UserWarning):
     """A warning about a result. The command line prints it on one line."""
 
 
-def warn(text: str) -> None:
-    warnings.warn(text, TallmasksWarning, stacklevel=3)
+_WORDING: ContextVar[Callable[[str], str]] = ContextVar("_WORDING", default=str)
+_GROUPED: ContextVar[dict[str, list[str]] | None] = ContextVar("_GROUPED", default=None)
+
+
+def warn(text: str, whose: str | None = None) -> None:
+    """Warn, with the line that called this package. ``whose``: the model that the text is about; see
+    `grouped_warnings`."""
+    groups = _GROUPED.get()
+    if whose is not None and groups is not None:
+        groups.setdefault(text, []).append(whose)
+        return
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(sys._getframe())]
+    outermost = max(number for number, name in enumerate(modules) if name.partition(".")[0] == "tallmasks")
+    text = text if whose is None else f"{whose}: {text}"
+    warnings.warn(_WORDING.get()(text), TallmasksWarning, stacklevel=outermost + 2)
+
+
+@contextmanager
+def grouped_warnings() -> Iterator[None]:
+    """Warn once, at the end of this block, if the same text is about several models."""
+    groups: dict[str, list[str]] = {}
+    token = _GROUPED.set(groups)
+    try:
+        yield
+    finally:
+        _GROUPED.reset(token)
+        for text, whose in groups.items():
+            warn(text, ", ".join(whose))
+
+
+@contextmanager
+def worded(wording: Callable[[str], str]) -> Iterator[None]:
+    """Change the texts of errors and warnings in this block."""
+    token = _WORDING.set(wording)
+    try:
+        yield
+    except TallmasksError as error:
+        error.args = tuple(wording(str(text)) for text in error.args)
+        raise
+    finally:
+        _WORDING.reset(token)
+
+
+@contextmanager
+def option_errors() -> Iterator[None]:
+    """Turn the errors of a block that only looks at options into OptionErrors."""
+    try:
+        yield
+    except TallmasksError as error:
+        raise OptionError(*error.args) from error
 
 
 @contextmanager
@@ -100,11 +153,22 @@ def needed_for(what: str, install: str | None = None) -> Iterator[None]:
         library = (error.name or "").partition(".")[0]
         if install is None and library not in EXTRAS:
             raise
-        raise TallmasksError(f"{what} needs {library}: {install or _by_extra(library)}") from None
+        raise TallmasksError(f"{what} needs {library}: {install or by_extra(EXTRAS[library])}") from None
 
 
-def _by_extra(library: str) -> str:
-    return f'pip install "tallmasks[{EXTRAS[library]}]"'
+def by_extra(extra: str) -> str:
+    """The command that installs an extra from the folder that this package was installed from: it is in no index."""
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to import
+
+    try:
+        origin = json.loads(distribution("tallmasks").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {}
+    folder = Path(unquote(urlsplit(origin.get("url", "")).path))
+    if not (folder.is_absolute() and (folder / "pyproject.toml").is_file()):
+        return f"run pip install '.[{extra}]' in the project's folder"
+    option = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {option}{shlex.quote(f'{folder}[{extra}]')}"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.parse import unquote
 
 import pytest
 from huggingface_hub import constants, utils
@@ -26,10 +27,11 @@ _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
 @dataclass(frozen=True)
 class Repository:
-    """A folder's files at one commit, which is also the branch main."""
+    """A folder's files at one commit, which is also a branch."""
 
     folder: Path
     commit: str = COMMIT
+    branch: str = "main"
 
     def files(self) -> dict[str, Path]:
         paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
@@ -140,7 +142,7 @@ class _Answers(BaseHTTPRequestHandler):
         repository = self.hub.repositories.get((kind, name))
         if repository is None:
             self._refuse(401, "RepoNotFound")  # as to everybody who is not logged in
-        elif revision not in ("main", repository.commit):
+        elif unquote(revision) not in (repository.branch, repository.commit):
             self._refuse(404, "RevisionNotFound")
             return None
         return repository

@@ -26,7 +26,7 @@ from processes import default_signals, serve
 
 ROOT = Path(__file__).parents[2]
 CODE = (
-    "Snakefile", "src", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles", "experiments",
+    "Snakefile", "src", "real_texts", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles", "experiments",
     "dvc.yaml", ".dvcignore", ".dvc/.gitignore", ".gitignore", "Makefile", "pyproject.toml", "requirements.lock",
     "requirements-uv.lock",
 )  # fmt: skip
@@ -89,7 +89,7 @@ def of_the_paper(params: dict[str, Any]) -> None:
     params["methods"] = "all"
     params["seeds"] = [0]
     params["paper"]["subsets"]["orders"] = ORDERS
-    params["models"]["tiny"]["sweeps"] = {"subsets": {"validation": 30, "test": 60}}
+    params["models"]["tiny"]["sweeps"] = {"subsets": {"validation": 30, "test": 60}, "thresholds": {"validation": 30}}
 
 
 @dataclass(frozen=True)

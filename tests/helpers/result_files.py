@@ -22,7 +22,7 @@ def write_results(folder: Path, counts: tuple[int, ...] = (8, 14, 20)) -> Result
         _benchmark(folder / name, tasks)
         _field(folder / name, len(tasks))
         _held_out(folder / name, tasks)
-        _masks(folder / name / "masks", tasks)
+        _masks(folder / name / "mask_statistics", tasks)
         _thresholds(folder / name / "thresholds", len(tasks))
         _subsets(folder / name / "subsets", len(tasks))
         _controlled(folder / name / "controlled")

@@ -87,6 +87,9 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
             for start, stop in ((half, values.size), (0, half)):
                 bits = {task: held[start // 8 : -(-stop // 8)] for task, held in packed.items()}
                 new.write(name, start, values.reshape(-1)[start:stop], bits)
+    for name in described.codings:  # a mask holds no zero of a tensor that is rounded to levels
+        for of_task in masks.values():
+            of_task[name] &= merged[name] != 0
     return Made(folder / "bundle", base_file, base, merged, masks, scales, dtype)
 
 

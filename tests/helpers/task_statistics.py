@@ -6,7 +6,7 @@ import numpy as np
 
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.merges import LEARNED
+from tallmasks.methods.merges import GRAMS, LEARNED, Statistic
 from tallmasks.vectors.task_vectors import TaskVector
 from toys.quadratic_network import QuadraticNetwork
 
@@ -18,9 +18,9 @@ def inputs(layout: Layout, task: int, rows: int = 40) -> dict[str, np.ndarray]:
     return {name: draw.normal(size=(rows, width)) + draw.normal(size=width) for name, width in widths.items()}
 
 
-def made_up(statistic: str, layout: Layout, task: int) -> dict[str, np.ndarray]:
+def made_up(statistic: Statistic, layout: Layout, task: int) -> dict[str, np.ndarray]:
     """A task's statistic, float32 by tensor."""
-    if statistic == "grams":
+    if statistic is GRAMS:
         return {name: (x.T @ x / len(x)).astype(np.float32) for name, x in inputs(layout, task).items()}
     draw = np.random.default_rng([task, 1])
     sizes = zip(layout.names, layout.shapes, strict=True)
@@ -37,6 +37,6 @@ def learned(name: str, layout: Layout, tasks: Sequence[int]) -> dict[str, np.nda
 def for_merge(name: str, layout: Layout, tasks: Sequence[int]) -> list[dict[str, np.ndarray]]:
     """The statistics that a merge needs of the tasks; empty if none."""
     statistic = methods.get_merge(name).statistics
-    if statistic == LEARNED:
+    if statistic is LEARNED:
         return [learned(name, layout, tasks)]
     return [made_up(statistic, layout, task) for task in tasks] if statistic else []

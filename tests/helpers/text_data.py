@@ -1,5 +1,6 @@
-"""The 11 text datasets in small, as their files are on the hub, with a few rows made up here."""
+"""The text datasets in small, as their files are on the hub, with a few rows made up here."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,12 @@ MARKED = {
 """The column in which a row says which one it is; of the others `question`."""
 
 
-NUMBERS = {"cosmos_qa": "label", "quail": "correct_answer_id", "story_cloze": "answer_right_ending"}
+NUMBERS = {
+    "trec": "coarse_label",
+    "cosmos_qa": "label",
+    "quail": "correct_answer_id",
+    "story_cloze": "answer_right_ending",
+}
 """Columns of whole numbers of 32 bits; others have 64."""
 RIGHT: dict[str, tuple[str, Callable[[int], int | str]]] = {
     **dict.fromkeys(("paws", "wiki_qa", "wsc"), ("label", lambda index: index % 2)),
@@ -38,12 +44,14 @@ def made_up(task: str, index: int, split: str = "train", choices: int | None = N
     With `choices`, lists of choices end after so many.
     """
     row = dict(TASKS[task].row)
-    column = MARKED.get(task, "question")
+    column = MARKED.get(task, TASKS[task].texts[0] if TASKS[task].texts else "question")
     row[column] = f"{row[column].rstrip('.?')} {split} {index}."
     if "answerKey" in row:
         row["choices"] = {name: values[:choices] for name, values in row["choices"].items()}
         labels = row["choices"]["label"]
         row["answerKey"] = labels[index % len(labels)]
+    elif TASKS[task].texts:
+        row[NUMBERS.get(task, "label")] = index % len(TASKS[task].classes)
     elif task in RIGHT:
         column, right = RIGHT[task]
         row[column] = right(index)
@@ -70,6 +78,10 @@ def write_repository(folder: Path, task: str, counts: Mapping[str, int], choices
     named = {"train": "default/train", "test": "default/validation"}
     for part, pattern in TASKS[task].source.files.items():
         rows = [made_up(task, index, part, choices) for index in range(counts[part])]
+        if pattern.endswith(".jsonl"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / pattern).write_text("".join(json.dumps(row) + "\n" for row in rows))
+            continue
         if pattern.endswith(".csv"):
             write_csv(folder / pattern.replace("*", " - all"), rows)
             continue
@@ -78,6 +90,9 @@ def write_repository(folder: Path, task: str, counts: Mapping[str, int], choices
         for number, shard in enumerate(shards):
             name = f"{number:05d}-of-{len(shards):05d}"
             path = folder / (f"{named[part]}-{name}.parquet" if pattern[0] == "*" else pattern.replace("*", name))
+            if "*" not in pattern and number < len(shards) - 1:
+                continue  # one file
+            shard = rows if "*" not in pattern else shard
             path.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(table(task, shard), path)
 

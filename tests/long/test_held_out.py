@@ -34,4 +34,4 @@ def test_the_tables_of_unseen_tasks(tmp_path: Path) -> None:
     tried = {0.0, 0.5, 1.0}
     assert set(same["scaling_coefficient"].dropna()) <= tried | {0.1 * step for step in range(1, 11)}
     assert project.dry_run("results/tiny/three/held_out.csv").planned == {}
-    project.run("snakemake", "-n", "results/tiny/unseen/masks/density.csv", fails=True)
+    project.run("snakemake", "-n", "results/tiny/unseen/mask_statistics/density.csv", fails=True)

@@ -20,9 +20,10 @@ import torch
 import yaml
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_tensors
-from transformers import CLIPVisionConfig, CLIPVisionModel
+from transformers import AutoConfig, AutoModelForSequenceClassification, CLIPVisionConfig, CLIPVisionModel
 
 import image_files
+import small_classifier
 import small_t5
 import text_data
 from conftest import ROOT, shipped_params
@@ -75,8 +76,10 @@ def stand_ins(own_models: Repositories, tmp_path_factory: pytest.TempPathFactory
     for name, task in TEXT.items():
         if not task.ask:
             rows = {"train": task.held_out + 6, "test": TEXTS}
-            text_data.write_repository(root / name, name, rows, choices=2)
-            repositories["datasets", task.source.hub] = Repository(root / name, task.source.revision or COMMIT)
+            folder, revision = root / task.source.hub.replace("/", "+"), task.source.revision or COMMIT
+            text_data.write_repository(folder, name, rows, choices=2)
+            at = {"branch": revision} if "/" in revision else {"commit": revision}
+            repositories["datasets", task.source.hub] = Repository(folder, **at)
     for model in ("vit_b32", "t5_large"):
         (root / model).mkdir()
         pretrained = shipped_params()["models"][model]["pretrained"]
@@ -134,7 +137,8 @@ def rehearse(project: Project, model: str, small: str, large: str, tasks: Mappin
     assert len(files) == 3 * len(tasks)
     run = project.snakemake(f"results/{model}/{small}/table.csv", *more, *files)
     assert run.jobs["examples"] == len(files)
-    assert run.jobs["finetune"] == len(shipped_params()["benchmarks"][small])
+    benchmarks = shipped_params()["benchmarks"] | shipped_params()["models"][model].get("benchmarks", {})
+    assert run.jobs["finetune"] == len(benchmarks[small])
     with project.path(f"results/{model}/{small}/table.csv").open() as file:
         assert [row["method"] for row in csv.DictReader(file)] == METHODS
     for name, task in tasks.items():
@@ -142,7 +146,8 @@ def rehearse(project: Project, model: str, small: str, large: str, tasks: Mappin
             examples = open_tensors(project.one(f"store/data/*/examples/{name}-test-*.safetensors"))
             origin = json.loads(examples.metadata["origin"])
             assert origin["source"] == f"huggingface.co/datasets/{task.source.hub}"
-            assert origin["revision"] == (task.source.revision or COMMIT)
+            revision = task.source.revision
+            assert origin["revision"] == (COMMIT if revision is None or "/" in revision else revision)
 
 
 def test_the_20_image_data_sets_and_a_table(hub: LoopbackHub, project: Project) -> None:
@@ -179,7 +184,49 @@ def test_the_11_text_data_sets_and_a_table(
     stories = tmp_path / "stories"
     text_data.write_repository(stories, "story_cloze", {"train": TEXT["story_cloze"].held_out + 6, "test": TEXTS})
     project.change(shrink)
-    rehearse(project, model, "7nlp", "11nlp", TEXT)
+    rehearse(project, model, "7nlp", "11nlp", {name: task for name, task in TEXT.items() if not task.texts})
+
+
+def classifier(params: dict[str, Any], model: str, architecture: dict[str, Any], length: int) -> None:
+    """The project's own entry of a text classifier with a small network on a CPU."""
+    entry = shipped_params()["models"][model]
+    small_model(params, model, entry["benchmarks"], architecture=architecture)
+    entry = params["models"][model]
+    entry["pretrained"] = {key: entry["pretrained"][key] for key in ("hub", "file", "revision")}
+    entry |= {"examples": {"train": 6, "validation": TEXTS, "test": TEXTS}}
+    entry["scoring"].update(max_input_tokens=length)
+
+
+def test_the_20_classification_data_sets_and_a_table(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
+    """The same for text classifiers."""
+    pretrained = shipped_params()["models"]["minilm_hub"]["pretrained"]
+    folder = small_classifier.save_folder(tmp_path / "encoder")
+    hub.repositories["models", pretrained["hub"]] = Repository(folder, pretrained["revision"])
+    project.change(lambda params: classifier(params, "minilm_hub", small_classifier.ARCHITECTURE, 12))
+    rehearse(project, "minilm_hub", "8texts", "20texts", {name: task for name, task in TEXT.items() if task.texts})
+
+
+def test_fine_tuned_gpt2_with_heads_of_their_own(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
+    """A user of FusionBench's GPT-2 would learn only after seven downloads that they cannot be read."""
+    gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 24, "n_positions": 32}
+    gpt2 |= {"bos_token_id": 0, "eos_token_id": 0}
+    pretrained = shipped_params()["models"]["gpt2_glue"]["pretrained"]
+    folder = small_classifier.save_folder(tmp_path / "gpt2", gpt2)
+    hub.repositories["models", pretrained["hub"]] = Repository(folder, pretrained["revision"])
+    tasks = shipped_params()["models"]["gpt2_glue"]["benchmarks"]["7glue"]
+    for task in tasks:
+        config = AutoConfig.for_model(**gpt2, num_labels=len(TEXT[task].classes))
+        AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / task)
+
+    def shrink(params: dict[str, Any]) -> None:
+        classifier(params, "gpt2_glue", gpt2, 30)
+        params["models"]["gpt2_glue"]["checkpoints"] = {
+            "source": "finetune", "tasks": {task: str(tmp_path / task) for task in tasks},
+        }  # fmt: skip
+
+    project.change(shrink)
+    run = project.snakemake("results/gpt2_glue/7glue/table.csv")
+    assert run.jobs["import_checkpoint"] == run.jobs["head"] == len(tasks)
 
 
 @pytest.mark.short

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 from project import lay_out, read_json
 
 OVER = """
-from tallmasks.methods import consensus_row, masking_row
+from tallmasks.methods.rows.masks_over_merges import consensus_row, masking_row
 
 masking_row("adamerging", row=901, title="TALL Mask + AdaMerging")
 consensus_row("adamerging", row=902, title="Consensus AdaMerging")

@@ -43,9 +43,9 @@ OF_OTHERS = {
     "No space left on device", "No rule to produce", "Nothing to be done", "Target rules may not contain wildcards",
     "failed to load some plots", "Can't remove the following unsaved files without confirmation",
     "failed to connect to s3 (...) - Unable to locate credentials", "Permission denied for user ... on host ...",
-    "params.yaml: models.tiny...: Input should be ...; found ...", "argument --executor/-e: invalid choice: 'slurm'",
+    "argument --executor/-e: invalid choice: 'slurm'",
 }  # fmt: skip
-"""Messages of make, pip, Snakemake and DVC, and what pydantic says in ours."""
+"""Messages of make, pip, Snakemake and DVC."""
 
 
 def test_the_messages_of_troubleshooting_are_in_the_code() -> None:

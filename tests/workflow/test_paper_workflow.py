@@ -56,7 +56,7 @@ def test_figure_data_are_the_results(paper: Project) -> None:
     assert drawn.to_dict().items() <= tested.set_index(["method", "task"])["accuracy"].to_dict().items()
     masks = pd.read_csv(paper.path("results/tiny/figures/mask_percentage.csv"))
     assert masks["mask_percentage"].between(0.1, 99.9).all()
-    tensors = pd.read_csv(paper.path("results/tiny/three/masks/tensors.csv"))
+    tensors = pd.read_csv(paper.path("results/tiny/three/mask_statistics/tensors.csv"))
     assert tensors.groupby("method")["weights"].sum().unique().tolist() == [1394112]
 
 
@@ -64,26 +64,21 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     """A deleted picture would cost an evaluation, or an intermediate that nobody needs would be made again."""
     for file in ("figures/per_task.png", "tables/methods.tex"):
         copy.path("results/tiny", file).unlink()
-    for folder in ("store/tiny/derived/evaluate_subset", "store/tiny/derived/evaluate_thresholds"):
-        shutil.rmtree(copy.path(folder))
-    shutil.rmtree(copy.path("results/tiny/three/masks"))
-    assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "masks": 1}
+    shutil.rmtree(copy.path("store/tiny/derived/evaluate_first_tasks"))
+    shutil.rmtree(copy.path("results/tiny/three/mask_statistics"))
+    assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "mask_statistics": 1}
 
 
 def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:
-    """An interrupted sweep of 150 subsets would begin anew; or figure 5 over other orders evaluate again."""
+    """An interrupted sweep of 160 subsets would begin anew; or figure 5 over other orders evaluate again."""
     orders = copy.path("params.yaml").read_bytes()
     copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
     assert copy.dry_run("paper").planned == {"subsets": 1, "figure_task_count": 1}
-    found = copy.one("store/tiny/derived/task_orders/*")
-    aside = found.rename(copy.path("aside"))
-    assert copy.dry_run("paper").planned == {"task_orders": 1, "subsets": 1, "figure_task_count": 1}
-    aside.rename(found)
     copy.path("params.yaml").write_bytes(orders)
-    for path in sorted(copy.root.glob("store/tiny/derived/evaluate_subset/*.json"))[:2]:
+    for path in sorted(copy.root.glob("store/tiny/derived/evaluate_first_tasks/*.json"))[:2]:
         path.unlink()
     shutil.rmtree(copy.path("results/tiny/three/subsets"))
-    assert copy.dry_run("sweep").planned == {"evaluate_subset": 2, "subsets": 1}
+    assert copy.dry_run("sweep").planned == {"evaluate_first_tasks": 2, "subsets": 1}
 
 
 def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:

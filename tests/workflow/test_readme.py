@@ -82,6 +82,7 @@ import numpy as np
 import tallmasks
 from tallmasks import methods
 from reproduction.evaluation.protocols import InMemory
+from reproduction.plan.chain import STAGE_OF
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -92,7 +93,8 @@ for spec in ("unit_length", "unit_length:length=2.0", "unit_length:order=1.0"):
     method = methods.get(spec)
     source = memory.of(method)
     inputs = {name: methods.INPUTS[name].value(source, 0, 0, method.chosen) for name in method.needs}
-    print(method.name, method.title, *method(**inputs), *(needed.role for needed in method.stored_inputs), sep="|")
+    from_files = [one.name for one in method.all_inputs.values() if one in STAGE_OF]
+    print(method.name, method.title, *method(**inputs), *from_files, sep="|")
 print(*tallmasks.merge([{"a": vector.flat} for vector in vectors], "largest")["a"], sep="|")
 """
 
@@ -114,7 +116,7 @@ def test_one_file_is_a_method_with_an_option_and_an_input_of_its_own(tmp_path: P
     np.testing.assert_allclose([float(value) for value in plain[2:6]], [0.6, 0.8, 0, 0], rtol=1e-6)
     np.testing.assert_allclose([float(value) for value in longer[2:6]], [1.2, 1.6, 0, 0], rtol=1e-6)
     np.testing.assert_allclose([float(value) for value in other[2:6]], [3 / 7, 4 / 7, 0, 0], rtol=1e-6)
-    assert plain[6:] == ["task_vectors"]
+    assert plain[6:] == ["task_vector"]
 
 
 def test_the_tables_are_those_that_the_workflow_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

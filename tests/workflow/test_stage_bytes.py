@@ -25,6 +25,7 @@ from reproduction.plan.project import Index  # noqa: F401  (declares every stage
 from tallmasks import methods
 from tallmasks.io.content_digests import NOT_CONTENT, content_of_json, content_of_tensors
 from tallmasks.io.tensor_files import open_tensors
+from tallmasks.methods.merges import LEARNED
 
 pytestmark = pytest.mark.xdist_group("paper")  # goes on from every table and figure of the paper
 RECORD = Path(__file__).with_name("stages.json")
@@ -82,7 +83,7 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(
     assert run.jobs["field"] and not {"finetune", "task_vector", "tables"} & {*run.jobs}
     assert run.jobs["statistic"], "RegMean and Fisher merging need the tasks' data"
     table = pd.read_csv(project.path(FIELD)).set_index("method")
-    assert set(table.index) == set(methods.names()) - set(methods.needing("learn"))
+    assert set(table.index) == set(methods.names()) - set(methods.needing(LEARNED))
     before = paper.path("results/tiny/three/table.csv")
     assert project.path("results/tiny/three/table.csv").read_bytes() == before.read_bytes()
     shown = pd.read_csv(before).set_index("method")

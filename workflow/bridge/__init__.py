@@ -110,10 +110,9 @@ class Bridge:
 
     # -- functions of rules ---------------------------------------------------------------------------------------
 
-    def view(self, name: str, checkpoints: Any = None) -> RuleFunctions:
+    def view(self, name: str) -> RuleFunctions:
         """Functions of the rule for a view of a benchmark."""
-        find = lambda wildcards: STAGES[name](self.plan, wildcards.model, wildcards.benchmark)  # noqa: E731
-        return RuleFunctions(self, find, checkpoints)
+        return RuleFunctions(self, lambda wildcards: STAGES[name](self.plan, wildcards.model, wildcards.benchmark))
 
     def drawing(self, kind: str, name: str) -> RuleFunctions:
         """Functions of the rule for a figure (kind "figure") or a table of the paper (kind "paper_table")."""
@@ -197,7 +196,7 @@ class Bridge:
             if self.is_done(node):
                 return {}
             run.check_gpu_limit(self.run.workflow, self.resources(node)["gpu"])
-        inputs = {role: [self._input(one) for one in nodes] for role, nodes in _inputs(node).items()}
+        inputs = {role: [self._input(one) for one in nodes] for role, nodes in node.inputs.items()}
         return inputs | {role: [ancient(str(path))] for role, path in node.sources.items()}
 
     def _input(self, node: Node) -> str:
@@ -233,13 +232,10 @@ class Bridge:
 
 
 class RuleFunctions:
-    """The input, params and resource functions of one rule.
+    """The input, params and resource functions of one rule.  ``find`` maps wildcards to a node."""
 
-    ``find`` maps wildcards to a node.  ``checkpoints``: Snakemake's object, for a rule that waits for the task orders.
-    """
-
-    def __init__(self, bridge: Bridge, find: Callable[[Any], Node], checkpoints: Any = None) -> None:
-        self._bridge, self._find, self._checkpoints = bridge, find, checkpoints
+    def __init__(self, bridge: Bridge, find: Callable[[Any], Node]) -> None:
+        self._bridge, self._find = bridge, find
 
     def input(self, role: str) -> InputFunction:
         return for_users(lambda wildcards: self._bridge.inputs(self._find(wildcards)).get(role, []))
@@ -247,11 +243,7 @@ class RuleFunctions:
     def inputs_but(self, *roles: str) -> InputFunction:
         @for_users
         def files(wildcards: Any) -> list[str]:
-            node = self._find(wildcards)
-            inputs = self._bridge.inputs(node)
-            if inputs and self._checkpoints and node.late_inputs() is None:
-                (orders,) = node.inputs["orders"]
-                self._checkpoints.task_orders.get(model=orders.model, name=orders.name)
+            inputs = self._bridge.inputs(self._find(wildcards))
             return [path for role, paths in inputs.items() if role not in roles for path in paths]
 
         return files
@@ -259,16 +251,6 @@ class RuleFunctions:
     @for_users
     def outdated(self, wildcards: Any) -> list[str]:
         return self._bridge.outdated(self._find(wildcards))
-
-    @for_users
-    def orders_missing(self, wildcards: Any) -> list[str]:
-        """Input function of the checkpoint: forces it to run if its artifact is missing.
-
-        The rule that waits for a checkpoint runs only if the checkpoint runs, whatever its other inputs.
-        """
-        node = self._find(wildcards)
-        is_missing = not self._bridge.run.inspects_dag and not self._bridge.files.there(node)
-        return newer_input([str(FILE)], node.digest) if is_missing else []
 
     def resource(self, name: str) -> InputFunction:
         """Resource function: threads, gpu, mem_mb or runtime from params.yaml."""
@@ -283,9 +265,9 @@ class RuleFunctions:
         @for_users
         def file(wildcards: Any, input: Any, threads: int, resources: Any) -> str:
             node, bridge = self._find(wildcards), self._bridge
-            inputs = {role: [one.path for one in nodes] for role, nodes in _inputs(node).items()}
+            inputs = {role: [one.path for one in nodes] for role, nodes in node.inputs.items()}
             inputs |= {role: [str(path)] for role, path in node.sources.items()}
-            if not (bridge.run.inspects_dag or bridge.is_done(node) or node.late_inputs() is None):
+            if not (bridge.run.inspects_dag or bridge.is_done(node)):
                 _check_roles(node, inputs, set(map(str, input)))
             logged = {role: path.format(**wildcards) for role, path in logs.items()}
             fields: dict[str, Any] = {"threads": threads, "gpus": resources.gpu, "submitted": bridge.run.submitted}
@@ -303,10 +285,6 @@ class RuleFunctions:
             )
 
         return file
-
-
-def _inputs(node: Node) -> dict[str, list[Node]]:
-    return {role: list(nodes) for role, nodes in {**node.inputs, **(node.late_inputs() or {})}.items()}
 
 
 def _check_roles(node: Node, inputs: Mapping[str, list[str]], files: set[str]) -> None:

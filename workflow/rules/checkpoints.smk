@@ -8,9 +8,10 @@ use rule artifact as examples with:
         "logs/{model}/examples/{name}.log",
 
 
-# pretrained weights, class names, prompts -> zero-shot head of one task
+# pretrained weights, class names, prompts -> zero-shot head of one task; or checkpoint -> its trained head
 use rule artifact as head with:
     input:
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/head/{name}.safetensors",
@@ -57,7 +58,7 @@ use rule artifact as finetune with:
 # checkpoint, pretrained weights -> their difference, with trim thresholds
 use rule artifact as task_vector with:
     input:
-        checkpoint=BRIDGE.artifact.input("checkpoint"),
+        checkpoint=BRIDGE.artifact.input(stages.finetune.role),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/task_vector/{name}.safetensors",

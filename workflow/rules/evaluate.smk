@@ -4,7 +4,7 @@ use rule artifact as evaluate_task with:
         validation=BRIDGE.artifact.input("validation"),
         test=BRIDGE.artifact.input("test"),
         head=BRIDGE.artifact.input("head"),
-        checkpoint=BRIDGE.artifact.input("checkpoint"),
+        checkpoint=BRIDGE.artifact.input(stages.finetune.role),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/evaluate_task/{name}.json",
@@ -37,9 +37,25 @@ use rule artifact as evaluate_unseen with:
         test=BRIDGE.artifact.input("test"),
         heads=BRIDGE.artifact.input("heads"),
         pretrained=BRIDGE.artifact.input("pretrained"),
-        selection=BRIDGE.artifact.input("selection"),
-        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", "selection"),
+        selection=BRIDGE.artifact.input(stages.evaluate.role),
+        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", stages.evaluate.role),
     output:
         "store/{model}/derived/evaluate_unseen/{name}.json",
     log:
         "logs/{model}/evaluate_unseen/{name}.log",
+
+
+# zero-shot accuracies, task vectors and examples of all tasks -> several methods on the first n of an order (figure 5)
+use rule artifact as evaluate_first_tasks with:
+    input:
+        zero_shot=BRIDGE.artifact.input("zero_shot"),
+        validation=BRIDGE.artifact.input("validation"),
+        test=BRIDGE.artifact.input("test"),
+        heads=BRIDGE.artifact.input("heads"),
+        pretrained=BRIDGE.artifact.input("pretrained"),
+        fine_tuned=BRIDGE.artifact.input("fine_tuned"),
+        task_vectors=BRIDGE.artifact.input("task_vectors"),
+    output:
+        "store/{model}/derived/evaluate_first_tasks/{name}.json",
+    log:
+        "logs/{model}/evaluate_first_tasks/{name}.log",

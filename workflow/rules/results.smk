@@ -12,7 +12,7 @@ for _view, _stage in VIEWS.items():
         name:
             _view
         input:
-            artifacts=BRIDGE.view(_view, checkpoints).inputs_but(),
+            artifacts=BRIDGE.view(_view).inputs_but(),
             outdated=BRIDGE.view(_view).outdated,
         output:
             [update(file) for file in _files if not file.endswith(REPORTED)],

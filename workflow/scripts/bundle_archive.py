@@ -4,6 +4,7 @@ from pathlib import Path
 
 from job import Job, main
 from reproduction.evaluation.records import read_evaluation
+from reproduction.plan.chain import evaluate, mask, merge, task_vector
 from reproduction.results.stored_files import StartingPoint, bundle_contents, starting_point
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import new_coded_bundle, write_from_planes
@@ -15,8 +16,8 @@ from tallmasks.vectors.task_vectors import open_task_vector
 
 
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
-    selection = read_evaluation(job.input("selection"))
-    masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
+    selection = read_evaluation(job.input(evaluate.role))
+    masks, merged = open_mask_bundle(job.input(mask.role)), open_multi_task_vector(job.input(merge.role))
     contents = bundle_contents(selection.method, selection.tasks, start, selection.mask_lambda)
     write_from_planes(out, contents, merged, masks)
     for task, value in contents.mask_lambda.items():
@@ -28,7 +29,7 @@ def write_coded(job: Job, start: StartingPoint, out: Path) -> None:
     codec, contents = method.codec, bundle_contents(method.name, tasks, start)
     assert codec is not None
     with new_coded_bundle(out, contents) as new:
-        for task, path in zip(tasks, job.inputs["task_vectors"], strict=True):
+        for task, path in job.by_task(task_vector.role).items():
             vector = open_task_vector(path)
             for name, tensor in vector.layout.split(vector.flat).items():
                 new.write(task, name, codec.content(tensor, new.manifest.codings[name], **method.chosen))

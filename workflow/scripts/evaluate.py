@@ -3,24 +3,25 @@
 from job import Job, main, say
 from model_io import load_model, load_tasks, new_evaluator
 from reproduction.evaluation.protocols import FromFiles, Tuner, evaluate
-from reproduction.evaluation.records import Evaluation, read_evaluation, read_origins
+from reproduction.evaluation.records import read_joined, read_origins
+from reproduction.evaluation.sweeps import sampled
 from reproduction.models.checkpoint_sources import seen_validation
 from reproduction.models.families import family
-from sweep_io import finetuned_validation
+from reproduction.plan.chain import files_by_input
 from tallmasks import methods
 
 
 @main
 def run(job: Job) -> None:
     method, model = methods.get(job.params["method"]), load_model(job)
-    evaluator = new_evaluator(job, model, load_tasks(job))
-    source = FromFiles(method, job.params["tasks"], job.inputs, model.initial())
+    evaluator = new_evaluator(job, model, sampled(load_tasks(job), job.params.get("images", {})))
+    source = FromFiles(method, job.params["tasks"], files_by_input(job.inputs), model.initial())
     grid = job.params.get("grid", ())
     tune = None
     if isinstance(method.protocol, methods.Scaled):
-        pretrained = list(map(read_evaluation, job.inputs.get("zero_shot", ())))
-        zero_shot = Evaluation.joined(pretrained).correct if pretrained else None
-        tune = Tuner(evaluator, grid, finetuned_validation(job), zero_shot)
+        finetuned = read_joined(job.inputs["fine_tuned"]).accuracy("validation")
+        zero_shot = read_joined(job.inputs["zero_shot"]).correct if "zero_shot" in job.inputs else None
+        tune = Tuner(evaluator, grid, finetuned.tolist(), zero_shot)
     result = evaluate(method, source, evaluator, tune, grid)
     if result.grid:
         chosen = result.scaling_coefficient if result.mask_lambda is None else list(result.mask_lambda)

@@ -1,17 +1,22 @@
-"""Compute CLIP's frozen zero-shot head of one task from class names and prompt templates."""
+"""Write the head of one task: computed from class names and prompt templates, or taken from the task's checkpoint."""
 
-from typing import cast
+from typing import Any
 
 from job import Job, main
 from model_io import load_model
-from reproduction.models.clip.network import ClipModel
+from reproduction.models.families import family
 from reproduction.tasks.task import Task
 from tallmasks.io.tensor_files import write_tensors
 
 
 @main
 def run(job: Job) -> None:
-    task = Task(job.output.stem, tuple(job.params["classes"]), tuple(job.params["templates"]), "")
-    head = cast(ClipModel, load_model(job)).head(task).numpy()
-    print(f"head of {len(task.classes)} classes x {len(task.templates)} templates: {head.shape}", flush=True)
-    write_tensors(job.output, {"head": head}, job.metadata)
+    if "checkpoint" in job.inputs:
+        model_family: Any = family(job.params)
+        tensors = model_family.trained_head(job.input("checkpoint"))
+    else:
+        model: Any = load_model(job)
+        task = Task(job.output.stem, tuple(job.params["classes"]), tuple(job.params["templates"]), "")
+        tensors = {"head": model.head(task).numpy()}
+    print("head:", ", ".join(f"{name} {array.shape}" for name, array in tensors.items()), flush=True)
+    write_tensors(job.output, tensors, job.metadata)

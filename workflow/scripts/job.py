@@ -75,6 +75,10 @@ class Job:
         (path,) = self.inputs[role]
         return path
 
+    def by_task(self, role: str) -> dict[str, Path]:
+        """The inputs of a role with one file per task."""
+        return dict(zip(self.params["tasks"], self.inputs[role], strict=True))
+
     @property
     def folder(self) -> Path:
         return self.outputs["provenance"].parent

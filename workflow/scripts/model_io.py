@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -28,19 +28,22 @@ def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluato
 
 def load_examples(job: Job, role: str) -> Examples:
     model_family = family(job.params)
-    return model_family.examples(job.input(role), {name: job.input(name) for name in model_family.task_inputs})
+    own = {needed.name: job.input(needed.name) for needed in model_family.task_inputs if needed.name in job.inputs}
+    return model_family.examples(job.input(role), own)
 
 
 def load_task(job: Job) -> TaskData:
     return TaskData(job.params["task"], {split: load_examples(job, split) for split in SPLITS})
 
 
-def load_tasks(job: Job, splits: Sequence[str] = SPLITS) -> list[TaskData]:
-    """The tasks of a job on several tasks; the files of each role are in the order of the tasks."""
-    model_family, tasks = family(job.params), []
-    for i, task in enumerate(job.params["tasks"]):
-        own = {name: job.inputs[f"{name}s"][i] for name in model_family.task_inputs}
-        tasks.append(TaskData(task, {split: model_family.examples(job.inputs[split][i], own) for split in splits}))
+def load_tasks(job: Job, splits: Sequence[str] = SPLITS, only: Collection[str] = ()) -> list[TaskData]:
+    """The tasks of a job on several tasks, or ``only`` some of them."""
+    model_family = family(job.params)
+    files = {role: job.by_task(role) for role in (*splits, *(f"{needed.name}s" for needed in model_family.task_inputs))}
+    tasks = []
+    for task in only or job.params["tasks"]:
+        own = {needed.name: files[f"{needed.name}s"][task] for needed in model_family.task_inputs}
+        tasks.append(TaskData(task, {split: model_family.examples(files[split][task], own) for split in splits}))
     return tasks
 
 

@@ -3,21 +3,18 @@
 import json
 
 from job import Job, main
-from reproduction.evaluation.records import Evaluation, read_evaluation, read_orders, read_subset
-from reproduction.evaluation.subsets import distinct_subsets
+from reproduction.evaluation.records import read_evaluations, read_joined
+from reproduction.evaluation.subsets import orders
 from reproduction.results.sweep_tables import subset_table
 from results_io import counts_of, publish
 
 
 @main
 def run(job: Job) -> None:
-    orders, zeroshot = read_orders(job.input("orders"))
-    ordered = {order: orders[order] for order in job.params["orders"]}
-    evaluated = {}
-    for path in job.inputs["subsets"]:
-        evaluations = read_subset(path)
-        evaluated[evaluations[0].tasks] = evaluations
-    finetuned = Evaluation.joined([read_evaluation(path) for path in job.inputs["fine_tuned"]])
-    table = subset_table(distinct_subsets(ordered), evaluated, finetuned, zeroshot, counts_of(job))
+    zeroshot, finetuned = read_joined(job.inputs["zero_shot"]), read_joined(job.inputs["fine_tuned"])
+    shown = job.params["orders"]
+    evaluated = {order: [read_evaluations(path) for path in job.inputs[order]] for order in shown}
+    table = subset_table(evaluated, zeroshot, finetuned, counts_of(job))
+    ordered = {order: orders(zeroshot)[order] for order in shown}
     files = {"accuracy.csv": table.to_csv(index=False), "orders.json": json.dumps(ordered, indent=1) + "\n"}
     publish(job, files)

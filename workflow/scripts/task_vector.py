@@ -2,6 +2,7 @@
 
 from job import Job, main
 from reproduction.models.families import family
+from reproduction.plan.chain import finetune
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector
 
@@ -13,7 +14,7 @@ def run(job: Job) -> None:
     _, frozen = model_family.parameter_counts(params, open_checkpoint(pretrained).shapes)
     compute_task_vector(
         pretrained,
-        job.input("checkpoint"),
+        job.input(finetune.role),
         model_family.initial_state(params, pretrained),
         job.output,
         job.metadata,

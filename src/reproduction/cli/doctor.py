@@ -29,7 +29,7 @@ from reproduction.cli.why import results_with
 from reproduction.models import cuda
 from reproduction.models.families import family
 from reproduction.plan import preflight
-from reproduction.plan.chain import pretrained_source
+from reproduction.plan.chain import pretrained_source, task_vector
 from reproduction.plan.node import Node
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, closure, open_plan
@@ -174,7 +174,7 @@ def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
         elif node.kind in ("finetune", "import_checkpoint", "task_vector", "merge"):
             stored += FLOAT * trainable
         elif node.kind == "mask":
-            stored += levels * len(node.inputs["task_vectors"]) * trainable
+            stored += levels * len(node.inputs[task_vector.role]) * trainable
         elif node.kind == "consensus":
             stored += trainable
     values = 4 if "validate_every" in spec["finetuning"] else 3  # weights, two moments, and the best weights

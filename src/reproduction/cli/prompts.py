@@ -14,10 +14,9 @@ import textwrap
 from collections.abc import Iterator
 
 from reproduction.tasks.task import SPLITS
-from reproduction.tasks.text.prompt_files import prompts_of
 from reproduction.tasks.text.text_catalogue import example
 from reproduction.tasks.text.text_tasks import TASKS, TextTask
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import OptionError, nearest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     for name in arguments.tasks:
         if name not in TASKS:
-            raise TallmasksError(f"unknown text task {name!r}{nearest(name, TASKS)}; expected {', '.join(TASKS)}")
+            raise OptionError(f"unknown text task {name!r}{nearest(name, TASKS)}; expected {', '.join(TASKS)}")
     shown = [TASKS[name] for name in arguments.tasks or TASKS]
     print("\n\n".join("\n".join(described(task, bool(arguments.tasks))) for task in shown))
     return 0
 
 
 def described(task: TextTask, filled: bool) -> Iterator[str]:
-    prompts = prompts_of(task.name)
+    prompts = task.prompt_file
     rows = ", ".join(f"{split} {task.rows(split):,}" for split in SPLITS)
     yield f"{task.name} ({task.title}): {task.description}"
     where = f"on request: {task.ask}" if task.ask else f"huggingface.co/datasets/{task.source.hub}"

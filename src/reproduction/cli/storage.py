@@ -21,10 +21,12 @@ from pathlib import Path
 
 from reproduction.models.families import family
 from reproduction.plan.chain import pretrained_source
+from reproduction.plan.params import FILE
 from reproduction.plan.project import open_plan
 from reproduction.results.tables import ParameterCounts
 from tallmasks import methods
 from tallmasks.cli import storage
+from tallmasks.errors import OptionError
 
 HEADER = ("model", "benchmark", "method", "storage_gb")
 
@@ -36,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.parameters is not None:
         return storage.run(arguments)
+    if not FILE.exists():
+        raise OptionError(f"missing: --parameters P (a model's size); without it, run this in the folder of {FILE}")
     plan = open_plan()
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(HEADER)
@@ -47,6 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
             counts = ParameterCounts(*model_family.architecture_counts(plan.model(model)))
         for benchmark in plan.benchmarks(model):
             for name in plan.method_names:
-                stored = counts.stored(methods.get(name), len(plan.tasks(benchmark)))
+                stored = counts.stored(methods.get(name), len(plan.tasks(model, benchmark)))
                 table.writerow((model, benchmark, name, f"{stored:.4f}"))
     return 0

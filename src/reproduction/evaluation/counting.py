@@ -1,6 +1,6 @@
 """Counts the correct answers of many weight sets on many tasks.
 
-A weight set is theta_0 + coefficient * update, on the model's device. As many weight sets as fit into memory share one
+A weight set is theta_0 + alpha * update, on the model's device. As many weight sets as fit into memory share one
 pass over the examples.
 """
 
@@ -57,16 +57,16 @@ class Evaluator:
     def totals(self, split: str) -> list[int]:
         return [len(task.splits[split]) for task in self.tasks]
 
-    def scaled(self, split: str, update: Update, coefficients: Sequence[float]) -> list[list[Score]]:
-        """Correct answers of theta_0 + coefficient * update, [tasks][coefficients]. ``update``: float32 [P']."""
+    def scaled(self, split: str, update: Update, scaling_coefficients: Sequence[float]) -> list[list[Score]]:
+        """Correct answers of theta_0 + alpha * update for every alpha, [tasks][alphas]. ``update``: float32 [P']."""
         direction = self._on_device(update)
         counts: list[list[Score]] = [[] for _ in self.tasks]
-        report = _Report(self._progress, split, self._unit, len(coefficients) * sum(self.totals(split)))
+        report = _Report(self._progress, split, self._unit, len(scaling_coefficients) * sum(self.totals(split)))
         room = self._room()
-        for start in range(0, len(coefficients), room):
+        for start in range(0, len(scaling_coefficients), room):
             sets = [
-                torch.add(self._pretrained, direction, alpha=coefficient, out=self._buffer(index))
-                for index, coefficient in enumerate(coefficients[start : start + room])
+                torch.add(self._pretrained, direction, alpha=scaling_coefficient, out=self._buffer(index))
+                for index, scaling_coefficient in enumerate(scaling_coefficients[start : start + room])
             ]
             for index, task in enumerate(self.tasks):
                 counts[index] += self._count(task, split, sets, report)
@@ -121,9 +121,9 @@ class Evaluator:
         names = dict.fromkeys(name for scores in by_task for name in scores)
         return {name: [scores.get(name) for scores in by_task] for name in names}
 
-    def built(self, update: Update, coefficient: float = 1.0) -> torch.Tensor:
-        """theta_0 + coefficient * update; the next weight set overwrites it."""
-        return torch.add(self._pretrained, self._on_device(update), alpha=coefficient, out=self._buffer(0))
+    def built(self, update: Update, scaling_coefficient: float = 1.0) -> torch.Tensor:
+        """theta_0 + alpha * update; the next weight set overwrites it."""
+        return torch.add(self._pretrained, self._on_device(update), alpha=scaling_coefficient, out=self._buffer(0))
 
     def to_device(self, array: NDArray) -> NDArray | torch.Tensor:
         """The array on the model's GPU; unchanged if the model is on a CPU."""

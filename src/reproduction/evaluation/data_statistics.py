@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from reproduction.models.families import Batch, Examples, WatchedModel
 from tallmasks.errors import TallmasksError
+from tallmasks.methods.merges import FISHER, GRAMS
 
 
 def layer_grams(model: WatchedModel, examples: Examples) -> dict[str, NDArray[np.float32]]:
@@ -70,8 +71,8 @@ def _one_by_one(model: WatchedModel, examples: Examples) -> Iterator[Batch]:
 
 
 COMPUTED: dict[str, Callable[[WatchedModel, Examples], dict[str, NDArray[np.float32]]]] = {
-    "grams": layer_grams,
-    "fisher": squared_gradients,
+    GRAMS.name: layer_grams,
+    FISHER.name: squared_gradients,
 }
-"""By the name that a merge gives as ``statistics``. A new one also needs an entry in
-`reproduction.models.families.STATISTICS`."""
+"""By name. A new one also needs entries in `reproduction.models.families.STATISTICS` and
+`reproduction.plan.chain.STAGE_OF`."""

@@ -18,7 +18,8 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
-from tallmasks.methods import INPUTS, Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods import Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR
 from tallmasks.methods.updates import Updates
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
@@ -95,12 +96,12 @@ def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
 
 
 def evaluate(
-    method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, lambdas: Sequence[float]
+    method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, mask_lambdas: Sequence[float]
 ) -> Evaluation:
     """Evaluate one method by its protocol (see `tallmasks.methods`).
 
     The evaluator and the source have the same tasks in the same order. ``tune`` is used by the protocol `Scaled`, and
-    ``lambdas``, the ascending grid, by `Masked`.
+    ``mask_lambdas``, the ascending grid, by `Masked`.
     """
     update = updates_on(evaluator, method, source)
     if isinstance(method.protocol, Scaled):
@@ -111,7 +112,7 @@ def evaluate(
             method.name, lambda value: method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
         )
     if isinstance(method.protocol, Masked):
-        return _masked(method, update, evaluator, lambdas)
+        return _masked(method, update, evaluator, mask_lambdas)
     if isinstance(method.protocol, Fixed):
         coefficient = method.protocol.coefficient_for(len(evaluator.tasks))
         return _one_model(method, update(), evaluator, coefficient, chosen=coefficient)
@@ -120,11 +121,11 @@ def evaluate(
     return evaluator.evaluation(method.name, correct, lambda task: evaluator.built(update(task)))
 
 
-def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequence[float]) -> Evaluation:
+def _masked(method: Method, update: Updates, evaluator: Evaluator, mask_lambdas: Sequence[float]) -> Evaluation:
     def every(task: int) -> Iterator[Update]:
-        return (update(task, lambda_index) for lambda_index in range(len(lambdas)))
+        return (update(task, lambda_index) for lambda_index in range(len(mask_lambdas)))
 
-    curve = evaluator.own("validation", every, len(lambdas))
+    curve = evaluator.own("validation", every, len(mask_lambdas))
     chosen = choose_per_task(curve)
     test = evaluator.own("test", lambda task: iter([update(task, chosen[task])]), 1)
     validation = [row[index] for row, index in zip(curve, chosen, strict=True)]
@@ -132,8 +133,8 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, lambdas: Sequ
         method.name,
         {"validation": validation, "test": [row[0] for row in test]},
         lambda task: evaluator.built(update(task, chosen[task])),
-        mask_lambda=tuple(lambdas[index] for index in chosen),
-        grid=tuple(lambdas),
+        mask_lambda=tuple(mask_lambdas[index] for index in chosen),
+        grid=tuple(mask_lambdas),
         curve=tuple(map(tuple, curve)),
     )
 
@@ -159,49 +160,51 @@ def _one_model(method: Method, update: Update, evaluator: Evaluator, coefficient
 class FromFiles:
     """A `tallmasks.methods.Source` that reads a method's inputs from artifacts.
 
-    ``inputs``: by role, one artifact, or one per task in the order of ``tasks``. ``pretrained``: theta_0, float32 [P'].
+    ``files``: by input, one artifact, or one per task in the order of ``tasks``. ``pretrained``: theta_0, float32 [P'].
     """
 
     def __init__(
-        self, method: Method, tasks: Sequence[str], inputs: Mapping[str, Sequence[Path]], pretrained: Any
+        self, method: Method, tasks: Sequence[str], files: Mapping[Input, Sequence[Path]], pretrained: Any
     ) -> None:
-        self._method, self._tasks, self._inputs, self.pretrained = method, tuple(tasks), inputs, pretrained
+        self._method, self._tasks, self._files, self.pretrained = method, tuple(tasks), files, pretrained
 
     @property
     def count(self) -> int:
         return len(self._tasks)
 
-    def files(self, role: str) -> Sequence[Path]:
-        if role not in self._inputs:
-            names = " or ".join(sorted(name for name, declared in INPUTS.items() if declared.role == role)) or role
+    def files(self, needed: Input) -> Sequence[Path]:
+        if needed not in self._files:
             raise TallmasksError(
-                f"{self._method.name}: an input uses {names} without declaring it; add it to the input's of=(...,)"
+                f"{self._method.name}: found no file of the input {needed.name}; add it to of=(...,) of the input that"
+                " uses it, or to STAGE_OF in reproduction/plan/chain.py"
             )
-        return self._inputs[role]
+        return self._files[needed]
 
     @functools.cached_property
     def layout(self) -> Layout:
-        role = "multi_task_vector" if "multi_task_vector" in self._inputs else "task_vectors"
-        return Layout.of(open_tensors(self._inputs[role][0])) if role in self._inputs else self._bundle.layout
+        for vector in (MULTI_TASK_VECTOR, TASK_VECTOR):
+            if vector in self._files:
+                return Layout.of(open_tensors(self._files[vector][0]))
+        return self._bundle.layout
 
     @functools.cached_property
     def multi_task_vector(self) -> NDArray[np.float32]:
-        return open_multi_task_vector(*self.files("multi_task_vector"))
+        return open_multi_task_vector(*self.files(MULTI_TASK_VECTOR))
 
     def merged(self, merge: str) -> NDArray[np.float32]:
         return merged_in_memory(merge, self._vectors)
 
     @functools.cached_property
     def agreement(self) -> NDArray[np.uint8]:
-        return open_agreement(*self.files("agreement"))
+        return open_agreement(*self.files(AGREEMENT))
 
     @functools.cached_property
     def _bundle(self) -> MaskBundle:
-        return open_mask_bundle(*self.files("mask_bundle"))
+        return open_mask_bundle(*self.files(MASK))
 
     @functools.cached_property
     def _vectors(self) -> list[TaskVector]:
-        return [open_task_vector(path) for path in self.files("task_vectors")]
+        return [open_task_vector(path) for path in self.files(TASK_VECTOR)]
 
     def task_vector(self, task: int) -> TaskVector:
         return self._vectors[task]
@@ -210,7 +213,7 @@ class FromFiles:
         return self._method.threshold(self.task_vector(task), self.count)
 
     def packed_mask(self, task: int, lambda_index: int) -> NDArray[np.uint8]:
-        return self._bundle.packed_mask(self._tasks[task], self._bundle.lambdas[lambda_index])
+        return self._bundle.packed_mask(self._tasks[task], self._bundle.mask_lambdas[lambda_index])
 
 
 def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.float32]:
@@ -223,18 +226,19 @@ def merged_in_memory(merge: str, vectors: Sequence[TaskVector]) -> NDArray[np.fl
 class InMemory:
     """Merges, masks and agreements of task vectors, computed on first use and cached.
 
-    ``pretrained``: theta_0, float32 [P']. ``lambdas``: ascending. ``select`` returns the lambda chosen for each task by
-    a TALL-mask method.
+    ``pretrained``: theta_0, float32 [P']. ``mask_lambdas``: ascending. ``select`` returns the lambda chosen for each
+    task by a TALL-mask method.
     """
 
     def __init__(
         self,
         vectors: Sequence[TaskVector],
         pretrained: NDArray[np.float32],
-        lambdas: Sequence[float],
+        mask_lambdas: Sequence[float],
         select: Callable[[Method], Sequence[float]],
     ) -> None:
-        self.vectors, self.pretrained, self._lambdas, self._select = list(vectors), pretrained, tuple(lambdas), select
+        self.vectors, self.pretrained = list(vectors), pretrained
+        self._mask_lambdas, self._select = tuple(mask_lambdas), select
         for part in ("merged", "planes", "agreement"):
             setattr(self, part, functools.cache(getattr(self, part)))
 
@@ -247,16 +251,16 @@ class InMemory:
     def planes(self, merge: str) -> list[NDArray[np.uint8]]:
         """Each task's masks for all lambdas, packed as in `tallmasks.masks`."""
         merged = self.merged(merge)
-        shape = (len(self._lambdas).bit_length(), -(-merged.size // 8))
+        shape = (len(self._mask_lambdas).bit_length(), -(-merged.size // 8))
         planes = [np.empty(shape, np.uint8) for _ in self.vectors]
-        kernels.pack_levels([vector.flat for vector in self.vectors], merged, self._lambdas, planes)
+        kernels.pack_levels([vector.flat for vector in self.vectors], merged, self._mask_lambdas, planes)
         return planes
 
     def agreement(self, merge: str) -> NDArray[np.uint8]:
         """n(p), how many tasks' chosen masks keep each weight, uint8 [P']."""
         selected = self._select(methods.masking(merge))
         out = np.empty(self.vectors[0].flat.size, np.uint8)
-        kernels.count_agreement(self.planes(merge), [self._lambdas.index(value) for value in selected], out)
+        kernels.count_agreement(self.planes(merge), [self._mask_lambdas.index(value) for value in selected], out)
         return out
 
 

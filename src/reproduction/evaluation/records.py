@@ -136,6 +136,11 @@ def read_evaluation(path: Path) -> Evaluation:
         return Evaluation.from_json(record)
 
 
+def read_joined(paths: Iterable[Path]) -> Evaluation:
+    """Read evaluations of one task each, by one method, as one evaluation. Raises like `read_evaluation`."""
+    return Evaluation.joined([read_evaluation(path) for path in paths])
+
+
 def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """The origin of each task's data and imported checkpoint, by task, from evaluations of one task each."""
     by_task: dict[str, dict[str, Any]] = {}
@@ -145,19 +150,7 @@ def read_origins(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     return by_task
 
 
-def read_thresholds(path: Path) -> dict[int, Evaluation]:
-    """Read consensus merging's evaluations by threshold k. Raises like `read_evaluation`."""
-    with _record(path) as record:
-        return {int(k): Evaluation.from_json(value) for k, value in record["thresholds"].items()}
-
-
-def read_subset(path: Path) -> list[Evaluation]:
-    """Read several methods' evaluations on one subset of the tasks. Raises like `read_evaluation`."""
+def read_evaluations(path: Path) -> list[Evaluation]:
+    """Read the evaluations of several methods. Raises like `read_evaluation`."""
     with _record(path) as record:
         return [Evaluation.from_json(value) for value in record["evaluations"]]
-
-
-def read_orders(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
-    """Read figure 5's task orders by name and zero-shot accuracies by task. Raises like `read_evaluation`."""
-    with _record(path) as record:
-        return {name: tuple(order) for name, order in record["orders"].items()}, record["zeroshot"]

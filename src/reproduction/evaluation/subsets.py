@@ -1,4 +1,4 @@
-"""Subsets of n tasks of a benchmark: appendix "Sample subset selection protocol" of Wang et al. 2024.
+"""Orders of the tasks of a benchmark: appendix "Sample subset selection protocol" of Wang et al. 2024.
 
 A subset is the first n tasks of one of eight orders: four by zero-shot accuracy, four by name. *Zigzag* and *wave*
 alternate between the two ends of a sorted list, and one is the reverse of the other. As in the paper's lists, the order
@@ -8,30 +8,23 @@ CIFAR100, ...).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from reproduction.evaluation.records import Evaluation
 from reproduction.tasks.titles import title
 
 SHAPES = ("ascending", "descending", "wave", "zigzag")
 ORDERS = tuple(f"{sort}_{shape}" for sort in ("zeroshot", "name") for shape in SHAPES)
 
 
-@dataclass(frozen=True)
-class Subset:
-    """A set of tasks, sorted by name, and all pairs (order, n) for which it is the first n tasks of the order."""
-
-    tasks: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]
-
-
-def orders(zeroshot: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
-    """The eight orders of ``ORDERS``, from the zero-shot accuracy by task.
+def orders(zeroshot: Evaluation) -> dict[str, tuple[str, ...]]:
+    """The eight orders of ``ORDERS``, from the pretrained model's test accuracy on each task.
 
     Names are sorted in the paper's spelling, upper case before lower case. Tasks of equal accuracy are sorted by name.
     """
-    by_name = tuple(sorted(zeroshot, key=title))
-    by_accuracy = tuple(sorted(by_name, key=lambda task: zeroshot[task]))
+    accuracy = dict(zip(zeroshot.tasks, zeroshot.accuracy("test"), strict=True))
+    by_name = tuple(sorted(accuracy, key=title))
+    by_accuracy = tuple(sorted(by_name, key=lambda task: accuracy[task]))
     accuracy_ends, name_ends = _from_ends(by_accuracy[::-1]), _from_ends(by_name)
     return {
         "zeroshot_ascending": by_accuracy,
@@ -50,12 +43,3 @@ def _from_ends(tasks: Sequence[str]) -> tuple[str, ...]:
     half = (len(tasks) + 1) // 2
     pairs = zip(tasks[:half], tasks[::-1], strict=False)
     return tuple(task for pair in pairs for task in pair)[: len(tasks)]
-
-
-def distinct_subsets(ordered: Mapping[str, Sequence[str]]) -> list[Subset]:
-    """The first n tasks of every order, for every n, without duplicates and with small sets first."""
-    places: dict[tuple[str, ...], list[tuple[str, int]]] = {}
-    for n in range(1, len(next(iter(ordered.values()))) + 1):
-        for order, tasks in ordered.items():
-            places.setdefault(tuple(sorted(tasks[:n])), []).append((order, n))
-    return [Subset(tasks, tuple(where)) for tasks, where in places.items()]

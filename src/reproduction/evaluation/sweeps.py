@@ -1,4 +1,4 @@
-"""Evaluates many merged models in one process, for figures 5 and 6 of Wang et al. 2024."""
+"""Samples of the examples, and evaluations of many merged models in one process (figures 5 and 6)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from reproduction.evaluation.counting import Evaluator
+from reproduction.evaluation.counting import Evaluator, TaskData
 from reproduction.evaluation.protocols import InMemory, Tuner, evaluate
 from reproduction.evaluation.records import Evaluation
 from reproduction.models.families import Examples
 from tallmasks.methods import Masked, Method, Scaled, Vector
 from tallmasks.vectors.task_vectors import TaskVector
-
-
-def share(images: int | None, tasks: int) -> int | None:
-    """The number of examples per task, at least 1, if ``images`` is the number for all tasks; None for no limit."""
-    return None if images is None else max(1, images // tasks)
 
 
 def sample(examples: Examples, count: int | None) -> Examples:
@@ -26,6 +21,22 @@ def sample(examples: Examples, count: int | None) -> Examples:
         return examples
     # NumPy guarantees that this stream never changes (NEP 19)
     return examples[np.sort(np.random.RandomState(0).permutation(len(examples))[:count])]
+
+
+def sampled(
+    tasks: Sequence[TaskData], images: Mapping[str, int], by_task: Mapping[str, int | None] = {}
+) -> list[TaskData]:
+    """Tasks with a fixed random sample of their examples.
+
+    Args:
+        images: the number of examples over all tasks, by split (default: all examples).
+        by_task: the number of examples of each task, by split; replaces that of ``images``.
+    """
+    counts = {split: max(1, count // len(tasks)) for split, count in images.items()} | dict(by_task)
+    return [
+        TaskData(task.name, {split: sample(examples, counts.get(split)) for split, examples in task.splits.items()})
+        for task in tasks
+    ]
 
 
 class TaskSubset:

@@ -10,13 +10,13 @@ Its value is ``finetune`` (nothing is imported), the name of one of the family's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.io.file_digests import named_path
+from tallmasks.io.file_digests import named_path, sha256_of_file
 
 FINETUNE = "finetune"
 FOLDER_SUFFIXES = (".safetensors", ".pt")
@@ -62,6 +62,21 @@ class Imported:
             return {"source": self.source}
         assert self.repository and self.file and self.revision
         return {"source": self.source, "repository": self.repository, "file": self.file, "revision": self.revision}
+
+
+def local_copy(pretrained: Mapping[str, Any], files: Sequence[str]) -> Path | None:
+    """The first of ``files`` in the folder `local` of `pretrained`, a copy of the hub's files; None without a copy.
+
+    Raises TallmasksError if its sha256 differs from `sha256`.
+    """
+    folder = Path(pretrained["local"]) if "local" in pretrained else None
+    path = next((folder / file for file in files if (folder / file).is_file()), None) if folder else None
+    expected = pretrained.get("sha256")
+    if path and expected and (found := sha256_of_file(path)) != expected:
+        raise TallmasksError(
+            f"{path}: sha256 is {found}, expected {expected}; restore the file, or correct `pretrained` in params.yaml"
+        )
+    return path
 
 
 def source_of(checkpoints: Any, task: str) -> str:
@@ -135,8 +150,10 @@ def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, P
             return file
     if (folder / task).is_dir():
         return folder / task
+    if (folder / "config.json").is_file():
+        return folder  # of one model
     hint = "" if folder.is_dir() else nearest(written, (FINETUNE, *publishers))
     raise TallmasksError(
         f"params.yaml: checkpoints: found no {files[0]} and no {files[1].name}{hint}; expected "
-        f"{', '.join((FINETUNE, *publishers))}, or a folder with one file or folder per task"
+        f"{', '.join((FINETUNE, *publishers))}, or a folder with one file or folder per task, or the folder of a model"
     )

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from reproduction.models.checkpoint_sources import Publisher
 from reproduction.plugins import load_plugin, outside_code
 from reproduction.tasks.task import Task
+from tallmasks.errors import TallmasksError
+from tallmasks.methods.merges import FISHER, GRAMS, LEARNED, Statistic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,16 +26,31 @@ if TYPE_CHECKING:
 
     from reproduction.models.cuda import Wanted
 
-FAMILIES = {"clip": "reproduction.models.clip", "t5": "reproduction.models.t5"}
-STATISTICS = {
-    "grams": "the model trains no linear layers, or its family does not provide their inputs (stage grams)",
-    "fisher": "the model's family does not provide log-probabilities (stage fisher)",
-    "learn": "the model's family does not provide log-probabilities of choices (stage learn)",
+FAMILIES = {
+    "clip": "reproduction.models.clip",
+    "t5": "reproduction.models.t5",
+    "text_classifier": "reproduction.models.text_classifier",
 }
-"""Stages that compute statistics of a task's data for merges, and the error if a model cannot provide them."""
+STATISTICS = {
+    GRAMS: "the model trains no linear layers, or its family does not provide their inputs (grams)",
+    FISHER: "the model's family does not provide log-probabilities (fisher)",
+    LEARNED: "the model's family does not provide log-probabilities of choices (learn)",
+}
+"""What merges need of the tasks' data, and the error if a model cannot provide it."""
 Precision = Literal["float32", "tf32", "bfloat16"]
 Spec = Mapping[str, Any]
 """A model's entry in params.yaml, or its part in a recipe."""
+
+
+@dataclass(frozen=True)
+class TaskInput:
+    """An artifact that is needed to score a task; ``name`` is its role."""
+
+    name: str
+
+
+HEAD = TaskInput("head")
+"""A zero-shot classification head."""
 
 
 class Examples(Protocol):
@@ -120,24 +138,25 @@ class WatchedModel(Model, Protocol):
         """Log-probabilities of C classes or tokens, float32 [R, C], with gradients; one row per prediction."""
 
     def choice_log_probabilities(self, batch: Any) -> torch.Tensor:
-        """Log-probabilities of each example's choices, float32 [N, C], with gradients; needed for "learn".
+        """Log-probabilities of each example's choices, float32 [N, C], with gradients; needed for `LEARNED`.
 
         Missing choices get a large negative number."""
 
     def watched(self, receive: Callable[[str, torch.Tensor], None]) -> AbstractContextManager[None]:
         """A context in which every forward pass calls `receive` with the name of each linear layer's weight [m, n] and
-        the layer's inputs [..., n]; needed for "grams"."""
+        the layer's inputs [..., n]; needed for `GRAMS`."""
 
 
 class Family(Protocol):
     """A kind of network.  Import torch only inside methods that need a network.
 
-    Two more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
-    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`.
+    Four more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
+    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`, for ``trains_heads(spec)`` `trains_heads`.
+    ``can_score(task)`` is false for tasks that the family has no answers for (default: it can score every task).
 
     Attributes:
         unit: The plural noun for examples, such as "images".
-        task_inputs: Stages, by role, whose artifacts are also needed to score a task; CLIP has a zero-shot head.
+        task_inputs: What is needed to score a task besides its examples; CLIP has a zero-shot head.
         imports: Modules that are slow to import.  One process imports them, and jobs fork from it.
         publishers: Publishers of fine-tuned checkpoints, by their names for `checkpoints` in params.yaml.
     """
@@ -146,7 +165,7 @@ class Family(Protocol):
     def unit(self) -> str: ...
 
     @property
-    def task_inputs(self) -> Mapping[str, str]: ...
+    def task_inputs(self) -> tuple[TaskInput, ...]: ...
 
     @property
     def imports(self) -> tuple[str, ...]: ...
@@ -188,7 +207,7 @@ class Family(Protocol):
         """
 
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> Examples:
-        """Open a file of examples; ``task_files``: the artifacts of ``task_inputs`` by role."""
+        """Open a file of examples; ``task_files``: those of ``task_inputs`` by name."""
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         """Convert pretrained weights in any supported format to the tensors that `load` expects.
@@ -221,11 +240,11 @@ def family(spec: Spec) -> Family:
 def network_of(spec: Spec) -> dict[str, Any]:
     """The network's part of a recipe: its keys of params.yaml, and a hash of the code if the family is not built in."""
     code = outside_code(spec["family"], FAMILIES)
-    network = {key: spec[key] for key in ("family", "architecture", "adapter") if key in spec}
+    network = {key: spec[key] for key in ("family", "architecture", "adapter", "heads") if key in spec}
     return network | ({"family_code": code} if code else {})
 
 
-def statistics_of(spec: Spec) -> Collection[str]:
+def statistics_of(spec: Spec) -> Collection[Statistic]:
     """The `STATISTICS` that a model supports."""
     statistics = getattr(family(spec), "statistics", None)
     return statistics(spec) if statistics else ()
@@ -238,6 +257,28 @@ def counts_frozen(spec: Spec) -> bool:
     """
     counts = getattr(family(spec), "counts_frozen", None)
     return counts is None or bool(counts(spec))
+
+
+def can_score(spec: Spec, task: Task) -> bool:
+    """Whether a model can be scored on a task; see `Family`."""
+    score = getattr(family(spec), "can_score", None)
+    return score is None or bool(score(task))
+
+
+def trains_heads(spec: Spec) -> bool:
+    """True if fine-tuning also trains a new head for each task, which is then stored in the task's checkpoint.
+
+    The recipe of the fine-tuning has the task's ``classes``.
+    """
+    trains = getattr(family(spec), "trains_heads", None)
+    return trains is not None and bool(trains(spec))
+
+
+def refuse_keys(name: str, spec: Spec, keys: Iterable[str], models: str) -> None:
+    """Raise TallmasksError if an entry of params.yaml has a key that its family does not use."""
+    for key in keys:
+        if key in spec:
+            raise TallmasksError(f"params.yaml: models.{name}.{key}: {models} do not use it; remove it")
 
 
 def load(spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:

@@ -1,6 +1,6 @@
 """Stages and nodes: a step of the workflow with its inputs, its recipe and the paths of its files.
 
-`chain` and `figure_stages` declare artifacts of the store; `views`, `figure_views` and `drawings` declare results.
+`chain` declares artifacts of the store; `views`, `figure_views` and `drawings` declare results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Spec:
         inputs: artifacts and results by role, in an order that is part of the recipe.
         sources: the user's files and folders by role, or an artifact instead.
         owner: replaces the model in the path, as "vision" for examples that models share.
-        late_inputs: inputs by role that are known only after others are computed (figure 5); None before.
     """
 
     name: str
@@ -41,7 +40,6 @@ class Spec:
     inputs: Mapping[str, Iterable[Node]] = field(default_factory=dict)
     sources: Mapping[str, Path | Node] = field(default_factory=dict)
     owner: str | None = None
-    late_inputs: Callable[[], Mapping[str, list[Node]] | None] = dict
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,7 @@ class Stage(Generic[Which]):
         declare: the decorated function; it may return the node of another stage instead.
         files: path patterns with {model} and {name}.  The last file contains the recipe.
         joint: True if one artifact covers all tasks of a merge, False if there is one per task.
+        role: what its artifacts are called among the inputs of other stages (default: its name).
         missing: returns a message if a node needs a download that is not available, otherwise None.
     """
 
@@ -63,7 +62,12 @@ class Stage(Generic[Which]):
     files: tuple[str, ...]
     uses: Uses = "arrays"
     joint: bool = False
+    role: str = ""
     missing: Callable[[Node], str | None] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.role:
+            object.__setattr__(self, "role", self.name)
 
     def __call__(self, *which: Which.args, **options: Which.kwargs) -> Node:
         """The node; equal arguments return the same object."""
@@ -142,14 +146,13 @@ class Node:
     params: Mapping[str, Any]
     inputs: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
     sources: Mapping[str, Path] = field(default_factory=dict)
-    late_inputs: Callable[[], Mapping[str, list[Node]] | None] = dict
 
     @classmethod
     def of(cls, stage: Stage[Any], model: str, spec: Spec) -> Node:
         artifacts = {role: (source,) for role, source in spec.sources.items() if isinstance(source, Node)}
         files = {role: source for role, source in spec.sources.items() if isinstance(source, Path)}
         inputs = {role: tuple(nodes) for role, nodes in spec.inputs.items()} | artifacts
-        return cls(stage, spec.owner or model, spec.name, spec.params, inputs, files, spec.late_inputs)
+        return cls(stage, spec.owner or model, spec.name, spec.params, inputs, files)
 
     @property
     def kind(self) -> str:
@@ -186,9 +189,7 @@ class Node:
 
     @property
     def all_inputs(self) -> list[Node]:
-        """The inputs of all roles, and the late inputs if they are known."""
-        late = self.late_inputs() or {}
-        return [node for nodes in (*self.inputs.values(), *late.values()) for node in nodes]
+        return [node for nodes in self.inputs.values() for node in nodes]
 
     def walk(self) -> Iterator[Node]:
         """This node and everything upstream of it, each once."""

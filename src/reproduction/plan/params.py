@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.evaluation.subsets import ORDERS
-from reproduction.models.families import family
+from reproduction.models.families import can_score, family
 from reproduction.plan import params_model
 from reproduction.tasks.catalogues import CATALOGUES, catalogue
 from reproduction.tasks.task import Task
@@ -106,7 +106,8 @@ def bundled_row(params: Params) -> str:
 
 def known_tasks(params: Params, model: Params) -> Mapping[str, Task]:
     """All tasks of a model's catalogue, including the user's own."""
-    return catalogue(model["tasks"]).tasks(params)
+    tasks = catalogue(model["tasks"]).tasks(params)
+    return {name: task for name, task in tasks.items() if can_score(model, task)}
 
 
 def refusal(key: str, why: str) -> TallmasksError:
@@ -127,7 +128,7 @@ def check_params(params: Params) -> None:
     for name in dict.fromkeys((*CATALOGUES, *used)):
         catalogue(name).check(params)
     downloaded = [task for one in map(catalogue, CATALOGUES) if not one.versioned for task in one.tasks({})]
-    _check_names("data", params.get("data", {}), downloaded)
+    _check_names("data", (task for task, entry in params.get("data", {}).items() if "files" not in entry), downloaded)
     for name, model in params["models"].items():
         tasks, wording, checkpoints = known_tasks(params, model), model.get("wording"), model.get("checkpoints")
         _check_names(f"models.{name}.wording", wording if isinstance(wording, Mapping) else (), tasks)
@@ -136,13 +137,23 @@ def check_params(params: Params) -> None:
         family(model).check(name, model)
     benchmarks = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
     _check_paper(params["paper"], benchmarks)
-    if taken := {"figures", "tables"} & benchmarks.keys():
-        why = "results/<model>/ has a folder of this name; choose another name"
-        raise refusal("benchmarks", f"{', '.join(sorted(taken))}: {why}")
+    _check_folders("benchmarks", benchmarks)
+    for name, model in params["models"].items():
+        for own, entry in model.get("benchmarks", {}).items():
+            _check_tasks(
+                f"models.{name}.benchmarks.{own}", Benchmark.of(entry).tasks, {name: known_tasks(params, model)}
+            )
+        _check_folders(f"models.{name}.benchmarks", model.get("benchmarks", {}))
     tasks_of = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
     tasks_of |= {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
     for name, benchmark in benchmarks.items():
         _check_tasks(f"benchmarks.{name}", benchmark.tasks, tasks_of)
+
+
+def _check_folders(key: str, benchmarks: Iterable[str]) -> None:
+    if taken := {"figures", "tables"} & set(benchmarks):
+        why = "results/<model>/ has a folder of this name; choose another name"
+        raise refusal(key, f"{', '.join(sorted(taken))}: {why}")
 
 
 def _check_names(key: str, names: Iterable[str], valid: Iterable[str]) -> None:
@@ -156,8 +167,8 @@ def _check_paper(paper: Params, benchmarks: Mapping[str, Benchmark]) -> None:
     _check_names("paper.subsets.orders", () if orders == "all" else orders, ORDERS)
     _check_names("paper.subsets.methods", names, methods.names())
     for name in names:
-        if data := methods.data_behind(methods.get(name)):
-            why = f"{name} needs {data}, but figure 5 uses only task vectors; remove it"
+        if data := methods.statistics_behind(methods.get(name)):
+            why = f"{name} needs {data.meaning}, but figure 5 uses only task vectors; remove it"
             raise refusal("paper.subsets.methods", why)
     shown = () if paper["benchmarks"] == "all" else paper["benchmarks"]
     _check_names("paper.benchmarks", shown, benchmarks)

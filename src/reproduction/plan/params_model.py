@@ -22,7 +22,7 @@ def _different(values: list[Any]) -> list[Any]:
 
 def _ascending(values: list[float]) -> list[float]:
     if values != sorted(set(values)):
-        raise ValueError("expected different numbers in ascending order")
+        raise ValueError(f"found {short(values)}, expected different numbers in ascending order, such as [0.2, 0.3]")
     return values
 
 
@@ -59,13 +59,16 @@ Precision = Annotated[
     Literal["float32", "tf32", "bfloat16"],
     Field(description="precision of matrix products; weights stay float32; on a CPU tf32 means float32"),
 ]
-Repository = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Repository = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$", description="organisation/name")
+]
 Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a full commit hash")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="sha256 of the file")]
 Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
 AUGMENTATION = "crop (open_clip's training transform), or ranges of random changes"
+Column = Annotated[str, Field(min_length=1)]
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
 # values of an open_clip configuration; a list for the stages of a ResNet or a non-square image
@@ -103,8 +106,30 @@ class Data(Section):
     @model_validator(mode="after")
     def _one(self) -> Data:
         if len(self.model_fields_set) != 1:
-            raise ValueError("expected one of path (a folder) and revision (a commit)")
+            found = " and ".join(self.model_fields_set) or "neither"
+            raise ValueError(f"found {found}, expected one of path (a folder) and revision (a commit)")
         return self
+
+
+class OwnTexts(Section):
+    """a file with labelled texts"""
+
+    files: Path = Field(description="a .csv, .tsv, .jsonl or .parquet file")
+    text: Column | Annotated[list[Column], Different, Field(min_length=1, max_length=2)] = Field(
+        description="the column of the texts, or the two columns of pairs of texts"
+    )
+    label: Column
+    split: Column = optional("a column with train, validation and test; default: fractions of every class")
+    fractions: dict[Literal["validation", "test"], Annotated[float, Field(gt=0, lt=0.5)]] = optional(
+        "default: {validation: 0.1, test: 0.2}"
+    )
+    seed: Seed = optional("of the fractions; default: 0")
+    classes: Annotated[list[Column], Different, Field(min_length=2)] = optional(
+        "the labels in the order of a trained head; default: sorted"
+    )
+    templates: Annotated[list[Prompt], Field(min_length=1)] = optional(
+        "prompts for heads of class names; {} is the label; default: A text about {}."
+    )
 
 
 class OwnVisionTask(Section):
@@ -124,12 +149,17 @@ class Hub(Section):
     file: str = optional("default: open_clip's usual file names")
     revision: str = Field(description="a commit")
     sha256: Sha256 = optional()
+    local: Path = optional("a folder with these files, used instead of the hub if it exists")
 
 
 class Tagged(Section):
     tag: str = Field(description="one of open_clip's pretrained tags for this architecture")
     revision: str = optional()
     sha256: Sha256 = optional()
+
+
+def _data(value: Any) -> str:
+    return "OwnTexts" if isinstance(value, dict) and "files" in value else "Data"
 
 
 def _pretrained(value: Any) -> str:
@@ -152,12 +182,13 @@ class Checkpoints(Section):
 
 
 class AnswerScoring(Section):
-    """how a language model's answers are scored"""
+    """how answers are scored"""
 
     length_normalized: bool = optional("mean instead of sum of the tokens' log-probabilities")
     free_answers: Literal["exact_match", "f1", "mean"] = optional("score of generated answers")
     max_input_tokens: Annotated[int, Field(ge=2, le=10**5)] = optional()
     max_new_tokens: Annotated[int, Field(ge=1, le=10**5)] = optional()
+    cosine_scale: Annotated[float, Field(ge=1e-3, le=1e4)] = optional("heads of class names: factor of the cosines")
 
 
 class EvaluationSettings(Section):
@@ -261,8 +292,26 @@ class Resources(Section):
     jobs_per_gpu: Literal[1, 2, 4] = optional("jobs that share one GPU of this machine; default: 1")
 
 
+class UnseenTasks(Section):
+    """merge some tasks and evaluate the result on others"""
+
+    merge: Texts
+    evaluate: Texts
+
+
+def _benchmark(value: Any) -> Any:
+    if not isinstance(value, list | dict):
+        raise ValueError(f"expected a list of tasks, such as [mnist, cars]; found {short(value)}")
+    return value
+
+
+Benchmark = Texts | UnseenTasks
+
+
 class ModelEntry(Section):
-    family: Annotated[Registered, Field(description="clip, t5, or a Python module with your own family")]
+    family: Annotated[
+        Registered, Field(description="clip, t5, text_classifier, or a Python module with your own family")
+    ]
     tasks: Annotated[Registered, Field(description="vision, text, or a Python module with another catalogue")]
     pretrained: Annotated[
         Annotated[Path, Tag("Path")] | Annotated[Hub, Tag("Hub")] | Annotated[Tagged, Tag("Tagged")],
@@ -274,6 +323,9 @@ class ModelEntry(Section):
     wording: Wording | dict[str, Wording] = optional(
         "class names of the zero-shot heads, for all tasks or by task; default: as for the fine-tuned models"
     )
+    heads: Literal["class_names", "trained"] = optional(
+        "text classifiers: frozen heads of class names, or trained ones"
+    )
     adapter: Literal["ia3"] = optional("fine-tune this adapter instead of the whole network")
     scoring: AnswerScoring = optional()
     evaluation: EvaluationSettings
@@ -284,6 +336,9 @@ class ModelEntry(Section):
     ) = optional("numbers of the prompts for text tasks")
     finetuning: Finetuning
     pretraining: dict[str, Setting] = optional("settings that produced the weights shipped with the project")
+    benchmarks: dict[Name, Annotated[Benchmark, BeforeValidator(_benchmark)]] = optional(
+        "added to those of all models, or instead of those with the same name"
+    )
     grids: dict[Literal["scaling_coefficient", "mask_lambda"], Grid] = optional(
         "scaling_coefficient, mask_lambda; override the grids of all models"
     )
@@ -310,22 +365,9 @@ def _model(value: Any) -> str:
     return "ClipEntry" if isinstance(value, dict) and value.get("family") == "clip" else "ModelEntry"
 
 
-class UnseenTasks(Section):
-    """merge some tasks and evaluate the result on others"""
-
-    merge: Texts
-    evaluate: Texts
-
-
-def _benchmark(value: Any) -> Any:
-    if not isinstance(value, list | dict):
-        raise ValueError(f"expected a list of tasks, such as [mnist, cars]; found {short(value)}")
-    return value
-
-
 class Params(Section):
     build: list[Name] = Field(description="models to build if no target is named")
-    benchmarks: dict[Name, Annotated[Texts | UnseenTasks, BeforeValidator(_benchmark)]] = Field(
+    benchmarks: dict[Name, Annotated[Benchmark, BeforeValidator(_benchmark)]] = Field(
         min_length=1,
         description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
     )
@@ -341,7 +383,9 @@ class Params(Section):
     longest_job: Minutes = Field(description="longest time that a slurm job may request, in minutes")
     seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="no duplicates")]
     paper: Paper = Field(description="contents of figures and tables")
-    data: dict[Name, Data] = optional("per task: a local folder, or another commit of the hub repository")
+    data: dict[
+        Name, Annotated[Annotated[Data, Tag("Data")] | Annotated[OwnTexts, Tag("OwnTexts")], Discriminator(_data)]
+    ] = optional("per task: a local folder, another commit of the hub repository, or your own labelled texts")
     vision_tasks: dict[Name, OwnVisionTask] = optional("your own vision tasks")
     models: dict[
         Name,

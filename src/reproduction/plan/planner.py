@@ -63,29 +63,35 @@ class Plan:
     def catalogue_of(self, model: str) -> Mapping[str, Task]:
         return known_tasks(self.params, self.model(model))
 
-    def benchmark(self, benchmark: str) -> Benchmark:
-        return Benchmark.of(self._entry("benchmark", benchmark))
+    def _benchmarks_of(self, model: str) -> dict[str, Any]:
+        """The entries of all benchmarks; a model's own replace the general ones."""
+        return {**self.params["benchmarks"], **self.model(model).get("benchmarks", {})}
 
-    def tasks(self, benchmark: str) -> tuple[str, ...]:
+    def benchmark(self, model: str, benchmark: str) -> Benchmark:
+        entries = self._benchmarks_of(model)
+        return Benchmark.of(entries[benchmark] if benchmark in entries else self._entry("benchmark", benchmark))
+
+    def tasks(self, model: str, benchmark: str) -> tuple[str, ...]:
         """The evaluated tasks, in the order of the tables."""
-        return self.benchmark(benchmark).evaluate
+        return self.benchmark(model, benchmark).evaluate
 
     def benchmarks(self, model: str) -> tuple[str, ...]:
         """The benchmarks for which a model has all tasks."""
         available = self.catalogue_of(model).keys()
-        return tuple(name for name in self.params["benchmarks"] if available >= set(self.benchmark(name).tasks))
+        every = self._benchmarks_of(model)
+        return tuple(name for name in every if available >= set(self.benchmark(model, name).tasks))
 
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
         """As `tasks`.  Raises TallmasksError if the model lacks a task of the benchmark."""
         if benchmark not in self.benchmarks(model):
             available = self.catalogue_of(model)
-            lacking = ", ".join(repr(task) for task in self.benchmark(benchmark).tasks if task not in available)
+            lacking = ", ".join(repr(task) for task in self.benchmark(model, benchmark).tasks if task not in available)
             able = ", ".join(name for name in self.models if benchmark in self.benchmarks(name))
             raise TallmasksError(
                 f"results/{model}/{benchmark}: the model has no task {lacking}; "
                 f"models that have all tasks of the benchmark: {able or 'none in params.yaml'}"
             )
-        return self.tasks(benchmark)
+        return self.tasks(model, benchmark)
 
     @staticmethod
     def members(tasks: Iterable[str]) -> tuple[str, ...]:
@@ -110,7 +116,7 @@ class Plan:
         """The values to try on validation data; a model's own grids replace the general ones."""
         return {**self.params["grids"], **self.model(model).get("grids", {})}
 
-    def sweep_images(self, model: str, sweep: str) -> dict[str, int]:
+    def sweep_images(self, model: str, sweep: str | None) -> dict[str, int]:
         """The number of examples per value of a sweep, by split; a missing split uses all examples."""
         return dict(self.model(model).get("sweeps", {}).get(sweep, {}))
 
@@ -123,6 +129,8 @@ class Plan:
     def paper_benchmarks(self, model: str) -> dict[str, tuple[str, ...]]:
         """The benchmarks shown in figures and tables with their tasks, smallest first."""
         listed, able = self.params["paper"]["benchmarks"], self.benchmarks(model)
-        shown = self.params["benchmarks"] if listed == "all" else listed
-        usable = {name: self.tasks(name) for name in shown if name in able and not self.benchmark(name).unseen}
+        shown = able if listed == "all" else listed
+        usable = {
+            name: self.tasks(model, name) for name in shown if name in able and not self.benchmark(model, name).unseen
+        }
         return dict(sorted(usable.items(), key=lambda item: len(item[1])))

@@ -7,6 +7,7 @@ import itertools
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduction.models.families import family
@@ -31,10 +32,16 @@ def unavailable(nodes: Iterable[Node]) -> list[str]:
 def missing_file(node: Node) -> str | None:
     """The message for a model file on the hub that is not available; None for a model that a library downloads."""
     wanted = _model_files(node.params)
-    if wanted is None or wanted.is_cached() or hub.reachable():
+    if wanted is None or has_copy(node) or wanted.is_cached() or hub.reachable():
         return None
     names = list(itertools.chain.from_iterable(wanted.files))
     return hub.absent(wanted.repository, names, wanted.revision)
+
+
+def has_copy(node: Node) -> bool:
+    """Whether the weights that a node needs are in the folder `pretrained.local`."""
+    pretrained = node.params.get("pretrained")
+    return isinstance(pretrained, Mapping) and "local" in pretrained and Path(pretrained["local"]).is_dir()
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ def downloads(nodes: Iterable[Node]) -> list[Wanted]:
 
 def wanted_by(node: Node) -> Wanted | None:
     """The hub's files that a job needs; None for local files, and for those that a library downloads."""
-    return None if _is_local(node) else _dataset_files(node.params) or _model_files(node.params)
+    return None if _is_local(node) or has_copy(node) else _dataset_files(node.params) or _model_files(node.params)
 
 
 def _is_local(node: Node) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from reproduction.artifacts.folders import PROVENANCE
@@ -10,7 +10,7 @@ from reproduction.models.checkpoint_sources import FINETUNE, source_of
 from reproduction.models.families import STATISTICS, statistics_of
 from reproduction.plan import chain
 from reproduction.plan.chain import Seed
-from reproduction.plan.node import STAGES, Node, Spec, Stage, results
+from reproduction.plan.node import Node, Spec, Stage, results
 from reproduction.plan.params import bundled_row
 from reproduction.plan.planner import Plan
 from tallmasks import methods
@@ -38,7 +38,6 @@ def view(
     provenance: str = PROVENANCE,
     any_tasks: bool = False,
     least_tasks: int = 1,
-    late_inputs: Callable[[Plan, str, str], Mapping[str, list[Node]] | None] = lambda plan, model, benchmark: {},
 ) -> Callable[[WrittenFrom], WrittenFrom]:
     """Decorator: declare a view, named after its function ``(plan, model, benchmark) -> artifacts by role``.
 
@@ -50,7 +49,6 @@ def view(
         provenance: the file with the recipe and the digests of the other files.
         any_tasks: allow benchmarks that evaluate other tasks than they merge.
         least_tasks: the minimum number of tasks.
-        late_inputs: ``(plan, model, benchmark) -> late inputs`` of the `Spec`.
     """
 
     def register(artifacts: WrittenFrom) -> WrittenFrom:
@@ -69,11 +67,10 @@ def view(
                 "seeds": list(shown_seeds),
                 **plan.architecture(model),
             }
-            inputs, sources = artifacts(plan, model, benchmark), chain.pretrained_source(plan, model)
-            return Spec(benchmark, settings, inputs, sources, None, lambda: late_inputs(plan, model, benchmark))
+            return Spec(benchmark, settings, artifacts(plan, model, benchmark), chain.pretrained_source(plan, model))
 
         def _reason_against(plan: Plan, model: str, benchmark: str, seed_count: int) -> str | None:
-            tasks, sources = plan.benchmark(benchmark), plan.model(model).get("checkpoints", FINETUNE)
+            tasks, sources = plan.benchmark(model, benchmark), plan.model(model).get("checkpoints", FINETUNE)
             if seed_count > 1 and any(source_of(sources, task) != FINETUNE for task in tasks.evaluate):
                 return f"imported checkpoints have no seeds; it needs `checkpoints: {FINETUNE}` in params.yaml"
             if tasks.unseen and not any_tasks:
@@ -93,41 +90,41 @@ def view(
     return register
 
 
-def _rows_of(plan: Plan, benchmark: str, names: Sequence[str]) -> tuple[str, ...]:
+def _rows_of(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> tuple[str, ...]:
     """The methods of `names` that have a model for every task of the benchmark."""
-    rows, unseen = map(methods.get, names), plan.benchmark(benchmark).unseen
+    rows, unseen = map(methods.get, names), plan.benchmark(model, benchmark).unseen
     return tuple(row.name for row in rows if not unseen or row.looks_at_one_task or row.section == "merging")
 
 
-def _shown(plan: Plan, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
-    tasks = plan.benchmark(benchmark)
+def _shown(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
+    tasks = plan.benchmark(model, benchmark)
     merged = {"merged": list(tasks.merge)} if tasks.unseen else {}
     return {"methods": list(names), "shown": methods.table_digests(names), **merged}
 
 
 def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    rows = _rows_of(plan, benchmark, plan.method_names)
+    rows = _rows_of(plan, model, benchmark, plan.method_names)
     if not rows:
         raise TallmasksError(
             f"results/{model}/{benchmark}: this benchmark evaluates tasks that it does not merge, but no row of "
             f"`methods` in params.yaml ({', '.join(plan.method_names)}) has a model for them; add a merge, such as "
             "task_arithmetic"
         )
-    agreements = [methods.masking(merge).name for merge in agreeing_merges(plan, benchmark)]
-    return {**_shown(plan, benchmark, rows), "agreements": agreements}
+    agreements = [methods.masking(merge).name for merge in agreeing_merges(plan, model, benchmark)]
+    return {**_shown(plan, model, benchmark, rows), "agreements": agreements}
 
 
-def agreeing_merges(plan: Plan, benchmark: str) -> list[str]:
+def agreeing_merges(plan: Plan, model: str, benchmark: str) -> list[str]:
     """The merges that need the agreement of their tasks' masks; none if the merged tasks are not evaluated."""
-    rows = [] if plan.benchmark(benchmark).unseen else map(methods.get, plan.method_names)
+    rows = [] if plan.benchmark(model, benchmark).unseen else map(methods.get, plan.method_names)
     return list(dict.fromkeys(row.merge for row in rows if row.merge and "agreement" in row.needs))
 
 
 def results_of(plan: Plan, model: str, benchmark: str, seed: Seed) -> Artifacts:
     """The artifacts for the tables of a benchmark, by role."""
-    tasks, merges = plan.members(plan.tasks_for(model, benchmark)), agreeing_merges(plan, benchmark)
+    tasks, merges = plan.members(plan.tasks_for(model, benchmark)), agreeing_merges(plan, model, benchmark)
     return {
-        **_evaluations(plan, model, benchmark, seed, _rows_of(plan, benchmark, plan.method_names)),
+        **_evaluations(plan, model, benchmark, seed, _rows_of(plan, model, benchmark, plan.method_names)),
         "agreements": [chain.consensus(plan, model, tasks, merge, seed) for merge in merges],
         "merged": [chain.merge(plan, model, tasks, merge, seed) for merge in merges],
     }
@@ -135,7 +132,7 @@ def results_of(plan: Plan, model: str, benchmark: str, seed: Seed) -> Artifacts:
 
 def _evaluations(plan: Plan, model: str, benchmark: str, seed: Seed, names: Sequence[str]) -> Artifacts:
     """The evaluations of some methods and of the fine-tuned models, by role."""
-    tasks, merged = plan.members(plan.tasks_for(model, benchmark)), plan.members(plan.benchmark(benchmark).merge)
+    tasks, merged = plan.members(plan.tasks_for(model, benchmark)), plan.members(plan.benchmark(model, benchmark).merge)
     rows = [methods.get(name) for name in names]
     alone = [row for row in rows if row.looks_at_one_task] + [methods.get("fine_tuned")]
     together = [row.name for row in rows if not row.looks_at_one_task]
@@ -205,16 +202,16 @@ def field_methods(plan: Plan, model: str) -> list[str]:
     learning = methods.needing(LEARNED)
     names = [name for name in methods.names() if name not in learning or name in plan.method_names]
     names += [name for name in plan.method_names if name not in methods.names()]
-    able = (STAGES.keys() | STATISTICS.keys()) - (STATISTICS.keys() - statistics_of(plan.model(model)))
-    return [name for name in names if methods.stages_behind(methods.get(name)) <= able]
+    unsupported = STATISTICS.keys() - set(statistics_of(plan.model(model)))
+    return [name for name in names if methods.statistics_behind(methods.get(name)) not in unsupported]
 
 
 def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return _shown(plan, benchmark, _rows_of(plan, benchmark, field_methods(plan, model)))
+    return _shown(plan, model, benchmark, _rows_of(plan, model, benchmark, field_methods(plan, model)))
 
 
 def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts:
-    rows = _rows_of(plan, name, field_methods(plan, model))
+    rows = _rows_of(plan, model, name, field_methods(plan, model))
     return _of_seeds(seeds, lambda seed: _evaluations(plan, model, name, seed, rows))
 
 
@@ -247,7 +244,7 @@ def _merges(plan: Plan) -> list[str]:
     files=("held_out.csv", "held_out.md"),
     own_folder=False,
     provenance=f"held_out.{PROVENANCE}",
-    params=lambda plan, model, benchmark: _shown(plan, benchmark, ["zeroshot", *_merges(plan)]),
+    params=lambda plan, model, benchmark: _shown(plan, model, benchmark, ["zeroshot", *_merges(plan)]),
     least_tasks=2,
 )
 def held_out(plan: Plan, model: str, name: str) -> Artifacts:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask
+from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -41,7 +41,7 @@ def illustrated_block(vectors: Mapping[str, TaskVector], mask_lambda: float) -> 
         **{("mask", task): mask for task, mask in zip(parts, masks, strict=True)},
         ("mask", "merged"): agreement >= K,
         **{("masked", task): apply_mask(merged, mask) for task, mask in zip(parts, masks, strict=True)},
-        ("masked", "merged"): keep_agreed(merged, agreement, K),
+        ("masked", "merged"): keep_agreed(merged, agreement, k=K),
     }
     y, x = (part.reshape(-1) for part in np.indices(shape))
     return pd.concat(

@@ -55,6 +55,7 @@ PUBLISHED: Mapping[Any, str] = {
     ("clip", "ViT-L-14", None): "vit_l14",
     ("t5", "t5-large-lm-adapt", None): "t5_large",
     ("t5", "t5-large-lm-adapt", "ia3"): "t5_large_ia3",
+    ("text_classifier", "gpt2", None): "gpt2_glue",
 }
 """Names in `reproduction.results.reference`, by family, architecture and adapter."""
 

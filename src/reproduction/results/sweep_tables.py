@@ -7,18 +7,16 @@ from itertools import product
 
 import pandas as pd
 
-from reproduction.evaluation.choice import normalized
 from reproduction.evaluation.records import SPLITS, Evaluation
-from reproduction.evaluation.subsets import Subset
-from reproduction.results.tables import ParameterCounts, mean_scores, per_task_table, percent
+from reproduction.results.tables import ParameterCounts, mean_scores, per_task_table
 from reproduction.results.typesetting import Cell, TableLayout, markdown
 from tallmasks import methods
 
 
-def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetuned: Evaluation) -> pd.DataFrame:
-    """Figure 6: one row per threshold k, ascending.
+def threshold_table(method: str, evaluations: Sequence[Evaluation], finetuned: Evaluation) -> pd.DataFrame:
+    """Figure 6: one row per threshold k.
 
-    ``evaluations``: of consensus merging, by k; ``finetuned``: has the same tasks, in any order.
+    ``evaluations``: of consensus merging, for k = 0, 1, ...; ``finetuned``: has the same tasks, in any order.
     """
     return pd.DataFrame(
         {
@@ -28,7 +26,7 @@ def threshold_table(method: str, evaluations: Mapping[int, Evaluation], finetune
             **mean_scores(evaluation, finetuned),
             "validation_normalized_accuracy": mean_scores(evaluation, finetuned, "validation")["normalized_accuracy"],
         }
-        for k, evaluation in sorted(evaluations.items())
+        for k, evaluation in enumerate(evaluations)
     )
 
 
@@ -50,32 +48,24 @@ def controlled_table(pairs: Mapping[str, tuple[Evaluation, Evaluation]]) -> pd.D
 
 
 def subset_table(
-    subsets: Sequence[Subset],
-    evaluated: Mapping[tuple[str, ...], Sequence[Evaluation]],
+    evaluated: Mapping[str, Sequence[Sequence[Evaluation]]],
+    zeroshot: Evaluation,
     finetuned: Evaluation,
-    zeroshot: Mapping[str, float],
     counts: ParameterCounts,
 ) -> pd.DataFrame:
     """Figure 5: one row per order, n and method, including the fine-tuned and the pretrained models.
 
-    ``evaluated``: evaluations by the tasks of a subset; ``zeroshot``: test accuracy by task, as a fraction.
+    ``evaluated``: by order, the methods' evaluations on the first n tasks for n = 1, 2, ...
     """
     rows = []
-    for subset in subsets:
-        base = finetuned.in_order(subset.tasks).accuracy("test")
-        alone = [zeroshot[task] for task in subset.tasks]
-        ratios = normalized(alone, base, subset.tasks)
-        scores = {
-            "zeroshot": (percent(sum(alone) / len(alone)), percent(ratios.mean())),
-            **{each.method: mean_scores(each, finetuned).values() for each in evaluated[subset.tasks]},
-            "fine_tuned": (percent(base.mean()), 100.0),
-        }
-        for method, (accuracy, relative) in scores.items():
-            bits = methods.get(method).stored(len(subset.tasks), counts.trainable, counts.frozen, counts.shapes)
-            stored = round(bits.gigabits, 6)
-            rows += [(order, n, method, accuracy, relative, stored) for order, n in subset.places]
-    columns = ["order", "n", "method", "accuracy", "normalized_accuracy", "storage_gb"]
-    return pd.DataFrame(rows, columns=columns).sort_values("n", kind="stable")
+    for order, of_order in evaluated.items():
+        for n, evaluations in enumerate(of_order, 1):
+            tasks = evaluations[0].tasks
+            for one in (zeroshot.in_order(tasks), *evaluations, finetuned.in_order(tasks)):
+                bits = methods.get(one.method).stored(n, counts.trainable, counts.frozen, counts.shapes)
+                stored = {"storage_gb": round(bits.gigabits, 6)}
+                rows.append({"order": order, "n": n, "method": one.method, **mean_scores(one, finetuned), **stored})
+    return pd.DataFrame(rows)
 
 
 def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[str, Evaluation]) -> pd.DataFrame:

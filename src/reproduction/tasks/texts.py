@@ -16,6 +16,10 @@ FREE = -1
 """`answer` of an example without choices: the model generates text, and every entry of ``answers`` is right."""
 
 
+PAIR = "\x1f"
+"""Separates the two texts of an input that is a pair, such as a premise and a hypothesis."""
+
+
 class Text(NamedTuple):
     """One example.
 

@@ -106,6 +106,8 @@ def open_location(spec: str | Path) -> BundleLocation:
     """Locates a bundle: a local folder, or else `organisation/name[@revision]` on the hub, pinned to a commit. Raises
     TallmasksError if neither exists. A local file is accepted here and refused by `manifest_of`."""
     if os.path.lexists(spec):
+        if Path(spec).is_file() and Path(spec).with_name(MANIFEST).is_file():
+            raise TallmasksError(f"{spec}: found a file of a bundle; expected the bundle's folder, {Path(spec).parent}")
         return BundleLocation(Path(spec).absolute())  # files are opened later, or by another process
     repository = repository_of(str(spec))
     if repository is None:

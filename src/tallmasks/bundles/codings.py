@@ -54,7 +54,7 @@ class Coding(ABC):
 
     @property
     def text(self) -> str:
-        """The coding as written in bundle.json: its kind, plus a `:number` for each fact that is not in the shape."""
+        """The coding as written in bundle.json: its kind, plus each `:number` that the shape does not determine."""
         return self.kind
 
     @property

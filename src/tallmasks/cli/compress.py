@@ -27,11 +27,11 @@ from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import whole_number
+from tallmasks.cli.options import Refused, whole_number
+from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
-from tallmasks.operations.compress import METHOD, prepare_bundle, write_bundle
-from tallmasks.operations.opened_models import print_copied, print_own, print_sizes
+from tallmasks.operations.compress import METHOD, OF_MERGE, prepare_bundle, write_bundle
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _, _, output = shared_options.add_arguments(
         parser, METHOD, names, dtypes, "equal length", "the checkpoints', with --bits"
     )
+    for setting in OF_MERGE:
+        text = "a bundle keeps each task's head" if setting == "heads" else "an option of `tallmasks merge`"
+        output.add_argument(f"--{setting.replace('_', '-')}", action=Refused, const=text)
     output.add_argument(
         "--bits",
         type=whole_number,
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         files = {name: size for name, size in bytes_of_bundle(contents).items() if not name.startswith(BASE)}
         size = sum(files.values()) + bytes_of_card(contents)
-        models.describe(f"compress by {method.title}", size)
+        print_plan(models, f"compress by {method.title}", size)
         print_own(models)
         print_sizes(models.nbytes[0], size, models.nbytes[1], count)
         return 0
@@ -64,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{settings.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
     if settings.include_base:
         print_copied(models.base)
-    models.print_buffers()
+    print_buffers(models)
     print_own(models)
     what = "scale" if method.scaled_mask else "lambda"
     for task, of_task in errors.items():

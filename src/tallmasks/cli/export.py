@@ -14,9 +14,11 @@ import argparse
 
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_models import model_of
+from tallmasks.cli.printed_models import print_copied
+from tallmasks.errors import option_errors
+from tallmasks.io.atomic_files import refuse_inside
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded, new_path
-from tallmasks.operations.opened_models import print_copied
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -35,8 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     output = new_path(arguments.output)
+    refuse_inside(output, arguments.bundle, arguments.base or "")
     bundle = load_bundle(arguments.bundle)
-    bundle.manifest.check_task(arguments.task)  # before the base is opened
+    with option_errors():
+        bundle.manifest.check_task(arguments.task)  # before the base is opened
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
     task = plain_markdown(arguments.task)
@@ -45,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     size = sum(info.size for info in model.tensors.values())
     with work_progress("exporting", size) as progress, new_checkpoint(output, model, card, progress=progress):
         pass
-    print(f"{output}: the model of {arguments.task}")
+    what = "" if model.is_folder else ", one file" if output.suffix else ", one file in the format of safetensors"
+    print(f"{output}: the model of {arguments.task}{what}")
     print_copied(model)
     return 0

@@ -21,12 +21,12 @@ from rich.filesize import decimal
 from tallmasks.bundles.bundle import Bundle, load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
+from tallmasks.cli.printed_models import print_sizes
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import expanded
 from tallmasks.io.tensor_files import name_some
-from tallmasks.operations.opened_models import print_sizes
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_bundle(what: str) -> bool:
     if os.path.lexists(what) or (named := repository_of(what)) is None:
-        return Path(what, MANIFEST).is_file()
+        return Path(what, MANIFEST).is_file() or Path(what).name == MANIFEST
     repository, revision = named
     try:
         return hub.download(repository, MANIFEST, revision).is_file()

@@ -41,6 +41,7 @@ GROUPS = {
         "doctor": "check whether this machine can run the models of params.yaml",
         "gc": "list stored files that params.yaml no longer needs, and remove them on confirmation",
         "why": "explain why a result or an artifact would be rebuilt, or that it would not",
+        "compare": "write the settings for a table of all methods on your own text classifiers",
         "prompts": "print the data and the prompts of the text tasks",
     },
     "reference": {
@@ -95,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[0] == "help":
+        arguments = [*arguments[1:2], "--help"]
     command = arguments[0]
     for argument in arguments:
         if re.search(r"[\ud800-\udfff]", argument):
@@ -102,7 +105,9 @@ def _run(arguments: list[str]) -> int:
     if command.startswith("-"):
         _top_parser().parse_args(arguments)
     if command not in COMMANDS:
-        raise OptionError(f"unknown command {command!r}{nearest(command, COMMANDS)}; see `tallmasks --help`")
+        raise OptionError(
+            f"unknown command {command!r}{nearest(command, [*COMMANDS, '--version'])}; see `tallmasks --help`"
+        )
     install = "make install" if command in _IN_REPRODUCTION else None
     with user_errors(), needed_for(f"tallmasks {command}", install):
         parsed = command_parser(command).parse_args(arguments[1:])
@@ -112,7 +117,7 @@ def _run(arguments: list[str]) -> int:
 def _top_parser() -> Parser:
     parser = Parser("tallmasks", __doc__ or "")
     parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
-    parser.add_argument("--version", action="version", version=__version__, help="show the version")
+    parser.add_argument("-V", "--version", action="version", version=__version__, help="show the version")
     for title, group in GROUPS.items():
         lines = [f"{title}:", *(f"  {name:10}{summary}" for name, summary in group.items())]
         parser.description = "\n".join([f"{parser.description}\n", *lines])

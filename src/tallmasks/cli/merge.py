@@ -20,14 +20,15 @@ model size.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import number, one_of, whole_number
+from tallmasks.cli.options import Refused, converted, number, one_of
+from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge import MERGED_DTYPES, method_names, prepare_merge, write_merged
-from tallmasks.operations.opened_models import print_copied
 from tallmasks.vectors.checkpoints.writing import bytes_of_new
 
 
@@ -61,8 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     method.add_argument(
         "--k",
-        type=whole_number,
-        help="for consensus methods: keep weights that are in the masks of at least K tasks (default: 2)",
+        type=converted(lambda text: ("k", int(text)), "a whole number"),
+        action="append",
+        dest="option",
+        metavar="K",
+        help="for consensus methods: keep weights that are in the masks of at least K tasks (same as --option k=K)",
     )
     method.add_argument(
         "--weight",
@@ -85,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="divide by the sum of the weights (default: the method's own choice)",
     )
+    output.add_argument("--include-base", action=Refused, const="an option of `tallmasks compress`")
     output.add_argument(
         "--out-shard-size",
         metavar="SIZE",
@@ -94,18 +99,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = shared_options.read_settings(arguments, None, MERGED_DTYPES)
-    method, alpha, weighting, models = prepare_merge(settings)
-    what = f"by {method.title}, alpha = {alpha:g}"
+    method, scaling_coefficient, weighting, models = prepare_merge(settings)
+    what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:
-        size = bytes_of_new(settings.output, models.base, settings.dtype, settings.out_shard_size)
-        models.describe(f"merge {what}", size)
-        warn_of_configurations(models.base, models.tasks)
+        size = bytes_of_new(settings.output or Path("model"), models.base, settings.dtype, settings.out_shard_size)
+        print_plan(models, f"merge {what}", size)
+        warn_of_configurations(models)
         return 0
-    write_merged(method, alpha, weighting, models)
+    write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
     print_copied(models.base, models.tasks.values())
-    models.print_buffers()
+    print_buffers(models)
     if heads := sorted({name for names in models.left_out.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")
     return 0

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tallmasks import methods
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import OptionError, nearest
 from tallmasks.methods import INPUTS
 from tallmasks.methods.contract import merged_vector
-from tallmasks.methods.descriptions import computed_from, inputs_of, looks_at, needs, seen_by, stage_of, varies_by
-from tallmasks.methods.options import options_of
+from tallmasks.methods.descriptions import data_of, inputs_of, looks_at, needs, seen_by, varies_by
+from tallmasks.methods.options import options_of, parse_spec
 from tallmasks.methods.registry import all_options
 
 
@@ -43,19 +43,19 @@ def print_all() -> None:
     _print_columns([("row", "method", "looks at", "needs besides the models", "options"), *lines])
     print()
     merges = [methods.get_merge(name) for name in methods.merge_names()]
-    of_merges = [(one.name, seen_by(one), stage_of(one), " ".join(one.options)) for one in merges]
+    of_merges = [(one.name, seen_by(one), data_of(one), " ".join(one.options)) for one in merges]
     _print_columns([("merge", "looks at", "needs", "options"), *of_merges])
     print()
     of_inputs = [("input", "computed from", "is")]
     for entry in INPUTS.values():
         meaning, options = f"{entry.meaning}; {varies_by(entry)}", " ".join(options_of(entry.find))
-        of_inputs.append((entry.name, computed_from(entry), f"{meaning}; options {options}" if options else meaning))
+        of_inputs.append((entry.name, ", ".join(entry.of), f"{meaning}; options {options}" if options else meaning))
     _print_columns(of_inputs)
 
 
 def print_one(name: str) -> None:
-    """Describe a method, a merge or an input. Raises TallmasksError for an unknown name."""
-    rows, kind = [methods.get(row) for row in methods.names()], name.partition(":")[0]
+    """Describe a method, a merge or an input. Raises OptionError for an unknown name."""
+    rows, kind = [methods.get(row) for row in methods.names()], parse_spec(name)[0]
     if kind in methods.names():
         method = methods.get(name)
         alone = method.update is merged_vector and method.merge
@@ -74,7 +74,7 @@ def print_one(name: str) -> None:
         lines = {
             "computes": _summary(merge.apply),
             "looks at": seen_by(merge),
-            "needs": stage_of(merge),
+            "needs": data_of(merge),
             "methods": ", ".join(row.name for row in rows if row.merge == merge.name),
         }
     elif name in INPUTS:
@@ -82,12 +82,12 @@ def print_one(name: str) -> None:
         title, options = f"input {name}", options_of(entry.find)
         lines = {
             "is": f"{entry.meaning}; {varies_by(entry)}",
-            "computed from": computed_from(entry) or "the models",
+            "computed from": ", ".join(entry.of) or "the models",
             "methods": ", ".join(row.name for row in rows if name in row.needs),
         }
     else:
         near = nearest(name, [*methods.names(), *methods.merge_names(), *INPUTS])
-        raise TallmasksError(f"unknown method, merge or input {name!r}{near}; `tallmasks methods` lists all")
+        raise OptionError(f"unknown method, merge or input {name!r}{near}; `tallmasks methods` lists all")
     print(title)
     for label, text in lines.items():
         print(textwrap.fill(text, 118, initial_indent=f"  {label:14}", subsequent_indent=" " * 16))
@@ -96,8 +96,7 @@ def print_one(name: str) -> None:
 
 
 def _summary(described: Callable[..., Any]) -> str:
-    plain = getattr(described, "func", described)  # the function of a partial
-    return " ".join((inspect.getdoc(plain) or "").partition("\n\n")[0].split())
+    return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())
 
 
 def _print_columns(rows: Sequence[Sequence[str]]) -> None:

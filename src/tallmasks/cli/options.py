@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
@@ -45,14 +46,25 @@ class Parser(argparse.ArgumentParser):
         """Report unknown options before argparse reports missing arguments."""
         options = self._option_string_actions
         for word in takewhile(lambda word: word != "--", args or ()):
-            name = word.partition("=")[0]
-            if name.startswith("--") and not any(option.startswith(name) for option in options):
+            option = re.match(r"--[^=]+|-[a-zA-Z]", word)  # not a negative number
+            name = option[0] if option else ""
+            if name and not any(known.startswith(name) for known in options):
                 raise OptionError(f"unknown option {name}{nearest(name, options)}; see `{self.prog} --help`")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
         raise OptionError(f"{message}; see `{self.prog} --help`")
+
+
+class Refused(argparse.Action):
+    """An option that only another command has, so it is not in the help; ``const`` says so."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, const: str) -> None:
+        super().__init__(option_strings, dest, "*", const, argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
+        raise OptionError(f"{option}: {self.const}; leave it out")
 
 
 def converted(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:

@@ -79,7 +79,8 @@ def add_arguments(
 def read_settings(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Settings:
     """Combine the command line with the YAML file.
 
-    Raises TallmasksError for settings that are missing, repeated, unknown or of the wrong type.
+    Raises TallmasksError for settings that are missing, repeated, unknown or of the wrong type. A dry run needs no
+    output.
     """
     from tallmasks.operations.merge_settings import BY_TASK, KEYS, complete, read_settings_file, task_settings
 
@@ -100,4 +101,4 @@ def read_settings(arguments: argparse.Namespace, default_method: str | None, dty
     for name, value in vars(arguments).items():
         if name in KEYS and name not in BY_TASK and value is not None:
             values[name] = value
-    return complete({"method": default_method, **values}, dtypes)
+    return complete({"method": default_method, **values}, dtypes, needs_output=not arguments.dry_run)

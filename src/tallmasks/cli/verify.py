@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def is_bundle(path: Path) -> bool:
-    return (path / "bundle.json").is_file()
+    return (path / "bundle.json").is_file() or path.name == "bundle.json"
 
 
 def print_problems(bundle: Path) -> int:

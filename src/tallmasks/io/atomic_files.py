@@ -50,7 +50,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
         if error.errno in _NO_SPACE:
             raise no_disk_space(path, size) from error
         if new and ours:
-            raise TallmasksError(f"{path}: {error.strerror}; choose a path that can be written to") from error
+            raise TallmasksError(f"{path} cannot be written there ({error.strerror}); choose another path") from error
         with naming(path):
             raise
 
@@ -85,6 +85,13 @@ def refuse_existing(path: Path, folder: bool) -> None:
         return
     if os.path.lexists(path):
         raise TallmasksError(f"{path} already exists; choose another path or remove it")
+
+
+def refuse_inside(path: Path, *inputs: str | Path) -> None:
+    """Raise TallmasksError if ``path`` is inside one of the inputs: a later reading of that folder would include it."""
+    for folder in filter(os.path.isdir, inputs):
+        if path.resolve().is_relative_to(Path(folder).resolve()):
+            raise TallmasksError(f"{path} is inside of {folder}, which is an input; choose a path outside of it")
 
 
 def no_disk_space(path: Path, size: int) -> TallmasksError:

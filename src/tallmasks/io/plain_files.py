@@ -10,7 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from tallmasks.errors import TallmasksError, cut, naming, one_line
+from tallmasks.errors import OptionError, TallmasksError, cut, naming, one_line
 
 LARGEST_JSON = 1 << 24  # bytes; parsed JSON takes up to thirty times as much memory
 _LONGEST = 255  # bytes of a file's name
@@ -90,12 +90,12 @@ def within(root: Path, name: str) -> Path:
 
 
 def new_path(text: str) -> Path:
-    """Expand `~` in the path of a new file or folder. Raises TallmasksError if the name is not valid."""
+    """Expand `~` in the path of a new file or folder. Raises OptionError if the name is not valid."""
     path = Path(expanded(text))
     try:
         with suppress(FileNotFoundError):
             path.lstat()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
-        raise TallmasksError(f"-o {text:.100}: {reason}; expected the path of a new file or folder") from None
+        raise OptionError(f"-o {text:.100}: {reason}; expected the path of a new file or folder") from None
     return path

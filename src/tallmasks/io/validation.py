@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,6 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tallmasks.errors import TallmasksError, nearest, short
 
 Model = TypeVar("Model", bound=BaseModel)
+Schema = Mapping[str, Any]
+
+_KINDS = {
+    "integer": "a whole number",
+    "number": "a finite number",
+    "string": "a text",
+    "array": "a list",
+    "object": "keys with values",
+    "boolean": "true or false",
+    "null": "nothing",
+}
+_BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"), ("below", "exclusiveMaximum"))
 
 
 class Section(BaseModel):
@@ -31,21 +43,43 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
         errors = [(_keys(one["loc"], value), one) for one in error.errors(include_url=False)]
     # in a union, the deepest error is that of the intended member; at equal depth, a missing key is
     keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] == "missing"))
+    schema = model.model_json_schema()
     if first["type"] == "extra_forbidden":
-        schema = model.model_json_schema()
         inner = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
         key = keys.pop()
-        allowed = inner if keys else set(model.model_fields)
-        reason = f"there is no key {short(key)}{nearest(str(key), sorted(allowed - {key}))}"
+        known = inner if keys else set(model.model_fields)
+        reason = f"there is no key {short(key)}{nearest(str(key), sorted(known - {key}))}"
     elif first["type"] == "missing":
         reason = f"{first['loc'][-1]} is missing and has no default; add it"
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        messages = (one["msg"].partition(" or instance of ")[0] for loc, one in errors if loc == keys)
-        choices = dict.fromkeys(messages)  # of a union
-        reason = f"{', or '.join(choices).replace('or Input should be', 'or')}; found {short(first['input'])}"
+        parts = _parts(schema, first["loc"], keys)
+        expected = " or ".join(dict.fromkeys(filter(None, map(allowed, parts)))) or str(first["msg"])
+        reason = f"found {short(first['input'])}, expected {expected}"
     raise TallmasksError(": ".join(filter(None, [str(file), ".".join(str(key)[:60] for key in keys), reason])))
+
+
+def allowed(part: Schema) -> str:
+    """What a part of a JSON schema allows, in words."""
+    if "enum" in part:
+        words = f"one of {', '.join(map(str, part['enum']))}"
+    elif "anyOf" in part or "oneOf" in part:
+        words = " or ".join(dict.fromkeys(map(allowed, part.get("anyOf", part.get("oneOf", ())))))
+    elif "const" in part:
+        words = str(part["const"])
+    else:
+        words = _KINDS.get(part.get("type", "object" if "$ref" in part else ""), "")
+    bounds = " ".join(f"{word} {part[key]}" for word, key in _BOUNDS if key in part)
+    if bounds and not {"maximum", "exclusiveMaximum"} & part.keys():
+        bounds += " on"
+    words = f"{words} {bounds}".strip()
+    if "minItems" in part:
+        least, most = part["minItems"], part.get("maxItems")
+        span = f"{least}" if least == most else f"{least} to {most}" if most else f"{least} or more"
+        words += f" of {span} entries"
+    text = part.get("description", "")
+    return f"{words} ({text})" if words and text else words or text
 
 
 def _keys(loc: tuple[int | str, ...], value: Any) -> list[int | str]:
@@ -57,3 +91,31 @@ def _keys(loc: tuple[int | str, ...], value: Any) -> list[int | str]:
             value = value[step]
             keys.append(step)
     return keys
+
+
+def _parts(schema: Schema, loc: Sequence[int | str], keys: Sequence[int | str]) -> list[Schema]:
+    """The parts of a JSON schema for a place in a value: several if pydantic could not choose a member of a union."""
+    parts, definitions = [schema], schema.get("$defs", {})
+    for key in keys:
+        members = [member for part in parts for member in _members(part, definitions)]
+        chosen = [member for member in members if member.get("title") in loc] or members
+        if key == keys[-1] and loc[-1] == "[key]":
+            return [member["propertyNames"] for member in chosen if "propertyNames" in member]
+        parts = [inner for member in chosen if (inner := _inside(member, key)) is not None]
+    return [member for part in parts for member in (_members(part, definitions) if "$ref" in part else [part])]
+
+
+def _members(part: Schema, definitions: Mapping[str, Schema]) -> Iterator[Schema]:
+    """A part itself, or the members of a union."""
+    unions = [definitions[part["$ref"].rpartition("/")[2]]] if "$ref" in part else part.get("anyOf", part.get("oneOf"))
+    if unions is None:
+        yield part
+    for member in unions or ():
+        yield from _members(member, definitions)
+
+
+def _inside(part: Schema, key: int | str) -> Schema | None:
+    if isinstance(key, int):
+        return part.get("items")
+    values = [part.get("additionalProperties"), *part.get("patternProperties", {}).values()]
+    return part.get("properties", {}).get(key) or next((value for value in values if isinstance(value, dict)), None)

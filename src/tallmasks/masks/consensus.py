@@ -1,4 +1,4 @@
-"""Consensus masks: how many tasks' masks keep each weight, and the weights that at least k tasks keep."""
+"""Mask agreement: how many tasks' masks keep each weight. Consensus masks are computed from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import new_flat, open_tensors
-from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.vectors import kernels
 
 FORMAT = "tallmasks/agreement/1"
@@ -48,9 +48,3 @@ def agreement_profile(
     counts = kernels.count_values(agreement, multi_task_vector)[:, : tasks + 1]
     every, zero = counts.sum(0) / agreement.size, counts[1] / agreement.size
     return AgreementProfile(tuple(every.tolist()), tuple(zero.tolist()))
-
-
-def keep_agreed(multi_task_vector: NDArray[np.float32], agreement: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
-    """The consensus update m_consensus(k) * tau_MTL, float32 [P'] (Wang et al. 2024). m_consensus(k) = 1{n >= k}: k = 0
-    keeps everything, k > T nothing."""
-    return apply_mask(multi_task_vector, agreement >= k)

@@ -37,7 +37,7 @@ class MaskBundle:
         return tuple(json.loads(self.tensors.metadata["tasks"]))
 
     @cached_property
-    def lambdas(self) -> tuple[float, ...]:
+    def mask_lambdas(self) -> tuple[float, ...]:
         return tuple(json.loads(self.tensors.metadata["lambdas"]))
 
     @cached_property
@@ -65,7 +65,7 @@ class MaskBundle:
 
     def index(self, mask_lambda: float) -> int:
         """The position of a lambda in the grid. Raises ValueError if it is not in the grid."""
-        return self.lambdas.index(mask_lambda)
+        return self.mask_lambdas.index(mask_lambda)
 
     def density(self, task: str, mask_lambda: float) -> float:
         """The fraction of the P' weights that m_t(lambda) keeps. Raises like :meth:`packed_mask`."""
@@ -85,24 +85,24 @@ def write_mask_bundle(
     path: Path,
     task_vectors: Mapping[str, Path],
     multi_task_vector: Path,
-    lambdas: Sequence[float],
+    mask_lambdas: Sequence[float],
     metadata: Mapping[str, str],
 ) -> None:
     """Writes every task's masks for the whole grid in one pass over the untrimmed task vectors, all of one model.
-    ``lambdas``: the grid, ascending."""
+    ``mask_lambdas``: the grid, ascending."""
     vectors, merged = list(map(open_task_vector, task_vectors.values())), open_multi_task_vector(multi_task_vector)
     layout = vectors[0].layout
-    shape = (len(lambdas).bit_length(), -(-layout.size // 8))
+    shape = (len(mask_lambdas).bit_length(), -(-layout.size // 8))
     described = {
         "format": FORMAT,
         "tasks": json.dumps(list(task_vectors)),
-        "lambdas": json.dumps(list(lambdas)),
+        "lambdas": json.dumps(list(mask_lambdas)),
         "layout": layout.to_json(),
     }
     infos = dict.fromkeys(task_vectors, TensorInfo("U8", shape))
     with new_tensors(path, infos, {**metadata, **described}) as new:
         planes = [new.tensors[task] for task in task_vectors]
-        kernels.pack_levels([vector.flat for vector in vectors], merged, lambdas, planes)
+        kernels.pack_levels([vector.flat for vector in vectors], merged, mask_lambdas, planes)
 
 
 def apply_mask(multi_task_vector: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -27,8 +27,6 @@ def code_digest(*values: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, functools.partial):
-        return [_plain(value.func), _plain(value.keywords)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return [type(value).__qualname__, _plain(fields)]

@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -56,7 +56,7 @@ class Method:
         merge: the merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
         storage: bits from T, P' and F, see `tallmasks.methods.bits` (default: the protocol's).
         kept: the fraction that the input ``threshold`` keeps.
-        chosen: its own options that are not at their defaults.
+        chosen: the values of its own options that are not those of ``update`` and its inputs.
         group: "paper" (`methods: all` in params.yaml) or "later".
     """
 
@@ -90,18 +90,10 @@ class Method:
         return self.protocol.tuned if isinstance(self.protocol, Scaled) else None
 
     @property
-    def k(self) -> int | None:
-        """The threshold of consensus merging. 0 for a merge alone whose alpha is tuned; None for other methods."""
-        if isinstance(self.update, functools.partial):
-            return self.update.keywords.get("k")
-        scaled = isinstance(self.protocol, Scaled) and not self.tuned
-        return 0 if self.update is merged_vector and scaled else None
-
-    @property
     def code(self) -> str:
         """The digest of its code, used in the recipes of its evaluations."""
         inputs = {name: needed.find for name, needed in self.all_inputs.items()}
-        return code_digest(self.update, self.protocol, self.kept, inputs)
+        return code_digest(self.update, self.protocol, self.kept, {**inputs, **self.chosen})
 
     @functools.cached_property
     def needs(self) -> frozenset[str]:
@@ -121,16 +113,17 @@ class Method:
                 waiting += INPUTS[name].of
         return inputs
 
-    @property
-    def stored_inputs(self) -> list[Input]:
-        """The inputs that are read from artifacts, one per role."""
-        return list({needed.role: needed for needed in self.all_inputs.values() if needed.stage}.values())
-
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        """Its own options by name, without its merge's."""
+        """Its own options by name, without its merge's; the defaults are its own values."""
         inputs = (needed.find for needed in self.all_inputs.values())
-        return options_of(self.update, self.kept.share if self.kept else None, *inputs)
+        declared = options_of(self.update, self.kept.share if self.kept else None, *inputs)
+        return {name: replace(one, default=self.chosen.get(name, one.default)) for name, one in declared.items()}
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The values of its own options."""
+        return {name: option.default for name, option in self.options.items()}
 
     @property
     def codec(self) -> Codec | None:
@@ -188,8 +181,7 @@ class Method:
         if self.storage is None:
             raise ValueError(f"method {self.name}: storage is missing; choose a function of tallmasks.methods.bits")
         for name, parameter in inspect.signature(self.update).parameters.items():
-            has_default = parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
-            if has_default and name not in getattr(self.update, "keywords", {}):
+            if parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
                 raise ValueError(f"method {self.name}: options are keyword-only; write `*, {name}=...`")
         if unknown := self.needs - INPUTS.keys():
             raise ValueError(f"method {self.name}: unknown inputs {sorted(unknown)}; known inputs: {sorted(INPUTS)}")

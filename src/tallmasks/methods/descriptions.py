@@ -6,14 +6,12 @@ from collections.abc import Iterable
 
 from tallmasks.methods.contract import Method
 from tallmasks.methods.inputs import Input
-from tallmasks.methods.merges import LEARNED, Merge
+from tallmasks.methods.merges import Merge
 from tallmasks.methods.method_protocols import Masked, Scaled
-from tallmasks.methods.registry import get_merge, stages_behind
+from tallmasks.methods.registry import get_merge, statistics_behind
 from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 
-_FROM_CHECKPOINTS = {"task_vector", "merge", "mask", "consensus"}
-"""Stages that need only the checkpoints and values chosen on validation data."""
 WHOLE = "whole task vectors"
 
 
@@ -24,11 +22,9 @@ def needs(method: Method) -> str:
         chosen.append("lambda")
     if isinstance(method.protocol, Scaled) and method.protocol.values != (1.0,):
         chosen.append(method.tuned or "alpha")
-    stages = stages_behind(method)
-    other = sorted(stages - _FROM_CHECKPOINTS - {LEARNED})
     validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
-    unlabelled = ["validation data without labels"] if LEARNED in stages else []
-    return "; ".join([*validation, *unlabelled, *(f"data statistics ({stage})" for stage in other)]) or "nothing"
+    data = statistics_behind(method)
+    return "; ".join([*validation, *([data.meaning] if data else [])]) or "nothing"
 
 
 def looks_at(method: Method) -> str:
@@ -44,9 +40,9 @@ def seen_by(merge: Merge) -> str:
     return f"{WHOLE}, {merge.over}" if merge.prepare or merge.learn else merge.over
 
 
-def stage_of(merge: Merge) -> str:
-    """The data statistics that a merge needs besides the task vectors."""
-    return f"stage {merge.statistics}" if merge.statistics else "nothing"
+def data_of(merge: Merge) -> str:
+    """The data that a merge needs besides the task vectors."""
+    return merge.statistics.meaning if merge.statistics else "nothing"
 
 
 def inputs_of(method: Method) -> list[str]:
@@ -60,11 +56,6 @@ def inputs_of(method: Method) -> list[str]:
 
 def varies_by(entry: Input) -> str:
     return {"benchmark": "one for all tasks", "task": "one per task"}.get(entry.per, "one per task and lambda")
-
-
-def computed_from(entry: Input) -> str:
-    """The stage that computes an input, or the inputs that it is computed from."""
-    return f"stage {entry.stage}" if entry.stage else ", ".join(entry.of)
 
 
 def uses_small_directions(merge: Merge) -> bool:

@@ -1,7 +1,6 @@
 """The inputs that a method's function can request by parameter name.
 
-An input is read from artifacts (``stage`` and ``role``) or computed from other inputs (``of``). A file in ``rows`` can
-declare more inputs:
+A file in ``rows`` can declare more inputs. ``of`` lists the inputs that an input is computed from:
 
     @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
     def norm(source: Source, task: int, lambda_index: int) -> float:
@@ -49,8 +48,8 @@ class Source(Protocol):
     def packed_mask(self, task: int, lambda_index: int) -> NDArray[np.uint8]:
         """m_t at an index of the lambda grid, packed bits, uint8 [ceil(P' / 8)], lowest bit first."""
 
-    def files(self, role: str) -> Sequence[Path]:
-        """The artifacts of a role: one, or one per task."""
+    def files(self, needed: Input) -> Sequence[Path]:
+        """The files that contain an input: one, or one per task."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +62,15 @@ class Input:
         per: what it varies with: "benchmark" (same for all tasks), "task", or "mask_lambda" (task and lambda).
         find: ``(source, task, lambda_index, **options) -> value``. Its keyword-only parameters are options of every
             method that requests the input.
-        stage, role: the stage that writes the artifacts it reads, and their role in an evaluation's recipe.
-        merged: the artifacts belong to the method's merge.
+        merged: it follows from the method's merge.
         packed: the value is packed bits; the method gets them as bool [P'].
-        of: the inputs that ``find`` uses, if it reads no artifact.
+        of: the inputs that ``find`` uses.
     """
 
     name: str
     meaning: str
     per: Per
     find: Callable[..., Any]
-    stage: str | None = None
-    role: str = ""
     merged: bool = False
     packed: bool = False
     of: tuple[str, ...] = ()
@@ -82,8 +78,6 @@ class Input:
     def __post_init__(self) -> None:
         if self.per not in get_args(Per):
             raise ValueError(f"input {self.name}: per is {self.per!r}, expected one of {', '.join(get_args(Per))}")
-        if bool(self.stage) != bool(self.role):
-            raise ValueError(f"input {self.name}: stage and role go together")
 
     def value(self, source: Source, task: int, lambda_index: int, chosen: Mapping[str, Value]) -> Any:
         return self.find(source, task, lambda_index, **options_for(self.find, chosen))
@@ -94,14 +88,14 @@ Find = Callable[..., Any]
 """``(source, task, lambda_index, *, option=...) -> value``."""
 
 
-def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Find]:
-    """Decorator: declares an input by the function that computes its value."""
+def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Input]:
+    """Decorator: turns the function that computes its value into an input."""
 
-    def register(find: Find) -> Find:
+    def register(find: Find) -> Input:
         if name in INPUTS:
             raise ValueError(f"input {name} is declared twice")
         INPUTS[name] = Input(name, meaning, per, find, **fields)
-        return find
+        return INPUTS[name]
 
     return register
 
@@ -128,22 +122,21 @@ input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="ben
 input("layout", "names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
     lambda source, task, lambda_index: source.layout
 )
-input("task_vector", "tau_t, float32 [P']", per="task", stage="task_vector", role="task_vectors")(
+TASK_VECTOR = input("task_vector", "tau_t, float32 [P']", per="task")(
     lambda source, task, lambda_index: source.task_vector(task).flat
 )
 _THRESHOLD = "the magnitude from which on tau_t is in its top keep(T), float32 scalar"
 input("threshold", _THRESHOLD, per="task", of=("task_vector",))(
     lambda source, task, lambda_index: source.threshold(task)
 )
-_MERGED = {"stage": "merge", "role": "multi_task_vector", "merged": True}
-input("multi_task_vector", "tau_MTL of the method's merge, float32 [P']", per="benchmark", **_MERGED)(
+_MERGED = "tau_MTL of the method's merge, float32 [P']"
+MULTI_TASK_VECTOR = input("multi_task_vector", _MERGED, per="benchmark", merged=True)(
     lambda source, task, lambda_index: source.multi_task_vector
 )
 _COUNT = "n(p), how many tasks' selected masks hold each weight, uint8 [P']"
-input("agreement", _COUNT, per="benchmark", stage="consensus", role="agreement", merged=True)(
+AGREEMENT = input("agreement", _COUNT, per="benchmark", merged=True)(
     lambda source, task, lambda_index: source.agreement
 )
-_MASKS = {"stage": "mask", "role": "mask_bundle", "packed": True, "merged": True}
-input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", **_MASKS)(
+MASK = input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", merged=True, packed=True)(
     lambda source, task, lambda_index: source.packed_mask(task, lambda_index)
 )

@@ -24,10 +24,28 @@ Mask = NDArray[np.bool_]
 Result = TypeVar("Result")
 Statistics = Mapping[str, NDArray[np.float32]]
 """Data statistics, or learned parameters, by tensor name."""
-LEARNED = "learn"
-"""The stage that runs ``learn`` of a merge."""
 Loss = Callable[[Any], Any]
 """From log-probabilities [N, C], with gradients, to a scalar."""
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """What a merge needs of the tasks' data, besides the task vectors.
+
+    Attributes:
+        meaning: the data, for messages.
+    """
+
+    name: str
+    meaning: str
+
+
+GRAMS = Statistic("grams", "data statistics (grams)")
+"""X^T X / n of each linear layer's inputs X, from each task's training examples."""
+FISHER = Statistic("fisher", "data statistics (fisher)")
+"""The mean squared gradient of every weight, from each task's training examples."""
+LEARNED = Statistic("learn", "validation data without labels")
+"""The result of ``learn`` of a merge."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +135,8 @@ class Merge:
         over: what ``vectors`` contains. "slices": T slices, float32 [n] each, as a list or one array [T, n]. "tensors":
             one whole tensor of all tasks, float32 [T, ...].
         prepare: ``(task_vectors, **options) -> facts``, from whole task vectors, for example thresholds.
-        statistics: the stage that computes the second argument of ``prepare``: a list of mappings of tensors, one per
-            task, or only one if the stage is joint.
+        statistics: the second argument of ``prepare``: a list of mappings of tensors, one per task, or only one if
+            they are computed from all tasks together.
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`). The result is the second
             argument of ``prepare``; without ``prepare`` it is the facts.
         masked_as: the merge to compute masks from, if it is another one.
@@ -129,7 +147,7 @@ class Merge:
     apply: Callable[..., Any]
     over: Literal["slices", "tensors"] = "slices"
     prepare: Callable[..., Any] | None = None
-    statistics: str | None = None
+    statistics: Statistic | None = None
     learn: Callable[..., Statistics] | None = None
     masked_as: str | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
@@ -140,7 +158,7 @@ class Merge:
         """``(vectors, piece) -> merged``, float32 [n] from T of [n]. Raises TallmasksError without its statistics."""
         if self.statistics and not statistics:
             raise TallmasksError(
-                f"merge {self.name} needs the tasks' data ({self.statistics}), as in the workflow; use another merge"
+                f"merge {self.name} needs {self.statistics.meaning}, as in the workflow; use another merge"
             )
         of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
         facts: Any = of_data[0] if self.learn else None
@@ -181,11 +199,17 @@ class Merge:
     @property
     def code(self) -> str:
         """The digest of its code, used in the recipes of its results."""
-        return code_digest(self.apply, self.prepare, self.over, self.statistics, *([self.learn] if self.learn else []))
+        statistics = self.statistics and self.statistics.name
+        return code_digest(self.apply, self.prepare, self.over, statistics, *([self.learn] if self.learn else []))
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         return options_of(self.apply, self.prepare, self.learn)
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The values of its options."""
+        return {name: self.chosen.get(name, option.default) for name, option in self.options.items()}
 
     def __post_init__(self) -> None:
         options_of(self.apply, self.prepare, self.learn)  # raises ValueError for an untyped string

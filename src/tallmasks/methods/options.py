@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tallmasks.errors import TallmasksError, nearest
@@ -78,13 +77,11 @@ def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
     """The options of all the functions, by name."""
     options: dict[str, Option] = {}
     for function in filter(None, functions):
-        bound = function.keywords if isinstance(function, partial) else {}
-        plain: Any = function.func if isinstance(function, partial) else function
-        plain = plain if inspect.isroutine(plain) else type(plain).__call__
+        plain: Any = function if inspect.isroutine(function) else type(function).__call__
         hints = get_type_hints(plain, include_extras=True)
         for name, parameter in inspect.signature(plain).parameters.items():
             has_default = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
-            if has_default and name not in bound:
+            if has_default:
                 hint = hints.get(name)
                 extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
                 bounds = next((extra for extra in extras if isinstance(extra, Between)), None)
@@ -99,8 +96,10 @@ def options_for(function: Callable[..., Any], chosen: Mapping[str, Value]) -> di
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """Splits ``name:option=value,...`` into the name and the options as strings."""
+    """Splits ``name:option=value,...`` into the name and the options as strings. A name can be written like a title:
+    T-Switch is t_switch."""
     name, _, rest = spec.partition(":")
+    name = name.strip().lower().replace("-", "_").replace(" ", "_")
     pairs = (part.partition("=") for part in rest.split(",") if part)
     return name, {key: value for key, _, value in pairs}
 

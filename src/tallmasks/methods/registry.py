@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tallmasks.errors import TallmasksError, at_import, nearest
-from tallmasks.masks.consensus import keep_agreed
 from tallmasks.methods import options, rows
 from tallmasks.methods.code_digests import code_digest
-from tallmasks.methods.contract import Group, Method, masked_vector, merged_vector
-from tallmasks.methods.merges import LEARNED, Merge, Vector
+from tallmasks.methods.contract import Group, Method, merged_vector
+from tallmasks.methods.merges import Merge, Statistic, Vector
 from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
 from tallmasks.methods.options import Option, Value
 
@@ -57,28 +56,6 @@ def merged_row(
     method(name=name, **fields)(merged_vector)
 
 
-def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Group = "later") -> None:
-    """Registers the TALL-mask method on a merge (default name: ``tall_mask_<merge>``)."""
-    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Masked()}
-    method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(masked_vector)
-
-
-def consensus_row(
-    merge: str,
-    *,
-    row: int,
-    title: str,
-    name: str = "",
-    k: int = 2,
-    group: Group = "later",
-    protocol: Scaled | None = None,
-) -> None:
-    """Registers consensus merging with threshold k on a merge that has masks (default name: ``consensus_<merge>``)."""
-    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": protocol or Scaled()}
-    update = functools.partial(keep_agreed, k=k)
-    method(name=name or f"consensus_{merge}", paper="Wang et al. 2024, Eq. 8 and 9", **fields)(update)
-
-
 @functools.cache
 def get(spec: str) -> Method:
     """A method by name, optionally with options of its own or of its merge: ``ties``, ``ties:keep=0.1``.
@@ -100,7 +77,7 @@ def get(spec: str) -> Method:
         name=options.written(name, chosen),
         title=f"{plain.title} ({settings})",
         merge=options.written(plain.merge, for_merge) if plain.merge else None,
-        chosen={key: value for key, value in chosen.items() if key in plain.options},
+        chosen={**plain.chosen, **{key: value for key, value in chosen.items() if key in plain.options}},
     )
 
 
@@ -134,6 +111,7 @@ def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params
     if isinstance(entry, str):
         return get(entry).name
     ((name, chosen),) = entry.items()
+    name, _ = options.parse_spec(name)
     there = all_options(_look_up("method", name, _methods))
     return options.written(name, options.chosen_from(chosen, there, f"{where} {name}"))
 
@@ -192,25 +170,12 @@ def tuned_merge(method: Method, value: float) -> str:
     return with_options(name, {**texts, str(method.tuned): value})
 
 
-def statistics_behind(method: Method) -> str | None:
-    """The stage that computes the data statistics for a method's merge, if it needs any."""
+def statistics_behind(method: Method) -> Statistic | None:
+    """What a method's merge needs of the tasks' data; None if it needs only checkpoints."""
     return get_merge(method.merge).statistics if method.merge else None
 
 
-def data_behind(method: Method) -> str | None:
-    """The data that a method's merge needs, for messages; None if it needs only checkpoints."""
-    stage = statistics_behind(method)
-    if stage == LEARNED:
-        return "validation data without labels"
-    return f"data statistics (stage {stage})" if stage else None
-
-
-def stages_behind(method: Method) -> set[str]:
-    """The stages of the artifacts that a method and its merge read."""
-    return {stage for stage in (*(one.stage for one in method.stored_inputs), statistics_behind(method)) if stage}
-
-
-def needing(statistic: str) -> tuple[str, ...]:
+def needing(statistic: Statistic) -> tuple[str, ...]:
     """The methods with a merge that needs a statistic."""
     return tuple(name for name in names() if statistics_behind(get(name)) == statistic)
 
@@ -241,26 +206,24 @@ def _masks_over(method: Method) -> Method | None:
     merged = get_merge(method.merge)
     name, texts = options.parse_spec(merged.name)
     on = options.written(merged.masked_as or name, options.chosen_from(texts, merged.options, name))
-    return next(iter(_on(on, _is_masking)), None)
+    return next(iter(rows_on(on, _is_masking)), None)
 
 
 def _is_masking(method: Method) -> bool:
     return isinstance(method.protocol, Masked)
 
 
-def consensus(merge: str) -> Method:
-    """The first consensus row on a merge. Raises like `masking`."""
-    return _first_on(merge, lambda method: "agreement" in method.needs, "consensus_row")
-
-
-def at_threshold(merge: str, k: int) -> Method | None:
-    """The consensus row with threshold k and the same grid; None if there is none."""
-    protocol = consensus(merge).protocol
-    return next(iter(_on(merge, lambda method: method.k == k and method.protocol == protocol)), None)
+def consensus(merge: str, k: int | None = None) -> Method:
+    """The first consensus row on a merge, with threshold ``k`` (default: its own). Raises like `masking`."""
+    row = _first_on(merge, lambda method: "agreement" in method.needs, "consensus_row")
+    if k is None:
+        return row
+    name, texts = options.parse_spec(row.name)
+    return get(options.written(name, {**texts, "k": k}))
 
 
 def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) -> Method:
-    if methods := _on(merge, wanted):
+    if methods := rows_on(merge, wanted):
         return methods[0]
     name, _ = options.parse_spec(merge)
     raise TallmasksError(
@@ -268,7 +231,8 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
     )
 
 
-def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
+def rows_on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
+    """The wanted methods on a merge, with its options, in table order."""
     name, texts = options.parse_spec(merge)
     chosen = options.chosen_from(texts, get_merge(name).options, f"merge {name}")
     methods = [method for method in map(get, names()) if method.merge == name and wanted(method)]
@@ -278,6 +242,8 @@ def _on(merge: str, wanted: Callable[[Method], bool]) -> Sequence[Method]:
 def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
     if entry.name in registry:
         raise ValueError(f"{what} {entry.name} is registered twice")
+    if options.parse_spec(entry.name)[0] != entry.name:
+        raise ValueError(f"{what} {entry.name}: expected a name of lower-case letters, digits and underscores")
     registry[entry.name] = entry
     calls = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
     _locations[entry.name] = next(

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.tensor_files import Layout, name_some
-from tallmasks.masks.consensus import keep_agreed
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.method_protocols import Fixed
+from tallmasks.methods.options import parse_spec
+from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.buffers import buffers_among
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -85,7 +86,7 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
 
 def _merge_of(name: str, count: int) -> tuple[str, float]:
     """The merge behind the name of a merge or method, and the method's fixed coefficient for ``count`` tasks, or 1."""
-    if name.partition(":")[0] in registry.merge_names():
+    if parse_spec(name)[0] in registry.merge_names():
         return name, 1.0
     rows = (row for row in registry.names() if registry.get(row).update is merged_vector)
     registry.check_name(name, dict.fromkeys([*merges(), *rows]))
@@ -165,7 +166,7 @@ def consensus(multi_task_vector: StateDict, agreement: StateDict, k: int = 2) ->
     most = int(count.values.max(initial=0))
     if not isinstance(k, int | np.integer) or not 0 <= k <= most:
         raise TallmasksError(f"k is {k!r}; expected a whole number from 0 to {most}, the largest number in `agreement`")
-    return merged.back(keep_agreed(merged.values, count.values, k))
+    return merged.back(keep_agreed(merged.values, count.values, k=k))
 
 
 def apply_mask(multi_task_vector: StateDict, mask: StateDict) -> Tensors:

@@ -140,10 +140,10 @@ class Merging:
 
 
 class OnePiece:
-    """The inputs, in one piece, of a method that builds one model. ``lambdas``: each task's mask lambda."""
+    """The inputs, in one piece, of a method that builds one model. ``mask_lambdas``: each task's mask lambda."""
 
-    def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, lambdas: Sequence[float]) -> None:
-        self._lambdas = lambdas
+    def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, mask_lambdas: Sequence[float]) -> None:
+        self._mask_lambdas = mask_lambdas
         vectors = stream.task_vectors_at(piece)
         self.vectors = merging.weighed(vectors)
         self.pretrained = stream.pretrained(piece.name, piece.start, piece.stop)
@@ -155,7 +155,7 @@ class OnePiece:
 
     @property
     def agreement(self) -> NDArray[np.uint8]:
-        return kernels.count_masks(self.vectors, self.multi_task_vector, self._lambdas)
+        return kernels.count_masks(self.vectors, self.multi_task_vector, self._mask_lambdas)
 
 
 def check_can_stream(method: Method) -> None:
@@ -163,7 +163,10 @@ def check_can_stream(method: Method) -> None:
     if method.whole_model and not method.scaled_mask:
         raise TallmasksError(f"{method.name} needs the whole model in memory; use the workflow or another method")
     missing = [f"{one.name} ({one.meaning})" for one in method.all_inputs.values() if one.name not in OF_PIECES]
-    if data := registry.data_behind(method) or ", ".join(missing):
+    if statistic := registry.statistics_behind(method):
+        missing.append(statistic.meaning)
+    if missing:
         raise TallmasksError(
-            f"{method.name} needs {data}, which checkpoints do not contain; use the workflow or another method"
+            f"{method.name} needs {', '.join(missing)}, which checkpoints do not contain; use the workflow or another"
+            " method"
         )

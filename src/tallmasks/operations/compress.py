@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import OptionError, TallmasksError, option_errors, worded
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.masks.equal_lengths import equal_lambdas
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 METHOD = "lloyd_max"
 BITS = 3
 """Default bits of a value of tau_MTL, if no dtype is set."""
-OF_MERGE = ("scaling_coefficient", "k", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
+OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
 Products = NDArray[np.float64]
 """|tau|^2, tau . h and |h|^2 of one or several slices [..., 3]: tau of a task, and h that a bundle restores."""
@@ -81,30 +81,44 @@ def compress(
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
     """
-    others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import from_python, in_python  # its libraries are slow to import
 
-    settings = from_python(base, tasks, out, OF_BUNDLES, **others)
-    write_bundle(*prepare_bundle(settings))
+    with worded(in_python):
+        settings = from_python(
+            base,
+            tasks,
+            out,
+            OF_BUNDLES,
+            method=method,
+            options=options,
+            mask_lambda=mask_lambda,
+            dtype=dtype,
+            bits=bits,
+            include_base=include_base,
+            keep_base=keep_base,
+        )
+        write_bundle(*prepare_bundle(settings))
     return settings.output
 
 
 def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
-    settings.refuse(OF_MERGE, "merge")
-    registry.check_name(settings.method, registry.names_with_masks())
-    method = registry.masks_over(settings.spec)
-    bits = settings.bits
-    if method.codec is None:
-        check_can_stream(method)
-        bits = BITS if bits is None and settings.dtype is None else bits
-    if bits is not None:
-        method = registry.with_option(method, "bits", bits)
+    with option_errors():
+        settings.refuse(OF_MERGE, "merge")
+        registry.check_name(settings.method, registry.names_with_masks())
+        method = registry.masks_over(settings.spec)
+        bits = settings.bits
+        if method.codec is None:
+            check_can_stream(method)
+            bits = BITS if bits is None and settings.dtype is None else bits
+        if bits is not None:
+            method = registry.with_option(method, "bits", bits)
     has_lambdas = bool(settings.by_task("mask_lambda"))
     if has_lambdas and (method.scaled_mask or method.codec):
-        raise TallmasksError(f"{method.name} has no mask lambdas; leave out --mask-lambda, or use --method ties")
+        raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
     if method.codec and settings.dtype not in (None, "float32"):
-        raise TallmasksError(
-            f"--dtype {settings.dtype}: {method.name} stores no merged vector; leave out --dtype, or use --method ties"
+        raise OptionError(
+            f"--dtype: found {settings.dtype}, but {method.name} stores no merged vector; leave it out, or use"
+            " `--method ties`"
         )
     models = open_models(settings, keeps_own=True)
     if isinstance(models.base, BundleModel):
@@ -113,7 +127,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         )
     origin = dict(models.base.origin)
     if "path" in origin:
-        origin["path"] = _path_from(settings.output.parent, Path(origin["path"]))
+        folder = settings.output.parent if settings.output else Path()
+        origin["path"] = _path_from(folder, Path(origin["path"]))
     contents = BundleContents(
         method=method.name,
         base=replace(models.base, origin=origin),
@@ -234,7 +249,8 @@ def _write_coded(
         models.progress("compressing", passes(None)) as progress,
         new_coded_bundle(models.settings.output, contents) as new,
     ):
-        stream, products = models.stream(progress), {task: {} for task in contents.tasks}
+        stream = models.stream(progress)
+        products: dict[str, dict[str, Products]] = {task: {} for task in contents.tasks}
 
         def work(job: tuple[TensorPiece, str]) -> None:
             piece, task = job

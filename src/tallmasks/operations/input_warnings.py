@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallmasks.errors import TallmasksError, short, warn
+from tallmasks.errors import TallmasksError, grouped_warnings, short, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folder_parts import part_prefix
@@ -24,6 +24,7 @@ _HARMLESS = {
     "output_attentions", "output_hidden_states", "return_dict", "tokenizer_class",
 }  # fmt: skip
 """Fields of config.json that do not change what the weights compute; nor do dropout and initialisation."""
+_OF_HEADS = {"id2label", "label2id", "num_labels"}
 _SAMPLED = 1 << 18
 """Number of values per task vector that are compared."""
 _ONE_WAY = 0.4
@@ -52,14 +53,14 @@ def start_comparing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpo
             start_library_settings(tasks[task])
 
 
-def warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
-    """Warn about fields of config.json that change what the weights compute; a merged model has the base's."""
-    by_difference: dict[str, list[str]] = {}
-    for task, name in _differing_configurations(base, tasks):
-        if fields := list(_differing_fields(base, tasks[task], name)):
-            by_difference.setdefault(f"{name} differs from the base's in {name_some(fields, 6)}", []).append(task)
-    for difference, names in by_difference.items():
-        warn(f"{name_some(names)}: {difference}; the result keeps the base's")
+def warn_of_configurations(models: Models) -> None:
+    """Warn about fields of config.json that change what the weights compute, or what the outputs mean unless each task
+    keeps its head; a merged model has the base's."""
+    with grouped_warnings():
+        for task, name in _differing_configurations(models.base, models.tasks):
+            fields = dict(_differing_fields(models.base, models.tasks[task], name))
+            if shown := [text for key, text in fields.items() if not (models.left_out.heads and key in _OF_HEADS)]:
+                warn(f"{name} differs from the base's in {name_some(shown, 6)}; the result keeps the base's", task)
 
 
 def _differing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> Iterator[tuple[str, str]]:
@@ -71,8 +72,8 @@ def _differing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint])
                 yield task, name
 
 
-def _differing_fields(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[str]:
-    """The differing fields that change what the weights compute, with both values if they are short."""
+def _differing_fields(base: Checkpoint, task: Checkpoint, name: str) -> Iterator[tuple[str, str]]:
+    """The differing fields that change what the weights compute, and how to show them: with short values."""
     mine: Mapping[str, Any] = base.configs[name]
     theirs: Mapping[str, Any] = task.configs[name]
     if name == "config.json" and (ours := library_settings(base)) and (own := library_settings(task)):
@@ -81,7 +82,7 @@ def _differing_fields(base: Checkpoint, task: Checkpoint, name: str) -> Iterator
         if _changes(key, mine.get(key), theirs.get(key)):
             value, other = theirs.get(key), mine.get(key)
             is_short = not isinstance(value, dict | list) and not isinstance(other, dict | list)
-            yield f"{key} ({short(value)}, the base has {short(other)})" if is_short else key
+            yield key, f"{key} ({short(value)}, the base has {short(other)})" if is_short else key
 
 
 def _changes(key: str, mine: Any, theirs: Any) -> bool:
@@ -100,7 +101,7 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
     where = f" in {folder}" if folder else ""
     advice = "the result keeps the base's"
     if not folder:
-        advice += ". `merge --tokens base` or `--tokens union` aligns the rows by token"
+        advice += ". `--tokens base` or `--tokens union` aligns the rows by token"
     try:
         ids = {name: read_tokenizer(every[name], folder).ids for name in digests}
     except TallmasksError as error:
@@ -111,9 +112,10 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
             f"the tokenizers{where} differ, so rows of different tokens are merged: {name_some(clashing, 2)}; {advice}"
         )
         return
-    for name, of_task in ids.items():
-        if added := sorted(of_task.keys() - ids.get("the base", of_task).keys()):
-            warn(f"{name}: it has tokens{where} that the base lacks ({name_some(added)}); {advice}")
+    with grouped_warnings():
+        for name, of_task in ids.items():
+            if added := sorted(of_task.keys() - ids.get("the base", of_task).keys()):
+                warn(f"tokens{where} that the base lacks ({name_some(added)}); {advice}", name)
 
 
 def _warn_of_directions(models: Models) -> None:

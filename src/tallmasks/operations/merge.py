@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, warn
+from tallmasks.errors import OptionError, TallmasksError, option_errors, warn, worded
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
+from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.methods.streaming import Merging, OnePiece, check_can_stream
 from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import Weighting
@@ -45,7 +45,6 @@ def merge_checkpoints(
     *,
     options: Mapping[str, Any] | None = None,
     scaling_coefficient: float | None = None,
-    k: int | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
     weight: float | Mapping[str, float] | None = None,
     density: float | Mapping[str, float] | None = None,
@@ -71,11 +70,30 @@ def merge_checkpoints(
 
     The other arguments are the command's options. Raises TallmasksError like the command.
     """
-    others = {name: value for name, value in locals().items() if name not in ("base", "tasks", "out")}
-    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import from_python, in_python  # its libraries are slow to import
 
-    settings = from_python(base, tasks, out, MERGED_DTYPES, **others)
-    write_merged(*prepare_merge(settings))
+    with worded(in_python):
+        settings = from_python(
+            base,
+            tasks,
+            out,
+            MERGED_DTYPES,
+            method=method,
+            options=options,
+            scaling_coefficient=scaling_coefficient,
+            mask_lambda=mask_lambda,
+            weight=weight,
+            density=density,
+            trim=trim,
+            normalize=normalize,
+            dtype=dtype,
+            out_shard_size=out_shard_size,
+            only=only,
+            keep_base=keep_base,
+            heads=heads,
+            tokens=tokens,
+        )
+        write_merged(*prepare_merge(settings))
     return settings.output
 
 
@@ -91,9 +109,15 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
-    settings.refuse(("bits", "include_base"), "compress")
-    method, alpha, weighting = _method(settings)
+    with option_errors():
+        settings.refuse(("bits", "include_base"), "compress")
+        method, scaling_coefficient, weighting = _method(settings)
     models = open_models(settings)
+    if models.left_out.heads and not models.base.is_folder:
+        raise OptionError(
+            f"--heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
+            " and give the folder as the base"
+        )
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
     if loras and uses_small_directions(registry.get_merge(str(method.merge))):
         warn(
@@ -102,28 +126,21 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
         )
     count = len(models.tasks)
     if count == 1:
-        warn("there is only one model, so nothing is merged with it; add another --task")
-    elif count == method.k:
-        warn(
-            f"{method.title} keeps only weights that are in all {count} masks; use --k 1, a method without masks, or"
-            " more tasks"
-        )
+        warn("there is only one model, so nothing is merged with it; give more with --task")
     blocks = block_count(models.base.layout.names)
     if settings.layers not in (None, blocks):
         raise TallmasksError(
             f"layers: found {settings.layers}, but the base has {blocks}; only whole models are merged"
         )
-    return method, alpha, weighting, models
+    return method, scaling_coefficient, weighting, models
 
 
-def write_merged(method: Method, alpha: float, weighting: Weighting, models: Models) -> None:
-    settings, lambdas = models.settings, models.settings.lambdas
+def write_merged(method: Method, scaling_coefficient: float, weighting: Weighting, models: Models) -> None:
+    settings, mask_lambdas = models.settings, models.settings.mask_lambdas
     more: dict[str, str | bytes] = {}
-    if models.left_out.heads and not models.base.is_folder:
-        raise TallmasksError("--heads: a single file cannot store them; pass the base as a folder")
     if models.base.is_folder:
-        recipe = recipe_of(method, alpha, weighting, models)
-        more = {RECIPE: recipe, CARD: card_of_merged(method, alpha, models, recipe), **_heads(models)}
+        recipe = recipe_of(method, scaling_coefficient, weighting, models)
+        more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe), **_heads(models)}
     statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
@@ -131,8 +148,8 @@ def write_merged(method: Method, alpha: float, weighting: Weighting, models: Mod
         with new_checkpoint(settings.output, models.base, None, settings.dtype, settings.out_shard_size, more) as new:
 
             def work(piece: TensorPiece) -> None:
-                source = OnePiece(stream, piece, merging, lambdas)
-                change = np.float32(alpha) * Updates(method, source)()
+                source = OnePiece(stream, piece, merging, mask_lambdas)
+                change = np.float32(scaling_coefficient) * Updates(method, source)()
                 merged = source.pretrained + change
                 new.write(piece.name, piece.start, merged)
                 if is_small(models.part.info(piece.name).shape):
@@ -149,7 +166,7 @@ def write_merged(method: Method, alpha: float, weighting: Weighting, models: Mod
             f" {name_some(f'{name} ({kind})' for name, kind in sorted(statistics.items()))}. Keep the base's values"
             f" with `--keep-base '{min(statistics)}'`"
         )
-    warn_of_configurations(models.base, models.tasks)  # last, because it may wait for transformers
+    warn_of_configurations(models)  # last, because it may wait for transformers
 
 
 def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:
@@ -172,7 +189,7 @@ def _heads(models: Models) -> dict[str, bytes]:
 
 
 def _method(settings: Settings) -> tuple[Method, float, Weighting]:
-    """The method with its options and k, the scaling coefficient, and the tasks' weights.
+    """The method with its options, the scaling coefficient, and the tasks' weights.
 
     Raises TallmasksError for an unknown method or option, or a setting that the method does not have.
     """
@@ -181,28 +198,33 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
     if not _is_a_merge(method):
         compress = settings.method in registry.names_with_masks()
         hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
-        raise TallmasksError(f"--method {settings.method} does not merge models into one; {hint}")
+        raise TallmasksError(f"--method: {settings.method} does not merge models into one; {hint}")
     check_can_stream(method)
-    if settings.k is not None:
-        if "agreement" not in method.needs or not isinstance(method.update, functools.partial):
-            raise TallmasksError(f"--k is for consensus methods, and {settings.method} is not one; leave it out")
-        if not 0 <= settings.k <= len(settings.tasks):
-            raise TallmasksError(f"--k {settings.k}: expected a number of tasks from 0 to {len(settings.tasks)}")
-        method = replace(method, update=functools.partial(method.update.func, k=settings.k))
+    if method.update is keep_agreed:
+        _check_threshold(int(method.chosen["k"]), len(settings.tasks))
     if weighting := settings.weighting:
-        weighting.check(str(method.merge), f"--method {settings.method}")
+        weighting.check(str(method.merge), f"--method: {settings.method}")
     if isinstance(method.protocol, Fixed):
         own = method.protocol.coefficient_for(len(settings.tasks))
         if settings.scaling_coefficient is not None:
             raise TallmasksError(f"--scaling-coefficient: {settings.method} has a fixed one, {own:g}; leave it out")
         if weighting.normalize is False:
-            raise TallmasksError(f"normalize: {settings.method} always divides by the sum of the weights; leave it out")
+            raise TallmasksError(
+                f"--normalize: {settings.method} always divides by the sum of the weights; leave it out"
+            )
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
-    alpha = settings.scaling_coefficient
-    if alpha is None:
-        alpha = 1.0 if weighting.weights else method.protocol.unvalidated
-    return method, alpha, weighting
+    scaling_coefficient = settings.scaling_coefficient
+    if scaling_coefficient is None:
+        scaling_coefficient = 1.0 if weighting.weights else method.protocol.unvalidated
+    return method, scaling_coefficient, weighting
+
+
+def _check_threshold(k: int, tasks: int) -> None:
+    if k > tasks:
+        raise TallmasksError(f"k = {k}: expected 0 to {tasks}, the number of tasks; a larger k keeps no weight")
+    if 1 < k == tasks:
+        warn(f"k = {k} keeps only weights that are in the masks of all {tasks} tasks; set k = 1, or give more tasks")
 
 
 def _is_a_merge(method: Method) -> bool:

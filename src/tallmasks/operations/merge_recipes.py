@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import re
@@ -21,7 +20,7 @@ _LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license: *[\"']?([\w.-]+)")
 _LONGEST_CARD = 1 << 20
 
 
-def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models) -> str:
+def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, models: Models) -> str:
     """The recipe as YAML: every setting, every input with its commit or sha256, and the version."""
     settings = models.settings
     tasks = {
@@ -34,10 +33,8 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
                 "sha256": models.sha256s.get(name),
             }
         )
-        for (name, checkpoint), mask_lambda in zip(models.tasks.items(), settings.lambdas, strict=True)
+        for (name, checkpoint), mask_lambda in zip(models.tasks.items(), settings.mask_lambdas, strict=True)
     }
-    merge = registry.get_merge(str(method.merge))
-    of_merge = {name: option.default for name, option in merge.options.items()} | dict(merge.chosen)
     recipe = settings.model_copy(
         update={
             "tallmasks": __version__,
@@ -45,9 +42,8 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
             "base_sha256": models.sha256s.get(None),
             "tasks": tasks,
             "method": parse_spec(method.name)[0],
-            "options": of_merge,
-            "scaling_coefficient": None if isinstance(method.protocol, Fixed) else alpha,
-            "k": method.update.keywords["k"] if isinstance(method.update, functools.partial) else None,
+            "options": registry.get_merge(str(method.merge)).values | method.values,
+            "scaling_coefficient": None if isinstance(method.protocol, Fixed) else scaling_coefficient,
             "trim": weighting.trim if weighting.trim != "model" else None,
             "normalize": weighting.normalize,
         }
@@ -56,7 +52,7 @@ def recipe_of(method: Method, alpha: float, weighting: Weighting, models: Models
     return _yaml(recipe.model_dump(exclude_defaults=True, exclude=not_recorded))
 
 
-def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) -> str:
+def card_of_merged(method: Method, scaling_coefficient: float, models: Models, recipe: str) -> str:
     """README.md of a merged model, with front matter for the hub."""
     every = [models.base, *models.tasks.values()]
     repositories = list(dict.fromkeys(one.origin["repository"] for one in every if "repository" in one.origin))
@@ -75,7 +71,8 @@ def card_of_merged(method: Method, alpha: float, models: Models, recipe: str) ->
         "# Merged model",
         "",
         f"{len(rows)} fine-tuned models of {_link(models.base)}, merged by {method.title} ({method.paper}) with the",
-        f"scaling coefficient {alpha:g}: theta_0 + {alpha:g} tau_MTL, written by `tallmasks merge`.",
+        f"scaling coefficient {scaling_coefficient:g}: theta_0 + {scaling_coefficient:g} tau_MTL, written by"
+        " `tallmasks merge`.",
         "",
         "| task | checkpoint |",
         "|---|---|",

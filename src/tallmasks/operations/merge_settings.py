@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,8 +33,9 @@ from tallmasks.errors import OptionError, TallmasksError, nearest, short, warn
 from tallmasks.io.dtypes import DTYPE_ALIASES
 from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.io.validation import Section, optional, validated
-from tallmasks.io.yaml_files import read_yaml
+from tallmasks.io.yaml_files import read_yaml, scalar
 from tallmasks.methods import registry
+from tallmasks.methods.options import parse_spec, written
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.mergekit_files import MERGEKIT, translated
 
@@ -47,7 +48,7 @@ CheckpointName = Annotated[
     AfterValidator(expanded),
     Field(description="a path or a repository"),
 ]
-Density = Annotated[float, Field(gt=0, le=1)]
+Density = Annotated[float, Field(ge=1e-6, le=1)]
 MaskLambda = Annotated[float, Field(ge=0)]
 
 
@@ -67,18 +68,26 @@ def _shard_size(value: Any) -> int:
     unit = (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " ") if match else 0
     size = int(Decimal(match[1]) * unit) if match else 0
     if not size:
-        raise TallmasksError(f"--out-shard-size {value}: expected a size such as 5GB or 500MB")
+        raise ValueError(f"found {short(value)}, expected a size such as 5GB or 500MB")
     return size
 
 
 Task = Annotated[
     TaskSettings, BeforeValidator(lambda value: value if isinstance(value, Mapping) else {"checkpoint": value})
 ]
+MethodName = Annotated[str, AfterValidator(lambda spec: written(*parse_spec(spec)))]
 Patterns = Annotated[
     list[str],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     Field(strict=False, description="patterns of tensors' names"),
 ]
+
+
+def _heads(value: Any) -> Any:
+    """True selects the tensors whose shapes differ, as no patterns do."""
+    if isinstance(value, bool):
+        return [] if value else None
+    return value
 
 
 class Settings(Section):
@@ -88,10 +97,9 @@ class Settings(Section):
     base: CheckpointName = optional()
     base_sha256: dict[str, str] = optional("by file")
     tasks: dict[str, Task] = Field({})
-    method: str = optional()
+    method: MethodName = optional()
     options: dict[str, Any] = Field({})
     scaling_coefficient: float = optional()
-    k: int = optional()
     mask_lambda: MaskLambda = optional()
     weight: float = optional()
     density: Density = optional()
@@ -103,7 +111,7 @@ class Settings(Section):
     only: Patterns = Field([])
     keep_base: Patterns = Field([])
     tokens: Literal["base", "union"] = optional("the tokens of the merged embeddings")
-    heads: Patterns = optional()
+    heads: Annotated[Patterns | None, BeforeValidator(_heads)] = optional("true, or patterns of tensors' names")
     layers: int = optional("number of blocks of the models")
     output: Annotated[Path, Field(strict=False)] = optional()
     include_base: bool = False
@@ -124,12 +132,12 @@ class Settings(Section):
         found = self.model_fields_set.union(*(task.model_fields_set for task in self.tasks.values()))
         for name in names:
             if name in found:
-                raise TallmasksError(f"{name} is a setting of `tallmasks {command}`, not of this command; leave it out")
+                raise OptionError(f"{name} is a setting of `tallmasks {command}`, not of this command; leave it out")
 
     @property
-    def lambdas(self) -> list[float]:
-        lambdas = self.by_task("mask_lambda")
-        return [lambdas.get(task, MASK_LAMBDA) for task in self.tasks]
+    def mask_lambdas(self) -> list[float]:
+        chosen = self.by_task("mask_lambda")
+        return [chosen.get(task, MASK_LAMBDA) for task in self.tasks]
 
     @property
     def weighting(self) -> Weighting:
@@ -152,7 +160,8 @@ def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collectio
     """Validate settings. Raises TallmasksError with the place and the key of a wrong value."""
     settings = validated(values, Settings, where)
     if settings.dtype not in (None, *dtypes):
-        raise TallmasksError(f"{where}: dtype: found {settings.dtype}, expected one of {', '.join(dtypes)}")
+        reason = f"dtype: found {settings.dtype}, expected one of {', '.join(dtypes)}"
+        raise TallmasksError(f"{where}: {reason}" if where else reason)
     return settings
 
 
@@ -188,24 +197,55 @@ def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collectio
                 task_settings(named, name, setting)[setting] = value
     if "dtype" in values:
         values["dtype"] = str(values["dtype"]).removeprefix("torch.")
-    if isinstance(values.get("heads"), bool) and values.pop("heads"):
-        values["heads"] = []
     return complete({**values, "base": base, "tasks": named, "output": out}, dtypes)
 
 
 def task_settings(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[str, Any]:
     if name not in tasks:
         option = f"--{setting.replace('_', '-')}"
-        raise TallmasksError(f"{option} {name}=...: there is no task {name!r}{nearest(name, tasks)}")
+        raise OptionError(f"{option} {name}=...: there is no task {name!r}{nearest(name, tasks)}")
     return tasks[name]
 
 
-def complete(values: dict[str, Any], dtypes: Collection[str]) -> Settings:
+def complete(values: dict[str, Any], dtypes: Collection[str], needs_output: bool = True) -> Settings:
+    """Raises OptionError that names all missing settings, or the option of a wrong value."""
     tasks = values["tasks"]
-    if values.get("method") == "weight_averaging" and tasks and not values.get("base"):
+    is_mean = parse_spec(str(values.get("method")))[0] == "weight_averaging"
+    if is_mean and tasks and not values.get("base"):
         values["base"] = next(iter(tasks.values()))["checkpoint"]  # the mean does not depend on the base
     options = {"base": "--base BASE", "tasks": "--task NAME=CHECKPOINT", "method": "--method METHOD"}
-    for name, option in {**options, "output": "-o OUT"}.items():
-        if not values.get(name):
-            raise OptionError(f"{option} is missing")
-    return checked_settings({**values, "output": new_path(str(values["output"]))}, "arguments", dtypes)
+    options |= {"output": "-o OUT"} if needs_output else {}
+    if missing := [option for name, option in options.items() if not values.get(name)]:
+        raise OptionError(f"missing: {', '.join(missing)}")
+    if output := values.get("output"):
+        values["output"] = new_path(str(output))
+    try:
+        return checked_settings(values, "", dtypes)
+    except TallmasksError as error:
+        keys, _, reason = str(error).partition(": ")
+        raise OptionError(f"{_option_of(keys.split('.'))}: {reason}") from None
+
+
+def _option_of(keys: Sequence[str]) -> str:
+    """The option of a setting: `--weight cars=...` of tasks.cars.weight."""
+    name, of_task = (keys[-1], f" {keys[1]}=...") if keys[0] == "tasks" and len(keys) > 2 else (keys[0], "")
+    name = {"checkpoint": "task", "tasks": "task", "options": "option"}.get(name, name)
+    return f"--{name.replace('_', '-')}{of_task}"
+
+
+def in_python(text: str) -> str:
+    """A message with the arguments of Python's functions instead of options: `k=1` for `--k 1`."""
+
+    def name_of(option: str) -> str | None:
+        name = {"task": "tasks", "option": "options"}.get(option, option.replace("-", "_"))
+        return name if name in KEYS else None
+
+    def argument(match: re.Match[str]) -> str:
+        name, value = name_of(match[1]), match[2]
+        if name is None or value is None:
+            return f"`{name}=True`" if name == "heads" else f"`{name}`" if name else match[0]
+        return f"`{name}={scalar(value.strip(chr(39)))!r}`"
+
+    text = re.sub(r"`--([a-z][a-z-]*)(?: ([^`]+))?`", argument, text)
+    text = re.sub(r"(?<![\w`-])--([a-z][a-z-]*)", lambda match: name_of(match[1]) or match[0], text)
+    return re.sub(r"^-o ", "out ", text)

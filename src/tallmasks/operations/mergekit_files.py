@@ -25,7 +25,7 @@ MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "
 """This package's name of a setting, by mergekit's name."""
 METHODS = {"linear": "weight_averaging", "dare_linear": "dare"}
 _GENERAL = {"lambda": "scaling_coefficient", **{key: key for key in (
-    "scaling_coefficient", "k", "mask_lambda", "weight", "density", "trim", "normalize")}}  # fmt: skip
+    "scaling_coefficient", "mask_lambda", "weight", "density", "trim", "normalize")}}  # fmt: skip
 _FLAGS = {"normalize", "rescale", "int8_mask", "filter_wise"}
 
 

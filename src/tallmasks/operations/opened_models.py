@@ -1,4 +1,4 @@
-"""The base and the fine-tuned models of a merge or bundle: opening, checks, and what is printed about them."""
+"""The base and the fine-tuned models of a merge or bundle: opening and checks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.filesize import decimal
 
-from tallmasks.errors import TallmasksError, warn
-from tallmasks.io.atomic_files import refuse_existing
+from tallmasks.errors import OptionError, TallmasksError, grouped_warnings, warn
+from tallmasks.io.atomic_files import refuse_existing, refuse_inside
 from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.methods.merges import TensorPiece
 from tallmasks.methods.registry import get_merge
@@ -29,14 +28,11 @@ from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, task_only_tensors
 from tallmasks.vectors.checkpoints.transformers_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
-from tallmasks.vectors.checkpoints.whole_tensors import whole_tensors
+from tallmasks.vectors.checkpoints.whole_tensors import start_whole_tensors, whole_tensors
 from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
-
-_LISTED = 20
-"""The most names of files in a printed list."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ def tensors_left_out(
     for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
         for pattern in patterns:
             if not any(_fits(names, [pattern]) for names in every.values()):
-                raise TallmasksError(f"{option} {pattern}: no tensor name matches; the names are {name_some(every)}")
+                raise OptionError(f"{option} {pattern}: no tensor name matches; the names are {name_some(every)}")
     left = [name for name, names in every.items() if (only and not _fits(names, only)) or _fits(names, keep_base)]
     own: list[str] = []
     if heads is not None:
@@ -134,13 +130,19 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
     """
     from tallmasks.bundles.bundle_models import open_model  # slow to import
 
-    refuse_existing(settings.output, folder=settings.output.is_dir())
+    if settings.output:
+        refuse_existing(settings.output, folder=settings.output.is_dir())
+        specs = [settings.base, *(task.checkpoint for task in settings.tasks.values())]
+        refuse_inside(settings.output, *specs, *(spec.rpartition("#")[0] for spec in specs))
     base = open_model(settings.base)
     check_fit(base, {})  # a LoRA is opened on the base
     if settings.tokens == "union":
         start_library_model(base)  # to be built while the others are opened
-    tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
-    if not keeps_own:
+    with grouped_warnings():
+        tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
+    if keeps_own:
+        start_whole_tensors(base, tasks.values())
+    else:
         start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
@@ -165,9 +167,10 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
                 f"{name or 'the base'}: {models.every[name].title} has another sha256 than in the recipe; use the"
                 " checkpoint of the recipe, or remove sha256 from it"
             )
-    for name, one in models.task_parts.items():
-        if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
-            warn(f"{name}: its weights are identical to the base's, so it adds nothing")
+    with grouped_warnings():
+        for name, one in models.task_parts.items():
+            if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
+                warn("all weights are identical to the base's, so this model adds nothing", name)
     warn_of_inputs(models, keeps_own)
     return models
 
@@ -240,10 +243,10 @@ class Models:
         and `whole_tensors`."""
         if not self.keeps_own:
             return ()
+        same, every = set(self.unchanged), self.task_parts.values()  # compared first, while transformers is asked
         weights = set(self.part.layout.names) - whole_tensors(self.part, self.whole.values())
-        every = self.task_parts.values()
-        names = [name for name in self.part.tensors if name not in weights]
-        names = [name for name in names if all(_has_its_form(self.part, one, name) for one in every)]
+        names = [name for name in self.part.tensors if name not in weights and name not in same]
+        names = [name for name in names if all(has_its_form(self.part, one, name) for one in every)]
         return tuple(name for name in names if self.moves(name))
 
     @cached_property
@@ -278,83 +281,13 @@ class Models:
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
 
-    def print_buffers(self) -> None:
-        """Print which tensors are treated as buffers, and where their values come from."""
-        models = [self.part, *self.task_parts.values()]
-        buffers = {name: kind for one in models for name, kind in one.buffers.items()}
-        moved = [name for name in self.buffers if name in buffers] if self.keeps_own else self.part.averages
-        rest = sorted(buffers.keys() - moved)
-        everywhere = [name for name in rest if all(_has_its_form(self.part, one, name) for one in models)]
-        floats = [name for name in everywhere if self.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
-        for names, what in (
-            (moved, "kept per task" if self.keeps_own else "averaged over the tasks"),
-            (floats, "taken from the base"),
-            (sorted(set(rest) - set(everywhere)), "missing or of another shape in some models, so taken from the base"),
-        ):
-            if names:
-                print(f"  buffers (not weights), {what}: {name_some(names, 2)}")
 
-    def describe(self, what: str, nbytes: int) -> None:
-        read = {"base": self.base, **self.tasks}
-        for name, checkpoint in read.items():
-            print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(checkpoint.nbytes)}")
-        all_of, changed = self.base.layout.size, self.layout.size
-        print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
-        print(what)
-        self.print_buffers()
-        print(f"write  {self.settings.output}: about {decimal(nbytes)}")
-
-
-def _has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
+def has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
+    """Whether a tensor of a task has the shape and kind of the base's."""
     if name not in base.names or name not in task.names:
         return False
     mine, theirs = base.info(name), task.info(name)
     return mine.shape == theirs.shape and (mine.dtype == theirs.dtype or (mine.is_float and theirs.is_float))
-
-
-def print_own(models: Models) -> None:
-    """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
-    of_tasks = {name for of_task in models.own.values() for name in of_task}
-    if names := sorted(of_tasks.union(models.buffers).difference(models.part.buffers)):
-        print(f"  stored whole per task: {name_some(names)}")
-    if names := sorted({name for of_task in models.missing.values() for name in of_task}):
-        print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
-    left_out = {name for one in models.whole.values() for name in one.left_out}
-    if not models.base.is_folder:
-        left_out.update(name for one in models.whole.values() for name in one.companions)
-    if left_out:
-        print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
-    code = [
-        task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
-    ]
-    if code:
-        print(
-            f"  {name_some(code)}: the model class is custom code (auto_map); copy its .py files to the exported folder"
-        )
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Names of files, subfolders first, because a missing subfolder can change what a processor computes."""
-    ordered = sorted(names, key=lambda name: ("/" not in name, name))
-    return name_some(ordered, _LISTED)
-
-
-def print_copied(base: Checkpoint, tasks: Iterable[Checkpoint] = ()) -> None:
-    """Print which files of the base's folder were copied, and which of its files or the tasks' were left out."""
-    if base.is_folder:
-        copied = ", ".join(base.companions) or "nothing"
-        print(f"  copied from {base.title}: {copied}{f'; left out: {_listed(base.left_out)}' if base.left_out else ''}")
-    here = {*base.companions, *base.left_out, *base.files, *base.indexes}
-    if only := {name for one in tasks for name in (*one.companions, *one.left_out)} - here:
-        print(f"  only in the tasks' folders, so not copied: {_listed(only)}")
-
-
-def print_sizes(base: int, bundle: int, models: int, count: int) -> None:
-    """Compare the bytes of base and bundle with those of the models; warn if they are not fewer."""
-    these = "the model takes" if count == 1 else f"the {count} models take"
-    print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
-    if base + bundle >= models:
-        warn("base and bundle together are not smaller than the models: keep the models, or compress more of them")
 
 
 def passes(merge: str | None) -> int:

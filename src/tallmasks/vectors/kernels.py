@@ -119,7 +119,7 @@ def _histograms(read: ReadSlices, size: int, number: int, count: Callable[..., N
 def pack_levels(
     task_vectors: Sequence[Vector],
     multi_task_vector: Vector,
-    lambdas: Sequence[float],
+    mask_lambdas: Sequence[float],
     planes: Sequence[NDArray[np.uint8]],
     piece: int = PIECE,
 ) -> None:
@@ -134,31 +134,32 @@ def pack_levels(
 
     def work(part: slice) -> None:
         for vector, of_task in zip(task_vectors, planes, strict=True):
-            levels = _levels(vector[part], multi_task_vector[part], lambdas)
+            levels = _levels(vector[part], multi_task_vector[part], mask_lambdas)
             for bit, plane in enumerate(of_task):
                 plane[part.start // 8 : -(-part.stop // 8)] = _packed(levels & np.uint8(1 << bit))
 
     in_pieces(multi_task_vector.size, work, piece)
 
 
-def pack_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+def pack_masks(vectors: Sequence[Vector], merged: Vector, mask_lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """The TALL-masks of a slice of every task vector, each for its own lambda: packed bits uint8 [T, ceil(n / 8)].
     ``vectors``: T float32 [n]; ``merged``: tau_MTL, float32 [n]; the rule is that of :func:`pack_levels`."""
-    return np.stack([_packed(_levels(vector, merged, [value])) for vector, value in zip(vectors, lambdas, strict=True)])
+    by_task = zip(vectors, mask_lambdas, strict=True)
+    return np.stack([_packed(_levels(vector, merged, [mask_lambda])) for vector, mask_lambda in by_task])
 
 
-def count_masks(vectors: Sequence[Vector], merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+def count_masks(vectors: Sequence[Vector], merged: Vector, mask_lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """The number of tasks that have each weight of a slice in their mask, uint8 [n]; see :func:`pack_masks`."""
     counts = np.zeros(merged.size, np.uint8)
-    for vector, value in zip(vectors, lambdas, strict=True):
-        counts += _levels(vector, merged, [value])
+    for vector, mask_lambda in zip(vectors, mask_lambdas, strict=True):
+        counts += _levels(vector, merged, [mask_lambda])
     return counts
 
 
-def _levels(vector: Vector, merged: Vector, lambdas: Sequence[float]) -> NDArray[np.uint8]:
+def _levels(vector: Vector, merged: Vector, mask_lambdas: Sequence[float]) -> NDArray[np.uint8]:
     """The level of each weight of a slice, uint8 [n]; see :func:`pack_levels`."""
     levels = np.empty(merged.size, np.uint8)
-    _compiled().levels(_plain(vector), _plain(merged), tuple(map(np.float32, lambdas)), levels)
+    _compiled().levels(_plain(vector), _plain(merged), tuple(map(np.float32, mask_lambdas)), levels)
     return levels
 
 

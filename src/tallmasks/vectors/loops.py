@@ -2,9 +2,15 @@
 float32 operations happen in the order written here, and denormals are kept. Loops without branches compile to vector
 instructions."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+Single = float | np.float32
+Floats = NDArray[np.float32]
+Words = NDArray[np.uint32]
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
@@ -13,14 +19,14 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @njit(nogil=True, cache=True)
-def add_trimmed(row, limit, total):
+def add_trimmed(row: Floats, limit: Single, total: Floats) -> None:
     """float32 [n] each: total += the values of row with |tau| >= limit."""
     for i in range(row.size):
         total[i] += row[i] if abs(row[i]) >= limit else _ZERO
 
 
 @njit(nogil=True, cache=True)
-def add_agreeing(row, limit, total, majority, out, count):
+def add_agreeing(row: Floats, limit: Single, total: Floats, majority: Single, out: Floats, count: Floats) -> bool:
     """float32 [n] each: out += the values of row with |tau| >= limit and the sign of ``total``; count += 1 for each. If
     the total is 0, the majority's sign counts. Returns whether that happened for a kept value other than 0."""
     asked = np.int32(0)
@@ -35,18 +41,18 @@ def add_agreeing(row, limit, total, majority, out, count):
 
 
 @njit(nogil=True, cache=True)
-def levels(row, merged, lambdas, out):
+def levels(row: Floats, merged: Floats, mask_lambdas: tuple[float, ...], out: NDArray[np.uint8]) -> None:
     """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|. The lambdas
     are a tuple so that their number is known at compile time."""
     for i in range(row.size):
         own, others, level = abs(row[i]), abs(merged[i] - row[i]), np.uint8(0)
-        for factor in lambdas:
-            level += np.uint8(own > factor * others)
+        for mask_lambda in mask_lambdas:
+            level += np.uint8(own > mask_lambda * others)
         out[i] = level
 
 
 @njit(nogil=True, cache=True)
-def add_lengths(row, merged, lengths):
+def add_lengths(row: Floats, merged: Floats, lengths: NDArray[np.float64]) -> None:
     """float32 [n], [n] -> float64 [2561]: add |tau_MTL| to the class of the ratio |tau| / |tau_MTL - tau|: below 2^-10,
     then by the upper half of its bits. Weights with tau = 0 are in no mask."""
     last = np.int64(lengths.size - 1)
@@ -59,14 +65,14 @@ def add_lengths(row, merged, lengths):
 
 
 @njit(nogil=True, cache=True)
-def count_upper(patterns, counts):
+def count_upper(patterns: Words, counts: Words) -> None:
     """uint32 [n], uint32 [65536]: add the upper halves of magnitudes to a histogram."""
     for i in range(patterns.size):
         counts[(patterns[i] & _MAGNITUDE) >> _HALF] += 1
 
 
 @njit(nogil=True, cache=True)
-def count_lower(blocks, counts, upper):
+def count_lower(blocks: Words, counts: Words, upper: int) -> None:
     """uint32 [m, n], uint32 [65536]: add the lower halves of magnitudes with this upper half to a histogram. They are
     rare, so each block is first searched with vector instructions."""
     for block in range(blocks.shape[0]):
@@ -80,7 +86,7 @@ def count_lower(blocks, counts, upper):
 
 
 @njit(nogil=True, cache=True)
-def max_magnitude(values):
+def max_magnitude(values: Floats) -> np.float32:
     """float32 [n] -> the largest |value|, 0 if n = 0, infinity or NaN if there is any."""
     patterns = values.view(np.uint32)
     largest = np.uint32(0)
@@ -90,7 +96,7 @@ def max_magnitude(values):
 
 
 @njit(nogil=True, cache=True)
-def add_masked(theta, tau, shift, words, scale, out):
+def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: Single, out: Floats) -> None:
     """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
 
     ``tau``: float32 bits as int32 with shift 0, or bfloat16 bits as uint16 with shift 16. Bit i of word j, from the
@@ -107,7 +113,17 @@ def add_masked(theta, tau, shift, words, scale, out):
 
 
 @njit(nogil=True, cache=True)
-def add_levels(theta, planes, levels, scales, group, first, mask, factor, out):
+def add_levels(
+    theta: Floats,
+    planes: Words,
+    levels: Floats,
+    scales: Floats,
+    group: int,
+    first: int,
+    mask: Words,
+    factor: np.float32,
+    out: Floats,
+) -> None:
     """float32 [n], uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups], uint32 [ceil(n / 32)] -> float32 [n]:
     theta + factor * level * scale where the mask's bit is 1, else + 0.0.
 
@@ -154,7 +170,7 @@ def add_levels(theta, planes, levels, scales, group, first, mask, factor, out):
 
 
 @njit(nogil=True, cache=True)
-def low_rank_product(left, right, scale, start, columns, out):
+def low_rank_product(left: Floats, right: Floats, scale: Single, start: int, columns: int, out: Floats) -> None:
     """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on. Each
     value is summed over r in order, so that the result depends on neither the piece nor the machine."""
     ranks = right.size // columns

@@ -143,7 +143,7 @@ class Linear:
 
     unit = "points"
     imports = ("torch",)
-    task_inputs: Mapping[str, str] = {}
+    task_inputs: tuple[Any, ...] = ()
     publishers: Mapping[str, Any] = {}
 
     def check(self, name: str, spec: Mapping[str, Any]) -> None:

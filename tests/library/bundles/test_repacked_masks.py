@@ -35,10 +35,10 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 def contents_of(chain: Chain, form: str) -> BundleContents:
     base = replace(open_checkpoint(chain.folder / "theta0.safetensors"), origin={"path": "models/here.safetensors"})
     lambdas = dict(zip(chain.tasks, LAMBDAS, strict=False))
-    facts = BundleContents("tall_mask_ties", base, chain.tasks, unchanged=["c.frozen"], mask_lambda=lambdas)
+    contents = BundleContents("tall_mask_ties", base, chain.tasks, unchanged=["c.frozen"], mask_lambda=lambdas)
     if form in OF_BUNDLES:
-        return replace(facts, dtype=form)
-    return replace(facts, codings=tau_codings(open_mask_bundle(chain.folder / "masks-sum").layout, 3))
+        return replace(contents, dtype=form)
+    return replace(contents, codings=tau_codings(open_mask_bundle(chain.folder / "masks-sum").layout, 3))
 
 
 @no_deadline

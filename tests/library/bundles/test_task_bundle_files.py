@@ -153,8 +153,8 @@ def test_a_tensor_with_the_name_of_scales_is_refused(tmp_path):
     """A tensor would overwrite the scales of another one."""
     save_file({"w": torch.ones(2, 2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
     base = open_checkpoint(tmp_path / "base.safetensors")
-    facts = BundleContents("sum", base, ["x"], codings={"w": in_few_bits((2, 2), 3)})
-    with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", facts):
+    contents = BundleContents("sum", base, ["x"], codings={"w": in_few_bits((2, 2), 3)})
+    with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", contents):
         pass
 
 

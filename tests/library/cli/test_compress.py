@@ -111,7 +111,7 @@ def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: 
     assert run("compress", "--base", "base", *words, "-o", tmp_path / "other") == 0
     assert (tmp_path / "bundle/bundle.json").read_bytes() == (tmp_path / "other/bundle.json").read_bytes()
     for command, slip, words in (
-        ("compress", {"include_base": "yes"}, "include_base: Input should be a valid boolean"),
+        ("compress", {"include_base": "yes"}, "include_base: found 'yes', expected true or false"),
         ("compress", {"tasks": {"one": {"checkpoint": "cars", "weight": 0.5}}}, "`tallmasks merge`"),
         ("merge", {"method": "ties", "include_base": True}, "`tallmasks compress`"),
     ):
@@ -165,7 +165,7 @@ BASE = ["--base", "base", "--task", "cars=cars"]
     [
         (["magnitude_masking"], "magnitude_masking"),
         (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
-        (["bitdelta", "--dtype", "bfloat16"], "--dtype bfloat16: bitdelta"),
+        (["bitdelta", "--dtype", "bfloat16"], "--dtype: found bfloat16, but bitdelta"),
         (["bitdelta", "--bits", "3"], "there is no option 'bits'"),
         (["ties", "--bits", "5"], "expected 2 or 3 or 4 or 8"),
     ],

@@ -26,10 +26,14 @@ def test_the_wheel_is_the_package_alone(wheel: zipfile.ZipFile) -> None:
     assert {name for name in shipped if "__pycache__" not in name} <= set(names)
 
 
-def test_the_version_is_one(wheel: zipfile.ZipFile) -> None:
-    """A bug report or a citation would name a version whose changes nobody can look up."""
+def test_the_version_and_the_address_are_the_same_everywhere(wheel: zipfile.ZipFile) -> None:
+    """A bug report or a citation would name a version whose changes nobody can look up, or another repository."""
     versions = re.findall(r"^## ([0-9.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    citation = (ROOT / "CITATION.cff").read_text()
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     metadata = Parser().parsestr(wheel.read(name).decode())
     assert metadata["Version"] == tallmasks.__version__ == versions[0]
-    assert f"version: {tallmasks.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"version: {tallmasks.__version__}\n" in citation
+    addresses = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
+    cited = re.search(r"^repository-code: (\S+)", citation, re.M)
+    assert addresses.get("Repository") == (cited and cited[1])

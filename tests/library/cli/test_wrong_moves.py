@@ -28,6 +28,12 @@ def misuse(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     [
         (["compres"], ["'compres'", "'compress'"]),
         (["--verson"], ["--verson", "'--version'"]),
+        (["version"], ["'version'", "'--version'"]),
+        (["-x"], ["unknown option -x"]),
+        (["merge"], ["missing: --base", "--task", "--method", "-o"]),
+        (["merge", "--base", "x", "--include-base"], ["--include-base", "`tallmasks compress`"]),
+        (["compress", "--heads"], ["--heads", "a bundle keeps each task's head"]),
+        (["compress", "--density", "a=1"], ["--density", "`tallmasks merge`"]),
         (["merge", "--metod", "ties"], ["--metod", "'--method'"]),
         (["export", "bundle", "--taks", "cars"], ["--taks", "'--task'"]),
         (["export", "bundle"], ["--task", "--output"]),
@@ -41,6 +47,7 @@ def misuse(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (["merge", "--base", "x", "--task", "a=b", "-o", "out"], ["--method", "missing"]),
         (["storage", "--parameters", "7Q"], ["--parameters", "'7Q'", "7B"]),
         (["storage", "--parameters", "0"], ["--parameters", "1 to 1e15"]),
+        (["methods", "tiez"], ["'tiez'", "'ties'"]),
     ],
 )
 def test_a_wrong_command_line_is_one_line(
@@ -49,6 +56,101 @@ def test_a_wrong_command_line_is_one_line(
     """The mistake would be lost below a page of usage."""
     line = misuse(capsys, *words)
     assert all(fact in line for fact in facts), line
+
+
+def test_a_wrong_value_of_an_option_is_two(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script could not tell its own mistake from a damaged model, or would read of a key that nobody typed."""
+    models = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
+    assert run("compress", *models, "-o", "bundle") == 0
+    values = {
+        "--method": "tiez", "--option": "keep=3", "--k": "2", "--mask-lambda": "-1", "--density": "1e-30",
+        "--weight": "cars=inf", "--scaling-coefficient": "nan", "--keep-base": "nothing", "--out-shard-size": "x",
+    }  # fmt: skip
+    for option, value in values.items():
+        line = misuse(capsys, "merge", *models, "--method", "ties", "-o", "out", option, value)
+        assert {"--option": "option keep", "--method": "tiez", "--k": "option 'k'"}.get(option, option) in line, line
+    for option, value in {"--mask-lambda": "0.3", "--dtype": "bfloat16", "--method": "lines"}.items():
+        assert value in misuse(capsys, "compress", *models, "-o", "out", option, value).replace("lambdas", "0.3")
+    assert run("merge", *models, "--method", "ties", "-o", "out.safetensors") == 2
+    assert "'dogs'" in misuse(capsys, "export", "bundle", "--task", "dogs", "-o", "out")
+
+
+def test_words_for_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first thing that many people type would be an error."""
+    for words, begin in (
+        (["-V"], tallmasks.__version__),
+        (["help"], "usage: tallmasks"),
+        (["help", "export"], "usage"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0 and capsys.readouterr().out.startswith(begin)
+
+
+def test_a_dry_run_needs_no_output(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody who only asks for a size would have to invent a name."""
+    before = sorted(Path().rglob("*"))
+    for command in (["merge", "--method", "ties"], ["compress"]):
+        assert run(*command, "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "--dry-run") == 0
+        assert "write  about " in capsys.readouterr().out
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_outputs_stay_out_of_inputs(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next command would read the result as a part of the model, or as a damaged bundle."""
+    models = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
+    assert run("compress", *models, "-o", "bundle") == 0
+    Path("link").symlink_to("cars")
+    for words in (
+        ["merge", *models, "--method", "ties", "-o", "cars/merged"],
+        ["merge", *models, "--method", "ties", "-o", "link/merged"],
+        ["merge", "--base", "base", "--task", "cars=bundle#cars", "--method", "ties", "-o", "bundle/merged"],
+        ["compress", *models, "-o", "base/bundle"],
+        ["export", "bundle", "--task", "cars", "-o", "bundle/cars"],
+    ):
+        assert "is an input" in refusal(capsys, *words)
+    assert run("merge", *models, "--method", "ties", "-o", "/proc/x") == 1
+    assert "/proc/x cannot be written" in capsys.readouterr().err
+
+
+def test_a_file_of_a_bundle_is_no_bundle(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error would be the number of one of the operating system."""
+    tallmasks.compress("base", {"cars": "cars"}, "bundle")
+    for words in (["export", "--task", "cars", "-o", "x"], ["info"], ["verify"]):
+        assert run(words[0], "bundle/bundle.json", *words[1:]) == 1
+        printed = capsys.readouterr()
+        assert "expected the bundle's folder, bundle" in printed.out + printed.err
+    with pytest.raises(tallmasks.TallmasksError, match="the bundle's folder"):
+        tallmasks.load_bundle("bundle/bundle.json")
+
+
+def test_one_file_has_no_room_for_heads(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command would stop after the work; or write a file that looks like a folder."""
+    for name, rows in {"base": 2, "cars": 3}.items():
+        tensors = {"w": torch.ones(8, 8) * rows, "head": torch.ones(rows, 2)}
+        torch.save(tensors, f"{name}.pt")
+    models = ["--base", "base.pt", "--task", "cars=cars.pt"]
+    line = misuse(capsys, "merge", *models, "--method", "ties", "--heads", "--dry-run")
+    assert "single file" in line and "folder" in line
+    assert run("compress", *models, "-o", "bundle") == run("export", "bundle", "--task", "cars", "-o", "cars2") == 0
+    assert "one file in the format of safetensors" in capsys.readouterr().out
+
+
+def test_python_names_its_own_arguments(small: Path) -> None:
+    """A notebook's reader would look for options that no function has, and for a warning in a file of the package."""
+    tasks = {"cars": "cars", "again": "cars"}
+    with pytest.warns(tallmasks.errors.TallmasksWarning, match="same checkpoint") as caught:
+        tallmasks.merge_checkpoints("base", tasks, "Task Arithmetic", "out")
+    assert {one.filename for one in caught} == {__file__}
+    with pytest.warns(match="k = 2 keeps"), pytest.raises(tallmasks.TallmasksError, match="out already exists"):
+        tallmasks.merge_checkpoints("base", {"cars": "cars", "dtd": "dtd"}, "consensus_ties", "other")
+        tallmasks.merge_checkpoints("base", tasks, "TIES", "out")
+    for settings, wrong in {"mask_lambda": -1.0, "keep_base": "nothing"}.items():
+        with pytest.raises(tallmasks.TallmasksError, match=f"^{settings}"):
+            tallmasks.merge_checkpoints("base", tasks, "ties", "third", **{settings: wrong})
+    with pytest.raises(tallmasks.TallmasksError, match=r"mask_lambda: t_switch has .*`method='ties'`"):
+        tallmasks.compress("base", tasks, "third", "T-Switch", mask_lambda=0.3)
+    assert tallmasks.load_bundle(tallmasks.compress("base", tasks, "bundle", "EMR")).manifest.method == "emr"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

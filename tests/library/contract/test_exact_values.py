@@ -73,13 +73,12 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
         tau = open_multi_task_vector(merged)
         yield "tables", name, vars(agreement_profile(open_agreement(agreement), tau, len(CHOSEN)))
         counted = statistics(open_mask_bundle(masks), CHOSEN, tau, lambda tensor: ("0", tensor))
-        yield "masks", name, [table.to_csv() for table in counted.values()]
+        yield "mask_statistics", name, [table.to_csv() for table in counted.values()]
     task_vector, bits = open_task_vector(vectors["dtd"]), open_mask_bundle(masks).packed_mask("dtd", CHOSEN["dtd"])
     inputs = {
         "task_vector": task_vector.flat,
         "multi_task_vector": tau,
         "stored_vector": few_bits.rounded(tau, LAYOUT, 3),
-        "tasks": len(CHOSEN),
         "agreement": open_agreement(agreement),
         "mask": np.unpackbits(bits, count=LAYOUT.size, bitorder="little").astype(bool),
         "threshold": task_vector.threshold(0.1),

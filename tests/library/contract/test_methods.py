@@ -74,7 +74,7 @@ def update(name, part=slice(None)):
     """A method's update from a slice of the inputs."""
     method = methods.get(name)
     given = {key: INPUTS[key] for key in method.needs}
-    return method.update(**{key: value if is_single(value) else value[part] for key, value in given.items()})
+    return method(**{key: value if is_single(value) else value[part] for key, value in given.items()})
 
 
 def test_the_papers_rows_are_there_in_order():
@@ -101,7 +101,7 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
     draw = np.random.default_rng(0)
     grid = np.array([-2, -0.5, -0.0, 0, 0.25, 0.5, 2], np.float32)
     given = {
-        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector")},
+        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector", "stored_vector")},
         "agreement": draw.integers(0, 9, 5000, np.uint8),
         "mask": draw.random(5000) < 0.4,
         "threshold": np.float32(0.5),
@@ -148,6 +148,15 @@ def test_a_mistyped_option_or_name_is_refused(monkeypatch):
     ):
         with pytest.raises(TallmasksError, match=f"'{typed}' .did you mean '{meant}'"):
             look_up(typed)
+
+
+def test_k_is_an_option_with_the_rows_own_default():
+    """A row with another k would fall back to 2 as soon as any option is set, and keep its title."""
+    rows = ("consensus_ties_k1:keep=0.1", "consensus_ties_k1:k=2", "consensus_ties:k=1", "consensus_ties:k=2")
+    assert [methods.get(row).chosen["k"] for row in rows] == [1, 2, 1, 2]
+    assert methods.spec_of({"consensus_ties_k1": {"k": 1}}) == "consensus_ties_k1"
+    with pytest.raises(TallmasksError, match="option k: found -1, expected a whole number from 0"):
+        methods.get("consensus_ties:k=-1")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +208,7 @@ print(codes | {f"merge {n}": methods.get_merge(n).code for n in methods.merge_na
 """
 SHOWN = [
     ("iso_c.py", 'title="Iso-C"', 'title="Isotropic"'),
-    ("masks_over_merges.py", "_row\n\n", '_row\n\nmasking_row("pcb", row=999, title="TALL Mask + PCB")\n'),
+    ("masks_over_merges.py", '\nmasking_row("dare"', '\nmasking_row("pcb", row=999, title="PCB")\nmasking_row("dare"'),
     ("wudi.py", "# Adam's", "# those of Adam"),
 ]
 ON_SUM = ("sum", "lines", "concrete")

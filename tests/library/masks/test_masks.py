@@ -42,7 +42,7 @@ def test_every_mask_follows_the_equation(chain, merge):
 def test_a_bundle_describes_itself(chain):
     """The file could not be read with its documentation alone."""
     bundle = open_mask_bundle(chain.folder / "masks-sum")
-    assert (bundle.tasks, bundle.lambdas) == (chain.tasks, tuple(LAMBDAS))
+    assert (bundle.tasks, bundle.mask_lambdas) == (chain.tasks, tuple(LAMBDAS))
     assert dict(zip(bundle.layout.names, bundle.layout.shapes, strict=True)) == {"a.weight": (6, 5), "b.bias": (13,)}
     tensors = open_tensors(chain.folder / "masks-sum")
     assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout", "content"}

@@ -151,7 +151,7 @@ def test_what_only_the_library_knows_is_said_without_it(tmp_path, monkeypatch):
     """Part of a model would silently keep the base's values, or the user would not know what to install."""
     base = open_checkpoint(classifiers(tmp_path, "ViT", **IMAGES))
     hide_library(monkeypatch)
-    with pytest.warns(TallmasksWarning, match=r'pip install "tallmasks\[transformers\]"'):
+    with pytest.warns(TallmasksWarning, match=r"pip install .*\[transformers\]"):
         open_model(tmp_path / "cars", base)
 
 

@@ -19,6 +19,7 @@ from small_clip import SPEC, save_random, scramble
 from small_t5 import SPEC as T5_SPEC
 from small_t5 import plain_network, save_small, small_examples
 from tallmasks.io.tensor_files import Layout
+from tallmasks.methods.merges import FISHER, GRAMS, LEARNED
 from tallmasks.methods.rows.parts.entropy_minimisation import entropy
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -154,8 +155,8 @@ def test_the_squared_gradients_of_t5_are_over_its_tokens(spec: dict, tmp_path: P
 
 def test_a_family_says_what_it_can_give() -> None:
     """RegMean would be planned for an adapter's vectors, and fail in its jobs."""
-    assert set(statistics_of(SPEC)) == set(statistics_of(T5_SPEC)) == {"grams", "fisher", "learn"}
-    assert set(statistics_of(ADAPTED)) == {"fisher", "learn"}
+    assert set(statistics_of(SPEC)) == set(statistics_of(T5_SPEC)) == {GRAMS, FISHER, LEARNED}
+    assert set(statistics_of(ADAPTED)) == {FISHER, LEARNED}
 
 
 KINDS = ["images", "choices", "free"]

@@ -6,11 +6,12 @@ import pytest
 
 from conftest import ROOT
 from reproduction.plan import chain
-from reproduction.plan.node import STAGES, Node, Spec, Stage
+from reproduction.plan.node import Node, Spec, Stage
 from reproduction.plan.planner import Plan
 from reproduction.plan.views import field_methods
 from tallmasks.methods import INPUTS, Input, Merge, PerTask, bits, registry
 from tallmasks.methods.contract import Method
+from tallmasks.methods.merges import Statistic
 
 TASKS = ("mnist", "svhn")
 
@@ -41,10 +42,11 @@ def scaled(task_vector: Any, overlap: float) -> Any:
 def plan(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan with a joint stage, a merge and a method that use it; the method has no merge."""
     made = Stage("overlaps", 1, overlaps, ("store/{model}/derived/overlaps/{name}.safetensors",), joint=True)
-    monkeypatch.setitem(STAGES, "overlaps", made)
-    own = Input("overlap", "one", "benchmark", overlap, stage="overlaps", role="overlaps")
+    own, statistic = Input("overlap", "one", "benchmark", overlap), Statistic("overlaps", "overlaps of the tasks")
+    monkeypatch.setitem(chain.STAGE_OF, own, made)
+    monkeypatch.setitem(chain.STAGE_OF, statistic, made)
     monkeypatch.setitem(INPUTS, "overlap", own)
-    merge = Merge("largest_own", largest, prepare=look, statistics="overlaps")
+    merge = Merge("largest_own", largest, prepare=look, statistics=statistic)
     monkeypatch.setitem(registry._merges, "largest_own", merge)
     method = Method("scaled_own", scaled, PerTask(), 900, "Scaled", "nobody", storage=bits.finetuned, group="later")
     monkeypatch.setitem(registry._methods, "scaled_own", method)

@@ -1,14 +1,11 @@
 """Recipes of the paper's figures: what a change rebuilds, and what they share with the tables."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import ROOT
-from reproduction.artifacts.labels import write_json
-from reproduction.evaluation.subsets import orders
-from reproduction.plan import chain, figure_stages
+from reproduction.plan import chain
 from reproduction.plan.drawings import figure
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index
@@ -61,7 +58,7 @@ def test_figures_show_what_params_name(params: Params) -> None:
 def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     """The controlled experiment would overwrite the fine-tuned models, or find theirs."""
     plan = Plan(params, ROOT)
-    controlled = Controlled(0, plan.members(plan.tasks("8tasks")))
+    controlled = Controlled(0, plan.members(plan.tasks("tiny", "8tasks")))
     standard, other = chain.finetune(plan, "tiny", "mnist", 0), chain.finetune(plan, "tiny", "mnist", controlled)
     assert other.path != standard.path and "s0-controlled8" in other.path
     assert dict(other.params) == {**standard.params, "partition": {"seed": 0, "parts": 8, "part": 4}}
@@ -70,33 +67,30 @@ def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     assert len(behind) == 8 and all("controlled" in path for path in behind)
 
 
-def test_subsets_follow_the_zeroshot_accuracies(params: Params, tmp_path: Path) -> None:
-    """Figure 5 would show other subsets than the paper's protocol, or compute one twice."""
-    params["benchmarks"] = {"six": ["cars", "dtd", "eurosat", "gtsrb", "mnist", "svhn"]}
-    params["paper"]["subsets"]["orders"] = ["zeroshot_ascending", "name_ascending", "name_wave"]
-    params["models"]["tiny"]["pretrained"] = str(ROOT / params["models"]["tiny"]["pretrained"])
-    plan = Plan(params, tmp_path)
-    assert figure_stages.known_subsets(plan, "tiny", "six") is None
-    zeroshot = {task: place / 10 for place, task in enumerate(params["benchmarks"]["six"])}
-    node = figure_stages.task_orders(plan, "tiny", plan.members(zeroshot))
-    write_json(tmp_path / node.path, {"zeroshot": zeroshot, "orders": orders(zeroshot)}, node.recipe)
-    found = figure_stages.known_subsets(plan, "tiny", "six")
-    assert found is not None
-    assert sum(len(subset.places) for subset, _ in found) == 18
-    assert len({node.path for _, node in found}) == len(found) < 18
-    cold = Plan(params, tmp_path)  # a cluster job is told one name only
-    assert [Index(cold).find("tiny", node.name).recipe for _, node in found] == [n.recipe for _, n in found]
-    assert {node.path for _, node in found} <= Index(Plan(params, tmp_path)).declared().keys()
+def test_every_point_of_figure_5_is_one_job(params: Params) -> None:
+    """The mean over the orders would lack a point, or jobs would be known only after the zero-shot evaluations."""
+    params["paper"]["subsets"]["orders"] = ["zeroshot_ascending", "name_wave"]
+    plan = Plan(params, ROOT)
+    inputs = VIEWS["subsets"](plan, "tiny", "8tasks").inputs
+    for order in params["paper"]["subsets"]["orders"]:
+        points = [node.params for node in inputs[order]]
+        assert [(point["order"], point["n"]) for point in points] == [(order, n) for n in range(1, 9)]
+        assert all(point["tasks"] == list(plan.members(plan.tasks("tiny", "8tasks"))) for point in points)
+    node = inputs["name_wave"][3]
+    assert Index(Plan(params, ROOT)).find("tiny", node.name).recipe == node.recipe, "a cluster job is told a name only"
 
 
 def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params) -> None:
     """Figure 6 would differ from the tables at k = 2, and cost more."""
+    params["models"]["tiny"]["sweeps"] = {"thresholds": {"validation": 80}}
     plan = Plan(params, ROOT)
     artifacts = VIEWS["thresholds"](plan, "tiny", "8tasks").inputs
-    evaluated = {node.params["merge"]: node.params["thresholds"] for node in artifacts["thresholds"]}
-    assert evaluated == {"sum": [3, 4, 5, 6, 7, 8, 9], "ties_sum": [0, 3, 4, 5, 6, 7, 8, 9]}
-    rows = {str(node.params["method"]) for node in artifacts["rows"]}
-    consensus = {f"consensus_{merge}{k}" for merge in ("task_arithmetic", "ties") for k in ("", "_k1")}
-    assert rows == consensus | {"task_arithmetic"}
-    behind = results_of(plan, "tiny", "8tasks", 0)["evaluations"]
-    assert {node.path for node in artifacts["rows"]} <= {node.path for node in behind}
+    behind = {node.path for node in results_of(plan, "tiny", "8tasks", 0)["evaluations"]}
+    for name, first in (("task_arithmetic", "task_arithmetic"), ("ties", "consensus_ties:k=0")):
+        nodes = artifacts[f"consensus_{name}"]
+        rows = [first, f"consensus_{name}_k1", f"consensus_{name}", *(f"consensus_{name}:k={k}" for k in range(3, 10))]
+        assert [node.params["method"] for node in nodes] == rows
+        sampled = [":k=" in row for row in rows]
+        assert [node.params.get("images") for node in nodes] == [{"validation": 80} if one else None for one in sampled]
+        assert [node.path not in behind for node in nodes] == sampled
+        assert not any("zero_shot" in node.inputs for node in nodes if "images" in node.params), "of all images"

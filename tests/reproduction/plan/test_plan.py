@@ -143,7 +143,7 @@ def test_a_bundle_follows_from_its_row_and_is_made_only_when_it_is_asked_for(par
     plan = Plan(params, ROOT)
     assert "bundle_archive" not in {node.kind for node in closure(plan, "tiny")}
     (node,) = VIEWS["bundle"](plan, "tiny", "8tasks").inputs["bundle"]
-    members = plan.members(plan.tasks("8tasks"))
+    members = plan.members(plan.tasks("tiny", "8tasks"))
     assert node.inputs["selection"] == (chain.evaluate(plan, "tiny", members, "tall_mask_ties", 0),)
     assert node.params["base"] == "models/tiny.safetensors" and node.path in Index(plan).declared(["tiny"])
     (clip,) = VIEWS["bundle"](plan, "vit_b32", "8tasks").inputs["bundle"]

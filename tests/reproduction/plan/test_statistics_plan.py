@@ -10,6 +10,7 @@ from reproduction.plan import chain
 from reproduction.plan.planner import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks.errors import TallmasksError
+from tallmasks.methods.merges import FISHER, GRAMS
 
 Params = dict[str, Any]
 TASKS = ("mnist", "svhn")
@@ -18,14 +19,14 @@ TASKS = ("mnist", "svhn")
 def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Params) -> None:
     """A merge would have seen validation or test data, or the statistics of another seed's models."""
     plan = Plan(params, ROOT)
-    for name, merge in {"grams": "regmean", "fisher": "fisher"}.items():
-        node = chain.statistic(plan, "tiny", "mnist", 1, name)
+    for needed, merge in {GRAMS: "regmean", FISHER: "fisher"}.items():
+        node = chain.statistic(plan, "tiny", "mnist", 1, needed)
         assert node.inputs["checkpoint"] == (chain.finetune(plan, "tiny", "mnist", 1),)
         assert node.inputs["head"] == (chain.head(plan, "tiny", "mnist"),)
         splits = [one.params["split"] for one in node.walk() if one.kind == "examples"]
         assert splits == ["train"]
         merged = chain.merge(plan, "tiny", TASKS, merge, 1)
-        assert merged.inputs["statistics"] == tuple(chain.statistic(plan, "tiny", task, 1, name) for task in TASKS)
+        assert merged.inputs["statistics"] == tuple(chain.statistic(plan, "tiny", task, 1, needed) for task in TASKS)
 
 
 def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> None:

@@ -38,7 +38,7 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
 @pytest.mark.parametrize(
     ("change", "view", "message"),
     [
-        (lambda p: None, "masks", "results/tiny/unseen/masks"),
+        (lambda p: None, "mask_statistics", "results/tiny/unseen/mask_statistics"),
         (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "2 tasks"),
         (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "tables", r"tall_mask_ties, emr"),
         (lambda p: p["paper"].update(benchmarks=["unseen"]), "", "paper.benchmarks: unseen"),

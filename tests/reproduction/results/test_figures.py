@@ -163,7 +163,7 @@ def test_mask_density(results: ResultFiles) -> None:
     assert layers == ["input", "block 1", "block 2", "decoder 1", "output"]
     # a bias of 200 weights counts less than a matrix of 100,000
     chosen = "benchmark == '8tasks' and method == 'tall_mask_ties'"
-    source = results.each("masks/tensors.csv").query(f"{chosen} and layer == '1'")
+    source = results.each("mask_statistics/tensors.csv").query(f"{chosen} and layer == '1'")
     expected = 100 * np.average(source["density"], weights=source["weights"])
     row = data.query(f"{chosen} and by == 'layer' and value == '1'")
     assert row["percentage"].item() == pytest.approx(expected, abs=1e-4)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from reproduction.evaluation.records import Evaluation
-from reproduction.evaluation.subsets import Subset
 from reproduction.results.figures import ResultFiles
 from reproduction.results.paper import TABLES
 from reproduction.results.paper_tables import laid_out, side_by_side
@@ -117,10 +116,10 @@ def evaluation(method: str, test: list[int], validation: list[int], tasks: tuple
 def test_threshold_table(results: ResultFiles) -> None:
     """Accuracies would be relative to another task's fine-tuned model."""
     finetuned = evaluation("fine_tuned", [80, 100], [8, 10], ("a", "b"))
-    found = {2: evaluation("consensus_ties", [50, 40], [5, 4]), 0: evaluation("ties", [80, 100], [1, 1])}
+    found = [evaluation("ties", [80, 100], [1, 1]), evaluation("consensus_ties", [50, 40], [5, 4])]
     table = threshold_table("consensus_ties", found, finetuned).iloc[::-1]
     assert list(pd.read_csv(results.path("8tasks", "thresholds/thresholds.csv"))) == list(table)
-    assert table["k"].tolist() == [2, 0] and set(table["method"]) == {"consensus_ties"}
+    assert table["k"].tolist() == [1, 0] and set(table["method"]) == {"consensus_ties"}
     first = table.iloc[0]
     assert (first.accuracy, first.normalized_accuracy, first.validation_normalized_accuracy) == (45, 50, 50)
     assert (first.method, first.scaling_coefficient) == ("consensus_ties", 0.3)
@@ -142,12 +141,11 @@ def test_controlled_table(results: ResultFiles) -> None:
 def test_subset_table() -> None:
     """A subset would be averaged under the wrong n, or stored bits not grow with n."""
     finetuned = evaluation("fine_tuned", [100, 50], [10, 10])
-    found = [Subset(("a",), (("name_wave", 1), ("name_zigzag", 1))), Subset(("a", "b"), (("name_wave", 2),))]
-    evaluated = {
-        ("a",): [evaluation("task_arithmetic", [40], [1], ("a",))],
-        ("a", "b"): [evaluation("task_arithmetic", [30, 50], [1, 1], ("a", "b"))],
-    }
-    table = subset_table(found, evaluated, finetuned, {"a": 0.25, "b": 0.2}, ParameterCounts(10**9, 0))
+    one = [evaluation("task_arithmetic", [40], [1], ("a",))]
+    both = [evaluation("task_arithmetic", [30, 50], [1, 1], ("a", "b"))]
+    evaluated = {"name_wave": [one, both], "name_zigzag": [one]}
+    zeroshot = evaluation("zeroshot", [20, 25], [1, 1])
+    table = subset_table(evaluated, zeroshot, finetuned, ParameterCounts(10**9, 0))
     rows = table.set_index(["order", "n", "method"])
     assert rows.loc[("name_zigzag", 1, "task_arithmetic"), "normalized_accuracy"] == 80
     assert rows.loc[("name_wave", 2, "task_arithmetic")].tolist() == [40, 55, 32]

@@ -5,13 +5,14 @@ import re
 import pytest
 
 from conftest import ROOT, shipped_params
+from reproduction.plan import chain
 from reproduction.plan.node import STAGES
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index
 from tallmasks import methods
 
 TEXT = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-RULES = dict(re.findall(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)\b(.*?)^\S", TEXT, re.M | re.S))
+RULES = dict(re.findall(r"^(?:use rule \w+ as|rule) (\w+)\b(.*?)^\S", TEXT, re.M | re.S))
 ARTIFACTS = [name for name, stage in STAGES.items() if not stage.is_result]
 
 
@@ -24,6 +25,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     params = shipped_params()
     params["models"] = {name: params["models"][name] for name in ("tiny", "vit_b32", "tiny_t5", "t5_large")}
     local = {"pretrained": str(folder / "weights.pt"), "checkpoints": str(folder)}
+    params["models"]["trained_heads"] = shipped_params()["models"]["minilm"] | {"heads": "trained"}
     params["models"]["local"] = params["models"]["vit_b32"] | local
     params["benchmarks"] = {"two": ["mnist", "svhn"], "unseen": {"merge": ["mnist", "svhn"], "evaluate": ["dtd"]}}
     params["benchmarks"] |= {"texts": ["qasc", "paws"]}
@@ -38,8 +40,8 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", ARTIFACTS)
 def test_a_rule_asks_for_the_roles_of_its_stage(roles: dict[str, set[str]], name: str) -> None:
     """A job would start before its inputs exist, or a misspelt role would silently be no input."""
-    asked = {*re.findall(r'BRIDGE\.artifact\.input\("(\w+)"\)', RULES[name])}
+    asked = {eval(role, {"stages": chain}) for role in re.findall(r"BRIDGE\.artifact\.input\(([^)]+)\)", RULES[name])}
     if others := re.search(r"inputs_but\(([^)]*)\)", RULES[name]):
-        assert {*re.findall(r'"(\w+)"', others[1])} <= asked and asked <= roles[name]
+        assert {*eval(f"[{others[1]}]", {"stages": chain})} <= asked and asked <= roles[name]
     else:
         assert asked == roles[name]

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from reproduction.models.clip import tensor_names
 from reproduction.models.clip.clip_examples import ClipExamples, open_examples
 from reproduction.models.clip.foreign_checkpoints import PUBLISHERS
-from reproduction.models.families import STATISTICS, Precision, Spec
+from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
+from tallmasks.methods.merges import Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -31,13 +32,11 @@ class Clip:
 
     unit = "images"
     imports = ("torch", "torch._dynamo", "open_clip")
-    task_inputs = {"head": "head"}  # noqa: RUF012
+    task_inputs = (HEAD,)
     publishers = PUBLISHERS
 
     def check(self, name: str, spec: Spec) -> None:
-        for key in ("adapter", "scoring"):
-            if key in spec:
-                raise TallmasksError(f"params.yaml: models.{name}.{key}: CLIP models do not use it; remove it")
+        refuse_keys(name, spec, ("adapter", "scoring", "heads"), "CLIP models")
         architecture = spec["architecture"]
         if isinstance(architecture, str) and architecture not in architectures():
             raise TallmasksError(
@@ -54,7 +53,7 @@ class Clip:
                         "CLIPVisionCfg and CLIPTextCfg in its model.py"
                     )
 
-    def statistics(self, spec: Spec) -> tuple[str, ...]:
+    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
         return tuple(STATISTICS)
 
     def settings(self, spec: Spec) -> dict[str, Any]:

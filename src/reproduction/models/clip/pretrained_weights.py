@@ -10,6 +10,7 @@ import numpy as np
 import open_clip
 from numpy.typing import NDArray
 
+from reproduction.models.checkpoint_sources import local_copy
 from reproduction.models.clip.network import BUFFER_PREFIX, build
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
@@ -46,6 +47,8 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
             return path, {"url": tagged["url"], "file": path.name}
         repository, _, file = tagged["hf_hub"].rpartition("/")
     files = (file,) if file else hub.OPEN_CLIP_FILES
+    if copied := local_copy(pretrained, files):
+        return copied, {"local": pretrained["local"]}
     return hub.with_origin(repository, files, pretrained.get("revision", "main"), pretrained.get("sha256"))
 
 

@@ -59,12 +59,17 @@ class TextTokenizer:
 
 def stored_tokenizer(tensors: dict[str, Any], weights: Path, vocabulary: int, **tokens: str) -> TextTokenizer:
     """Remove the tokenizer from a pretrained file's tensors and return it; `tokens`: `pad` and `end` of the class."""
+    return TextTokenizer(stored_json(tensors, weights), weights, vocabulary, **tokens)
+
+
+def stored_json(tensors: dict[str, Any], weights: Path) -> str:
+    """Remove the tokenizer's JSON from a pretrained file's tensors and return it."""
     if TENSOR not in tensors:
         raise TallmasksError(
             f"{weights}: the tensor {TENSOR!r} with the tokenizer is missing; to use a model saved by transformers, "
             "set `pretrained` in params.yaml to its folder, not to the file in it"
         )
-    return TextTokenizer(_utf8(tensors.pop(TENSOR), weights), weights, vocabulary, **tokens)
+    return _utf8(tensors.pop(TENSOR), weights)
 
 
 def _utf8(text: Any, weights: Path) -> str:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reproduction.models.families import STATISTICS, Precision, Spec
+from reproduction.models.checkpoint_sources import local_copy
+from reproduction.models.families import STATISTICS, Precision, Spec, refuse_keys
 from reproduction.models.language.text_family import TextFamily
 from reproduction.models.t5 import t5_architectures
 from reproduction.models.t5.sentencepiece_files import TOKENIZER_FILES
 from reproduction.models.t5.t5_architectures import Architecture
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
+from tallmasks.methods.merges import GRAMS, Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -32,11 +34,13 @@ class T5(TextFamily):
     imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
 
     def check(self, name: str, spec: Spec) -> None:
+        refuse_keys(name, spec, ("heads",), "T5 models")
+        refuse_keys(f"{name}.scoring", spec.get("scoring", {}), ("cosine_scale",), "T5 models")
         Architecture.of(spec["architecture"])
 
-    def statistics(self, spec: Spec) -> tuple[str, ...]:
-        """No "grams" with an adapter, since its vectors are not weights of linear layers."""
-        return tuple(name for name in STATISTICS if name != "grams" or not spec.get("adapter"))
+    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+        """No `GRAMS` with an adapter, since its vectors are not weights of linear layers."""
+        return tuple(one for one in STATISTICS if one is not GRAMS or not spec.get("adapter"))
 
     def counts_frozen(self, spec: Spec) -> bool:
         return not spec.get("adapter")
@@ -79,6 +83,8 @@ class T5(TextFamily):
             )
         repository, revision = pretrained["hub"], pretrained.get("revision", "main")
         weights, tokenizer = self.pretrained_files(pretrained)
+        if copied := local_copy(pretrained, weights):
+            return copied, {"local": pretrained["local"]}
         path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
         hub.download_first(repository, tokenizer, origin["commit"])  # into the folder of the weights
         return path, origin

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from reproduction.results.figures import FigureSpec, ResultFiles, style
 from reproduction.tasks.titles import benchmark_title
 
-FIGURE = FigureSpec(title="Mask density by layer and by kind of tensor", place=90, views=("masks",))
+FIGURE = FigureSpec(title="Mask density by layer and by kind of tensor", place=90, views=("mask_statistics",))
 
 NAMES = {"layer": "layer", "kind": "kind of tensor"}
 ENDS = {"before": "input", "after": "output"}
@@ -17,7 +17,7 @@ ENDS = {"before": "input", "after": "output"}
 
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per method, benchmark and layer or kind of tensor: mean density over the tasks, percent."""
-    table = results.each("masks/tensors.csv")
+    table = results.each("mask_statistics/tensors.csv")
     rows = []
     for by in ("layer", "kind"):
         for (method, benchmark, value), part in table.groupby(["method", "benchmark", by], sort=False):

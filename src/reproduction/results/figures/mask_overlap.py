@@ -11,7 +11,7 @@ from scipy.spatial.distance import squareform
 from reproduction.results.figures import FigureSpec, ResultFiles, style
 from reproduction.tasks.titles import title
 
-FIGURE = FigureSpec(title="Overlap of the masks of each pair of tasks", place=100, views=("masks",))
+FIGURE = FigureSpec(title="Overlap of the masks of each pair of tasks", place=100, views=("mask_statistics",))
 
 METHOD = "tall_mask_task_arithmetic"
 
@@ -21,7 +21,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
     All benchmarks have the same order of tasks; the clustering of the largest benchmark with a task places it.
     """
-    table = results.each("masks/overlap.csv").query("method == @METHOD").drop(columns="method")
+    table = results.each("mask_statistics/overlap.csv").query("method == @METHOD").drop(columns="method")
     rows: dict[str, int] = {}
     for benchmark in sorted(results.benchmarks, key=lambda name: -len(results.benchmarks[name])):
         part = table[table["benchmark"] == benchmark]

@@ -10,7 +10,10 @@ from reproduction.results.figures import FigureSpec, ResultFiles, style
 from reproduction.tasks.titles import benchmark_title
 
 FIGURE = FigureSpec(
-    title="Share of selected weights and masked accuracy by task", place=20, paper="Figure 2", views=("tables", "masks")
+    title="Share of selected weights and masked accuracy by task",
+    place=20,
+    paper="Figure 2",
+    views=("tables", "mask_statistics"),
 )
 
 MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
@@ -18,7 +21,7 @@ MASKED, BASELINE = "tall_mask_task_arithmetic", "task_arithmetic"
 
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and task; normalised accuracies on validation data, percent."""
-    masks = results.each("masks/density.csv").query("method == @MASKED")
+    masks = results.each("mask_statistics/density.csv").query("method == @MASKED")
     scores = results.each("per_task.csv").query("split == 'validation'")
     scores = scores.pivot(index=["benchmark", "task"], columns="method", values="normalized_accuracy")
     table = masks.join(scores[[MASKED, BASELINE]], on=["benchmark", "task"])

@@ -15,7 +15,7 @@ checkpoints; the fine-tuned accuracies of families differ by about two points:
 C0      Ilharco et al. 2022; only the original 8 tasks
 C1      first generation of this paper
 C2      second generation, on the hub (`checkpoints: published` in params.yaml)
-FB      FusionBench (`checkpoints: fusionbench`); only 8 tasks
+FB      FusionBench (`checkpoints: fusionbench`); only 8 vision tasks, and the 7 of GLUE
 ======  ==================================================================================================
 
 Accuracies are compared only within a family.  Models fine-tuned here are the family "own"; their normalised accuracies
@@ -46,6 +46,7 @@ _MEMBERS = {f"{count}tasks": PAPER_TASKS[:count] for count in (8, 14, 20)} | {
     "7nlp": _NLP_7,
     "8qa": _QA_8,
     "11nlp": tuple(dict.fromkeys(_NLP_7 + _QA_8)),
+    "7glue": ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2"),
 }
 BENCHMARKS = {frozenset(tasks): name for name, tasks in _MEMBERS.items()}
 """Names of the paper's benchmarks in the tables here, by their tasks."""

@@ -9,9 +9,10 @@ from typing import Any
 
 from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
 from reproduction.tasks.task import Split, Task, published_part
-from reproduction.tasks.text.prompt_files import Prompt, digest, prompts_of
+from reproduction.tasks.text.own_texts import examples_of, own_text_tasks
+from reproduction.tasks.text.prompt_files import Prompt, digest
 from reproduction.tasks.text.rendering import LONGEST, RENDERING, Row, render
-from reproduction.tasks.text.text_files import Rows, locate_texts, missing_texts, read_rows
+from reproduction.tasks.text.text_files import SHUFFLED, Rows, locate_texts, missing_texts, read_rows
 from reproduction.tasks.text.text_tasks import TASKS, TextTask, text_task_of
 from reproduction.tasks.texts import FREE, Text, write_texts
 from tallmasks.errors import TallmasksError
@@ -24,9 +25,11 @@ class TextDatasets:
     versioned = False
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
-        return TASKS
+        return {**TASKS, **own_text_tasks(params)}
 
     def check(self, params: Params) -> None:
+        if taken := TASKS.keys() & own_text_tasks(params):
+            raise TallmasksError(f"params.yaml: data: {min(taken)!r} is a built-in task; choose another name")
         for task, entry in params.get("data", {}).items():
             if task in TASKS and TASKS[task].ask and "path" not in entry:
                 raise TallmasksError(
@@ -35,14 +38,21 @@ class TextDatasets:
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """Takes the data from the hub or from `data.<task>.path`, and all prompts or the model's `templates`."""
+        if task not in TASKS:
+            own, limit = own_text_tasks(params)[task], model.get("examples", {}).get(split)
+            return ExamplesRecipe(
+                {"task": task, "split": split, "own": own.settings, "rows": limit}, {"data": root / own.file}
+            )
         entry, source = params.get("data", {}).get(task, {}), TASKS[task].source
         data: dict[str, Any] = {"held_out": TASKS[task].held_out}
+        if TASKS[task].texts:
+            data["shuffled"] = SHUFFLED
         chosen = _templates(task, model)
         recipe: dict[str, Any] = {
             "task": task,
             "split": split,
             "templates": chosen,
-            "prompts": digest([prompts_of(task).prompts[index] for index in chosen]),
+            "prompts": digest([TASKS[task].prompt_file.prompts[index] for index in chosen]),
             "rendering": RENDERING,
         }
         if (limit := model.get("examples", {}).get(split)) is not None:
@@ -53,12 +63,16 @@ class TextDatasets:
         return ExamplesRecipe({**recipe, "data": data})
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
+        if "own" in recipe:
+            texts = examples_of(recipe["task"], sources["data"], recipe["own"], recipe["split"])[: recipe["rows"]]
+            out.say(f"{recipe['task']} {recipe['split']}: {write_texts(out.path, texts, out.metadata)} texts")
+            return
         task, split, folder = text_task_of(recipe), recipe["split"], sources.get("data")
         files = locate_texts(task, split, folder)
         rows = read_rows(task, split, files, recipe.get("rows"))
         for note in rows.notes:
             out.say(f"warning: {task.name}: {note}")
-        prompts = [prompts_of(task.name).prompts[index] for index in recipe["templates"]]
+        prompts = [task.prompt_file.prompts[index] for index in recipe["templates"]]
         facts = {
             "source": files.origin if folder is None else "a local folder",  # without its path
             "revision": files.revision,
@@ -71,12 +85,12 @@ class TextDatasets:
         out.say(f"{task.name} {split}: {len(rows)} rows, {len(prompts)} prompts, {count} examples")
 
     def missing(self, recipe: Params) -> str | None:
-        return missing_texts(text_task_of(recipe))
+        return None if "own" in recipe else missing_texts(text_task_of(recipe))
 
 
 def _templates(task: str, model: Params) -> list[int]:
     """The indices of the prompts that a model uses.  Raises TallmasksError for an index out of range."""
-    count, chosen = len(prompts_of(task).prompts), model.get("templates", "all")
+    count, chosen = len(TASKS[task].prompt_file.prompts), model.get("templates", "all")
     if chosen == "all":
         return list(range(count))
     if wrong := [index for index in chosen if index >= count]:
@@ -98,7 +112,7 @@ def prompted_examples(task: TextTask, split: Split, rows: Rows, prompts: Sequenc
                 yield example(task, prompt, row)
             except TallmasksError as error:
                 part = task.published[published_part(split)]
-                raise TallmasksError(f"{task.name}: row {rows.start + index} of {part}: {error}") from None
+                raise TallmasksError(f"{task.name}: row {rows.number(index)} of {part}: {error}") from None
 
 
 def example(task: TextTask, prompt: Prompt, row: Row) -> Text:

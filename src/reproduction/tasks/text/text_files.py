@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reproduction.tasks.dataset_files import Files, from_folder, from_hub, missing_from_hub, reading
 from reproduction.tasks.task import Split, published_part
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AT_ONCE = 1000  # rows converted to Python objects
+SHUFFLED = 0
+"""Seed of the order of a classification task's rows; part of recipes."""
 _CSV_NAMES = {
     **{f"InputSentence{n}": f"input_sentence_{n}" for n in (1, 2, 3, 4)},
     "RandomFifthSentenceQuiz1": "sentence_quiz1",
@@ -27,11 +32,21 @@ _CSV_NAMES = {
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one split; ``start`` is the index of the first one in the published split."""
+    """The rows of one split.
+
+    Attributes:
+        start: the index of the first one in the published split.
+        order: int64 [N], the index of each row in the published split, if they were shuffled; otherwise None.
+    """
 
     table: pa.Table
     start: int
     notes: tuple[str, ...]
+    order: NDArray[np.int64] | None = None
+
+    def number(self, index: int) -> int:
+        """The index of a row in the published split."""
+        return self.start + index if self.order is None else int(self.order[index])
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -86,12 +101,19 @@ def read_rows(task: TextTask, split: Split, files: Files, limit: int | None = No
     if start < 0 or end <= start:
         needed = "" if split == "test" else f"; more than {task.held_out} are needed (the last ones for validation)"
         raise TallmasksError(f"{files.origin}: {task.name}: {counted}{needed}")
-    table = table.slice(start, end - start if limit is None else min(limit, end - start))
+    count = end - start if limit is None else min(limit, end - start)
+    order = None
+    if task.texts:
+        order = np.random.RandomState(SHUFFLED).permutation(rows)[start : start + count]  # its stream never changes
+        table = table.take(order)
+    else:
+        table = table.slice(start, count)
+    found = Rows(table, start, notes, order)
     for column in table.column_names:
         if table[column].null_count:
-            place = start + table[column].is_null().index(True).as_py()
+            place = found.number(table[column].is_null().index(True).as_py())
             raise TallmasksError(f"{files.origin}: {task.name}: row {place} has no value in the column {column}")
-    return Rows(table, start, notes)
+    return found
 
 
 def _read(task: TextTask, path: Path) -> pa.Table:
@@ -100,7 +122,7 @@ def _read(task: TextTask, path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     with reading(task.name, path, "Parquet"):
-        table = _read_csv(path) if path.suffix == ".csv" else pq.ParquetFile(path).read()
+        table = _READERS[path.suffix](path) if path.suffix in _READERS else pq.ParquetFile(path).read()
     names = table.column_names
     if absent := [name for name in task.columns if name not in names]:
         raise TallmasksError(
@@ -126,6 +148,12 @@ def _read(task: TextTask, path: Path) -> pa.Table:
     return pa.table(columns)
 
 
+def _read_json_lines(path: Path) -> pa.Table:
+    from pyarrow import json
+
+    return json.read_json(path)
+
+
 def _read_csv(path: Path) -> pa.Table:
     """A CSV file of Story Cloze, with its columns renamed as on the hub."""
     import pyarrow as pa
@@ -139,3 +167,6 @@ def _read_csv(path: Path) -> pa.Table:
         ),
     )
     return table.rename_columns([_CSV_NAMES.get(name, name) for name in table.column_names])
+
+
+_READERS: Mapping[str, Callable[[Path], pa.Table]] = {".csv": _read_csv, ".jsonl": _read_json_lines}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tallmasks.methods import Fixed, Statistics, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods.merges import FISHER
 from tallmasks.vectors.task_vectors import TaskVector
 
 EPSILON = 1e-6
@@ -21,7 +22,7 @@ def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics])
     return [np.float32(value / sum(inverse)) for value in inverse], statistics
 
 
-@merge("fisher", prepare=shares, statistics="fisher")
+@merge("fisher", prepare=shares, statistics=FISHER)
 def fisher(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
     """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
 

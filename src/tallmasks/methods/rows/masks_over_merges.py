@@ -1,6 +1,44 @@
-"""TALL-mask and consensus rows on merges."""
+"""TALL-masks and consensus merging (Wang et al. 2024), as rows on merges."""
 
-from tallmasks.methods import ALPHAS_TO_3, Scaled, consensus_row, masking_row
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallmasks.masks.mask_bundles import apply_mask
+from tallmasks.methods import ALPHAS_TO_3, Between, Masked, Scaled, Vector, method
+from tallmasks.methods.contract import Group, masked_vector
+
+Threshold = Annotated[int, Between(0, 255)]
+
+
+def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Group = "later") -> None:
+    """Registers the TALL-mask method on a merge (default name: ``tall_mask_<merge>``): m_t * tau_MTL per task."""
+    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Masked()}
+    method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(masked_vector)
+
+
+def keep_agreed(multi_task_vector: Vector, agreement: NDArray[np.uint8], *, k: Threshold = 2) -> Vector:
+    """m_consensus(k) * tau_MTL, where m_consensus(k) = 1{n >= k} keeps the weights that at least k tasks' masks keep:
+    k = 0 keeps everything, k > T nothing."""
+    return apply_mask(multi_task_vector, agreement >= k)
+
+
+def consensus_row(
+    merge: str,
+    *,
+    row: int,
+    title: str,
+    name: str = "",
+    k: int = 2,
+    group: Group = "later",
+    protocol: Scaled | None = None,
+) -> None:
+    """Registers consensus merging on a merge that has masks (default name: ``consensus_<merge>``)."""
+    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": protocol or Scaled()}
+    name = name or f"consensus_{merge}"
+    method(name=name, chosen={"k": k}, paper="Wang et al. 2024, Eq. 8 and 9", **fields)(keep_agreed)
+
 
 masking_row("sum", name="tall_mask_task_arithmetic", row=100, title="TALL Mask + TA", group="paper")
 masking_row("ties_sum", name="tall_mask_ties", row=110, title="TALL Mask + TIES", group="paper")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tallmasks.methods import Fixed, Share, Statistics, TensorPiece, Vector, merge, merged_row
+from tallmasks.methods.merges import GRAMS
 from tallmasks.vectors.task_vectors import TaskVector
 
 RIDGE = 1e-7  # relative to the trace, which bounds all eigenvalues: about the float32 error of a Gram matrix's zeros
@@ -17,7 +18,7 @@ def grams_of_tasks(task_vectors: Sequence[TaskVector], grams: Grams) -> Grams:
     return grams
 
 
-@merge("regmean", over="tensors", prepare=grams_of_tasks, statistics="grams")
+@merge("regmean", over="tensors", prepare=grams_of_tasks, statistics=GRAMS)
 def regmean(tensors: Vector, piece: TensorPiece, grams: Grams, *, off_diagonal: Share = 1.0) -> Vector:
     """float32 [T, m, n] -> [m, n]: for linear layers (sum_t tau_t G_t) (sum_t G_t)^-1, where G_t = X_t^T X_t / n of the
     layer's inputs with off-diagonals times `off_diagonal`; for all other tensors the mean.

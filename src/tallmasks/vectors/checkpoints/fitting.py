@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import compress
 
-from tallmasks.errors import TallmasksError, warn
+from tallmasks.errors import TallmasksError, grouped_warnings, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer
@@ -15,6 +15,7 @@ from tallmasks.vectors.checkpoints.transformers_models import library_model
 
 # keys of transformers and MLX in config.json, also inside parts such as `text_config`
 _KEYS = ("quantization_config", "quantization")
+_SHOWN = 3  # models in a message
 # Name endings of scales and packed weights: fp8, LLM.int8(), GPTQ and AWQ, bitsandbytes 4 bit, compressed-tensors,
 # HQQ.
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
@@ -27,19 +28,26 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
 
     Raises TallmasksError for quantised weights, or if names, shapes, vocabularies, ties or dtypes differ.
     """
-    problems = list(_quantised(base))
+    problems = [". ".join(problem) for problem in _quantised(base)]
     if not base.layout.size:
         problems.insert(0, f"{base.title}: no float tensor found; expected the weights of a model")
+    by_advice: dict[str, list[str]] = {}
     for task, checkpoint in task_checkpoints.items():
-        problems += [f"{task}: {problem}" for problem in _problems(base, checkpoint)]
+        for problem, advice in _problems(base, checkpoint):
+            by_advice.setdefault(advice, []).append(f"{task}: {problem}")
+    for advice, of_tasks in by_advice.items():
+        more = f"; {len(of_tasks) - _SHOWN} more models" if len(of_tasks) > _SHOWN else ""
+        problems.append(f"{'; '.join(of_tasks[:_SHOWN])}{more}. {advice}")
     if problems:
         raise TallmasksError(*problems)
-    for task, checkpoint in task_checkpoints.items():
-        if odd := sorted(_differing_constants(base, checkpoint) - set(own)):
-            warn(
-                f"{task}: {checkpoint.title} differs from {base.title} in tensors that are not floats:"
-                f" {name_some(odd)}. The result keeps the base's"
-            )
+    with grouped_warnings():
+        for task, checkpoint in task_checkpoints.items():
+            if odd := sorted(_differing_constants(base, checkpoint) - set(own)):
+                warn(
+                    f"tensors that are not floats differ from {base.title}: {name_some(odd)}; the result keeps the"
+                    " base's",
+                    task,
+                )
 
 
 def _differing_constants(base: Checkpoint, task: Checkpoint) -> set[str]:
@@ -57,7 +65,8 @@ def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, .
     return tuple(compress(names, same))
 
 
-def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
+def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[tuple[str, str]]:
+    """What does not fit, and advice, which is the same for several tasks with the same problem."""
     if problems := list(_quantised(task)):
         yield from problems
         return
@@ -68,42 +77,46 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[str]:
             of_layers = {name for name in names if name.startswith(tuple(f"{layer}." for layer in layers))}
             yield (
                 f"{one.title} has {len(layers)} layer{'s' * (len(layers) > 1)} that {other.title} does not have:"
-                f" {name_some(layers)} ({len(of_layers)} tensors); expected the same number of layers. Give a"
-                f" checkpoint that was fine-tuned from {base.title}"
+                f" {name_some(layers)} ({len(of_layers)} tensors); expected the same number of layers",
+                f"Give a checkpoint that was fine-tuned from {base.title}",
             )
             names -= of_layers
     if untied := _tied_in(base, extra):
         yield (
             f"{task.title} has separate values for {name_some(sorted(untied))}, which {base.title} ties to another"
-            " tensor. Untie the base: copy that tensor to this name, and set tie_word_embeddings to false in"
-            f" config.json. Or keep the base's values: `--keep-base {min(untied)}`"
+            " tensor",
+            "Untie the base: copy that tensor to this name, and set tie_word_embeddings to false in config.json. Or"
+            f" keep the base's values: `--keep-base {min(untied)}`",
         )
         extra -= untied
     differing = sorted(_differing_constants(base, task) & base.tensors.keys() & task.tensors.keys())
     if packed := _packed(differing, base, task):
         yield (
             f"{task.title} and {base.title} have different integers in {name_some(packed)}, which may be packed weights"
-            " of a quantised model; expected floats of at least 16 bits. Dequantise it. If these are not weights,"
-            f" keep the base's: `--keep-base {packed[0]}`"
+            " of a quantised model; expected floats of at least 16 bits",
+            f"Dequantise it. If these are not weights, keep the base's: `--keep-base {packed[0]}`",
         )
     if odd := [name for name in differing if "C64" in (base.tensors[name].dtype, task.tensors[name].dtype)]:
         yield (
             f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}; expected real floats,"
-            f" because complex numbers cannot be merged. Keep the base's: `--keep-base {odd[0]}`"
+            " because complex numbers cannot be merged",
+            f"Keep the base's: `--keep-base {odd[0]}`",
         )
-    for kind, names, heads in (("lacks", missing, ""), ("also has", extra, ", or `merge --heads` if it is a head")):
+    heads = "If these are heads, use `--heads`. "
+    for kind, names, advice in (("lacks", missing, ""), ("also has", extra, heads)):
         if names:
             yield (
                 f"{task.title} {kind} {name_some(sorted(names))} ({len(names)} in all); expected the tensors of"
-                f" {base.title}. Give a checkpoint that was fine-tuned from it and saved by the same library. To leave"
-                f" these tensors out, use `--keep-base PATTERN`{heads}"
+                f" {base.title}",
+                f"{advice}Give a checkpoint that was fine-tuned from {base.title} and saved by the same library. To"
+                " leave these tensors out, use `--keep-base PATTERN`",
             )
     free = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
     both = set(base.names) & set(task.names) - free
     if apart := sorted(name for name in both if base.aliases.get(name) != task.aliases.get(name)):
         yield (
-            f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same ties."
-            " Load both and save them with the same release of transformers or open_clip"
+            f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same ties",
+            "Load both and save them with the same release of transformers or open_clip",
         )
     yield from _differing_forms(base, task, free)
 
@@ -121,7 +134,7 @@ def _packed(differing: Sequence[str], base: Checkpoint, task: Checkpoint) -> lis
     return odd
 
 
-def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) -> Iterator[str]:
+def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) -> Iterator[tuple[str, str]]:
     """Tensors with other shapes or dtypes, except those in ``free``."""
     dtypes: list[str] = []
     resized: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
@@ -140,20 +153,21 @@ def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) 
         texts.append(f"{name} (found {list(found)}, expected {list(expected)})")
     if shapes:
         yield (
-            f"{task.title} has tensors with other shapes than in {base.title}: {name_some(shapes)}. Give a checkpoint"
-            " of the same architecture"
+            f"{task.title} has tensors with other shapes than in {base.title}: {name_some(shapes)}",
+            "Give a checkpoint of the same architecture",
         )
     elif vocabulary:
         yield (
-            f"{task.title} has outputs, or a vocabulary, of another size: {name_some(vocabulary)}. If these are heads"
-            " with different labels, use `merge --heads`. If the vocabulary differs, use `merge --tokens base`, which"
-            " takes the rows of the base's tokens and needs tokenizer.json in both models; or resize it with"
-            " transformers' resize_token_embeddings and save the model"
+            f"{task.title} has outputs, or a vocabulary, of another size: {name_some(vocabulary)}",
+            "If these are heads with different labels, use `--heads`. If the vocabulary differs, use `--tokens base`,"
+            " which takes the rows of the base's tokens and needs tokenizer.json in both models; or resize it with"
+            " transformers' resize_token_embeddings and save the model",
         )
     if dtypes:
         yield (
             f"{task.title} has tensors with other dtypes: {name_some(dtypes)}; expected floats exactly where"
-            f" {base.title} has floats. Give a checkpoint that was saved by the same library"
+            f" {base.title} has floats",
+            "Give a checkpoint that was saved by the same library",
         )
 
 
@@ -179,15 +193,15 @@ def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
     return {name for name in names if model.tie_group(inner.get(name, name)) in groups}
 
 
-def _quantised(checkpoint: Checkpoint) -> Iterator[str]:
+def _quantised(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
     every = checkpoint.configs.values()
     parts = [*every, *(part for config in every for part in config.values() if isinstance(part, dict))]
     signs = [f"config.json has {key}" for key in _KEYS for part in parts if part.get(key)]
     signs += [sign for name, info in checkpoint.tensors.items() if (sign := quantised_tensor(name, *info))]
     if signs:
         yield (
-            f"{checkpoint.title} is quantised: {signs[0]}; expected weights of at least 16 bits. Dequantise it and save"
-            " it again, or give the model that it was quantised from"
+            f"{checkpoint.title} is quantised: {signs[0]}; expected weights of at least 16 bits",
+            "Dequantise it and save it again, or give the model that it was quantised from",
         )
 
 

@@ -170,8 +170,9 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attribute
         name = renamed[f"{module}.weight"]
         if name in tied:
             warn(
-                f"{title}: {name} is tied to another tensor in {base.title}. Both change here, as with peft's"
-                " merge_and_unload; peft's unmerged adapter changes only one"
+                f"{name} is tied to another tensor in {base.title}. Both change here, as with peft's merge_and_unload;"
+                " peft's unmerged adapter changes only one",
+                title,
             )
         product = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
         products |= dict.fromkeys(stored_names[name], product)

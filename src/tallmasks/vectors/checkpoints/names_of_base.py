@@ -62,7 +62,7 @@ def _renamed(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         return plain
     if (model := library_model(task, base)) is None:
         if advice := library_advice(base, task):
-            warn(f"{task.title} and {base.title} have different tensor names{advice}")
+            warn(f"the tensor names differ from those of {base.title}{advice}", task.title)
         return plain
     parts = model.in_parts(task)
     ours = {target: name for name, target in model.names(base.names).items()}

@@ -21,7 +21,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from tallmasks.errors import EXTRAS, short, warn
+from tallmasks.errors import EXTRAS, by_extra, short, warn
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -36,6 +36,7 @@ class LibraryModel:
     """The transformers model that a config.json describes.
 
     Attributes:
+        parts: names in files of tensors that the model joins (experts).
         tied: tied tensors, each mapped to the one that it is tied to.
         inputs_first: Conv1D weights, [inputs, outputs].
         outside: tensors that are not in the base model, such as a classifier.
@@ -47,6 +48,7 @@ class LibraryModel:
     config: str
     most_modules: int
     tensors: Collection[str]
+    parts: Collection[str]
     tied: Mapping[str, str]
     inputs_first: Collection[str]
     buffers: Collection[str]
@@ -61,9 +63,8 @@ class LibraryModel:
     def inside_and_outside(self, names: Collection[str]) -> tuple[set[str], set[str]]:
         """Names in a file: those of the base model's parameters, and those of heads, buffers and tensors that the model
         does not have."""
-        others, own = {*self.outside, *self.buffers}, self.names(names)
-        groups = {name: self.tie_group(own[name]) for name in own}
-        outside = {name for name, group in groups.items() if group in others or group not in self.tensors}
+        inside, own = {*self.tensors, *self.parts}.difference(self.outside, self.buffers), self.names(names)
+        outside = {name for name, target in own.items() if self.tie_group(target) not in inside}
         return {*names} - outside, outside
 
     def in_parts(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -153,7 +154,7 @@ def library_advice(*checkpoints: Checkpoint) -> str:
     """The end of an error message: advice to install transformers if that could help, else an empty string."""
     if has_library() or not any(one.config.get("model_type") for one in checkpoints):
         return ""
-    return f'. transformers, which is not installed, knows them: pip install "tallmasks[{EXTRAS["transformers"]}]"'
+    return f". transformers, which is not installed, knows them: {by_extra(EXTRAS['transformers'])}"
 
 
 def _ask(about: str, config: str, most_modules: int = 0, tensors: Mapping[str, Collection[int]] | None = None) -> Any:

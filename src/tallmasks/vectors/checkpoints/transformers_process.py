@@ -67,18 +67,19 @@ def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[
     from transformers.pytorch_utils import Conv1D
 
     model = _model(config, most_modules)
+    conversions, state = Conversions(model), model.state_dict()
+    parts = [part for name, tensor in state.items() for part in conversions.parts(name, tensor)]
     if about == "model":
         return {
-            "tensors": list(model.state_dict()),
+            "tensors": list(state),
+            "parts": parts,
             "tied": dict(model.all_tied_weights_keys),
             "inputs_first": [f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)],
             "buffers": [name for name, _ in model.named_buffers()],
             "outside": _outside(model, most_modules),
             **_vocabulary(model, most_modules),
         }
-    conversions, state = Conversions(model), model.state_dict()
-    own = {*state, *(part for name, tensor in state.items() for part in conversions.parts(name, tensor))}
-    names = {name: target for name, target, changed in conversions.loaded(tensors, own) if not changed}
+    names = {name: target for name, target, changed in conversions.loaded(tensors, {*state, *parts}) if not changed}
     return names if about == "names" else {name: _parts(conversions, names[name], tensors[name]) for name in names}
 
 

@@ -8,8 +8,9 @@ from collections.abc import Collection
 from math import prod
 
 from tallmasks.errors import warn
+from tallmasks.vectors.checkpoints.base_models import is_base_model
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model
+from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model, start_library_model
 
 SMALL = 1024
 """A tensor of unknown role with fewer values is stored whole. Measured: in BERT, ViT, Swin, ResNet, MobileNet and Qwen2
@@ -32,17 +33,31 @@ def whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:
     """
     heads: set[str] = set()
     known: set[str] = set()
-    for one in {str(one.config.get("architectures")): one for one in (*tasks, base)}.values():
+    for one in _one_of_each_class(base, tasks):
+        if is_base_model(one.config, base.layout.names):
+            known.update(base.layout.names)
+            continue
         if (model := library_model(one)) is None:
             continue
         inside, outside = model.inside_and_outside(base.tensors)
         if 2 * _values(base, inside) > _values(base, base.tensors):  # otherwise it is not the model of this file
             heads |= outside
             known |= inside
-    if not known and (advice := library_advice(*tasks, base)):
-        warn(f"heads with the shape of the base's are compressed{advice}")
+    if not known and any(one.config.get("model_type") for one in (*tasks, base)):
+        warn(f"heads with the shape of the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
     return heads | (small - known)
+
+
+def start_whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
+    """Start to ask transformers what `whole_tensors` waits for."""
+    for one in _one_of_each_class(base, tasks):
+        if not is_base_model(one.config, base.layout.names):
+            start_library_model(one)
+
+
+def _one_of_each_class(base: Checkpoint, tasks: Collection[Checkpoint]) -> Collection[Checkpoint]:
+    return {str(one.config.get("architectures")): one for one in (*tasks, base)}.values()
 
 
 def _values(base: Checkpoint, names: Collection[str]) -> int:

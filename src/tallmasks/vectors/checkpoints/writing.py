@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, needed_for
-from tallmasks.io.atomic_files import no_disk_space, refuse_existing, whole
+from tallmasks.errors import OptionError, TallmasksError, needed_for
+from tallmasks.io.atomic_files import no_disk_space, whole
 from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of, torch_dtypes
 from tallmasks.io.tensor_files import new_tensor_file
 from tallmasks.parallel import parallel
@@ -176,14 +176,13 @@ def _code(dtype: str | None) -> str | None:
 def _plan(
     out: Path, base: Checkpoint, code: str | None, shard_size: int | None
 ) -> tuple[dict[str, str], list[PlannedFile]]:
-    refuse_existing(out, base.is_folder)
     if base.is_folder and out.suffix in (SAFETENSORS, *TORCH):
-        raise TallmasksError(
+        raise OptionError(
             f"{out}: {base.title} is a folder, so the output is a folder too; expected a name without {out.suffix}."
             " Choose another name"
         )
     if shard_size is not None and not base.is_folder:
-        raise TallmasksError(
+        raise OptionError(
             f"{out}: found a shard size for a single file; expected it for folders only. Leave it out, or give the base"
             " as a folder"
         )

@@ -11,7 +11,7 @@ from tallmasks.vectors.levels import Rounded
 
 
 def even_coding(shape: tuple[int, ...], name: str, bits: int) -> Coding:
-    """`Levels` with one scale for linear layers and convolutions, `Dense` for other tensors."""
+    """`Levels` with one scale for linear layers and convolutions. The official code skips biases, norms, embeddings."""
     is_rounded = is_linear_layer(name, shape) or len(shape) == 4
     return Levels(shape, bits, max(int(np.prod(shape)), 1)) if is_rounded else Dense(shape)
 

@@ -1,0 +1,89 @@
+"""Write the settings for a table of all methods on your own text classifiers.
+
+    tallmasks compare --base ./base --task tickets=./tickets --texts tickets=./tickets.csv \\
+        --task mails=./mails --texts mails=./mails.csv -o compare.yaml
+    snakemake -j4 --configfile compare.yaml -- results/mine/all/table.csv
+
+The models are folders in the layout of transformers: a base, and classifiers that were fine-tuned from it. Each needs
+a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates every method; alpha and lambda
+are chosen on validation texts. Edit the file for other columns or methods: docs/text_classifiers.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
+from tallmasks.cli.options import pair
+from tallmasks.errors import OptionError
+from tallmasks.io.atomic_files import atomic_write_text
+from tallmasks.io.plain_files import new_path
+
+_STEP = {"threads": 1, "gpu": 0, "mem_mb": 8000, "runtime": 240}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--base", required=True, metavar="FOLDER", help="pretrained model")
+    for name, what in (("task", "FOLDER"), ("texts", "FILE")):
+        parser.add_argument(
+            f"--{name}",
+            type=pair(f"NAME={what}", "tickets=./tickets"),
+            action="append",
+            default=[],
+            metavar=f"NAME={what}",
+            help={"task": "fine-tuned classifier, and a name for it", "texts": "its labelled texts"}[name]
+            + "; repeat for each model",
+        )
+    parser.add_argument("--text", default="text", metavar="COLUMN", help="column of the texts (default: text)")
+    parser.add_argument("--label", default="label", metavar="COLUMN", help="column of the labels (default: label)")
+    parser.add_argument(
+        "-o", "--output", default="compare.yaml", metavar="OUT", help="new file (default: compare.yaml)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    models, texts = dict(arguments.task), dict(arguments.texts)
+    if len(models) < 2 or models.keys() != texts.keys():
+        raise OptionError(
+            f"found --task for {', '.join(models) or 'no model'} and --texts for {', '.join(texts) or 'no model'}; "
+            "expected both for the same two or more names"
+        )
+    out = new_path(arguments.output)
+    data = {}
+    for name, folder in models.items():
+        data[name] = {"files": texts[name], "text": arguments.text, "label": arguments.label}
+        if classes := class_names_of(json_of(Path(folder) / "config.json")):
+            data[name]["classes"] = classes
+    atomic_write_text(
+        out, yaml.safe_dump({"data": data, "models": {"mine": entry(arguments.base, models)}}, sort_keys=False)
+    )
+    print(f"{out}: {len(models)} models")
+    print(f"next: snakemake -j4 --configfile {out} -- results/mine/all/table.csv")
+    return 0
+
+
+def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
+    """The models' entry in params.yaml."""
+    config = json_of(Path(base) / "config.json")
+    return {
+        "family": "text_classifier",
+        "tasks": "text",
+        "architecture": {key: value for key, value in config.items() if key not in BOOKKEEPING},
+        "heads": "trained",
+        "pretrained": base,
+        "checkpoints": {"source": "finetune", "tasks": models},
+        "benchmarks": {"all": list(models)},
+        "finetuning": {  # only used for tasks without a checkpoint
+            "iterations": 500,
+            "batch_size": 32,
+            "learning_rate": 5e-5,
+            "weight_decay": 0.0,
+            "epsilon": 1e-8,
+        },
+        "evaluation": {"batch_size": 64, "precision": "float32"},
+        "resources": {step: dict(_STEP) for step in ("arrays", "one_task", "evaluation", "finetuning")},
+    }

@@ -1,0 +1,101 @@
+"""Architectures and tensor names of text classifiers, for code that does not import torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io.plain_files import read_plain_json
+
+NAMES: Mapping[str, Mapping[str, Any]] = {
+    "all-MiniLM-L6-v2": {
+        "model_type": "bert",
+        "hidden_size": 384,
+        "intermediate_size": 1536,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 6,
+    },
+    "bert-base-uncased": {"model_type": "bert"},
+    "distilbert-base-uncased": {"model_type": "distilbert"},
+    "gpt2": {"model_type": "gpt2"},
+    "roberta-base": {
+        "model_type": "roberta",
+        "layer_norm_eps": 1e-5,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+        "vocab_size": 50265,
+    },
+}
+"""Settings that differ from the defaults of transformers' configuration, by the name on the hub without its owner."""
+NO_LINEAR_LAYERS = ("gpt2",)
+"""Model types whose products are `Conv1D` layers, with transposed weights."""
+BOOKKEEPING = {
+    *("_name_or_path", "architectures", "dtype", "finetuning_task", "gradient_checkpointing", "id2label", "label2id"),
+    *("problem_type", "task_specific_params", "torch_dtype", "transformers_version", "use_cache", "_num_labels"),
+    *("num_labels", "output_attentions", "output_hidden_states", "output_past", "return_dict", "tie_word_embeddings"),
+    *("bos_token_id", "eos_token_id", "sep_token_id", "pad_token_id", "initializer_range", "summary_proj_to_labels"),
+}
+"""Settings that do not change what the body computes."""
+_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
+_KINDS = (
+    (r"bias$", "biases"),
+    (r"norm|\bln_", "norms"),
+    (r"embed|\bwte\b|\bwpe\b", "embeddings"),
+    (r"(query|key|value|[qkv]_lin|[qkv]_proj|attn\.[qkv]|c_attn|Wqkv)\.", "attention in"),
+    (r"(attention\.output|attention\.out_lin|attn\.o|o_proj|attn\.c_proj|attn\.Wo)\b", "attention out"),
+    (r"(intermediate|lin1|c_fc|gate_proj|up_proj|mlp\.Wi)\b", "MLP in"),
+    (r"(output|lin2|mlp\.c_proj|down_proj|mlp\.Wo)\b", "MLP out"),
+)
+"""Pattern in a tensor's name, and the tensor's kind; the first match counts."""
+
+
+def settings_of(architecture: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of transformers' configuration for `architecture` in params.yaml: a name, or the settings.
+
+    Raises TallmasksError for an unknown name, or settings without `model_type`.
+    """
+    if not isinstance(architecture, str):
+        if not isinstance(architecture.get("model_type"), str):
+            raise TallmasksError(
+                "params.yaml: architecture: found no model_type; expected the settings of a config.json, such "
+                "as model_type: bert"
+            )
+        return dict(architecture)
+    name = architecture.rpartition("/")[2]
+    if name not in NAMES:
+        raise TallmasksError(
+            f"params.yaml: architecture: unknown text classifier {architecture!r}{nearest(name, NAMES)}; expected "
+            f"{', '.join(NAMES)}, or the settings of the model's config.json"
+        )
+    return dict(NAMES[name])
+
+
+def layer_of(tensor: str) -> tuple[str, str]:
+    """A tensor's layer ("before", "0", "1", ..., "after") and kind (of `_KINDS`, or "other")."""
+    kind = next((kind for pattern, kind in _KINDS if re.search(pattern, tensor)), "other")
+    if layer := _LAYER.search(tensor):
+        return layer[1], kind
+    return "before" if re.search(r"embed|\bwte\b|\bwpe\b", tensor) else "after", kind
+
+
+def class_names_of(config: Mapping[str, Any]) -> list[str]:
+    """The class names in the content of a config.json, in the order of its head; none if they are only numbered."""
+    named = config.get("id2label")
+    names = [str(named[key]) for key in sorted(named, key=int)] if isinstance(named, dict) else []
+    return [] if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """The content of a config.json.  Raises TallmasksError if it is missing or not a JSON object."""
+    try:
+        content = read_plain_json(path)
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise TallmasksError(
+            f"{path}: missing, or not a JSON object; expected the model's configuration, as transformers saves it"
+        )
+    return content

@@ -1,0 +1,54 @@
+"""Examples of text classifiers: texts with labels, and the task's head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from reproduction.tasks.texts import Texts, open_texts
+from tallmasks.io.tensor_files import load_state, open_tensors
+
+CLASS_VECTORS = "head"
+"""Name of the tensor of a head of class names."""
+HEAD = "head.safetensors"
+"""Name of the uint8 tensor in a checkpoint that contains its trained head, as a safetensors file.
+
+Only the float tensors of a checkpoint are merged.
+"""
+
+
+def packed_head(head: Mapping[str, NDArray[np.float32]]) -> NDArray[np.uint8]:
+    return np.frombuffer(save(dict(head)), np.uint8)
+
+
+def unpacked_head(checkpoint: Path) -> dict[str, NDArray[np.float32]]:
+    return load(open_tensors(checkpoint).read(HEAD).tobytes())
+
+
+@dataclass(frozen=True)
+class ClassifierExamples:
+    """Examples of one task; implements `reproduction.models.families.Examples`.
+
+    Attributes:
+        texts: the choices of an example are the classes of the task.
+        head: the tensors of the task's head by name; empty before it is trained.
+    """
+
+    texts: Texts
+    head: Mapping[str, NDArray[np.float32]]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, some: Any) -> ClassifierExamples:
+        return replace(self, texts=self.texts[some])
+
+
+def open_examples(path: Path, head: Path | None) -> ClassifierExamples:
+    return ClassifierExamples(open_texts(path), load_state(head) if head else {})

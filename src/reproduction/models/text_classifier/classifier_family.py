@@ -1,0 +1,131 @@
+"""The model family of text classifiers; torch and transformers are imported only when needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reproduction.models.checkpoint_sources import Publisher, local_copy
+from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
+from reproduction.models.language.text_tokenizer import TENSOR
+from reproduction.models.text_classifier import classifier_architectures
+from reproduction.models.text_classifier.classifier_architectures import NO_LINEAR_LAYERS, settings_of
+from reproduction.models.text_classifier.classifier_examples import ClassifierExamples, open_examples, unpacked_head
+from reproduction.tasks.task import Task
+from tallmasks.errors import TallmasksError
+from tallmasks.io import hub
+from tallmasks.methods.merges import GRAMS, Statistic
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reproduction.models.cuda import Wanted
+    from reproduction.models.text_classifier.classifier_network import ClassifierModel
+
+HEADS = ("class_names", "trained")
+SCORING = ("max_input_tokens", "cosine_scale")
+_FILES = (("model.safetensors", "pytorch_model.bin"), ("config.json",), ("tokenizer.json",))
+
+
+class TextClassifier:
+    """Encoders and decoders of transformers with a head for each task, made from class names or trained."""
+
+    unit = "texts"
+    imports = ("torch", "torch._dynamo", "transformers.models.auto.modeling_auto", "tokenizers")
+    task_inputs = (HEAD,)
+    publishers = {  # noqa: RUF012
+        "fusionbench": Publisher(  # Tang et al. 2024
+            models={"gpt2": "gpt2"},
+            tasks={name: name for name in ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2")},
+            repository=lambda model, task: f"tanganke/{model}_{task}",
+            file=lambda model, task: "model.safetensors",
+        )
+    }
+
+    def check(self, name: str, spec: Spec) -> None:
+        refuse_keys(name, spec, ("adapter", "preprocess", "templates"), "text classifiers")
+        if spec.get("heads") not in HEADS:
+            raise TallmasksError(
+                f"params.yaml: models.{name}.heads: found {spec.get('heads')!r}, expected one of {', '.join(HEADS)}"
+            )
+        refuse_keys(f"{name}.scoring", spec.get("scoring", {}), set(spec.get("scoring", {})) - {*SCORING}, "they")
+        settings_of(spec["architecture"])
+
+    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+        linear = settings_of(spec["architecture"])["model_type"] not in NO_LINEAR_LAYERS
+        return tuple(needed for needed in STATISTICS if needed is not GRAMS or linear)
+
+    def can_score(self, task: Task) -> bool:
+        """Not where every example has choices of its own."""
+        return bool(task.classes)
+
+    def trains_heads(self, spec: Spec) -> bool:
+        return spec["heads"] == "trained"
+
+    def trained_head(self, checkpoint: Path) -> dict[str, NDArray[np.float32]]:
+        """The tensors of the head that was trained with a checkpoint, by transformers' names."""
+        return unpacked_head(checkpoint)
+
+    def settings(self, spec: Spec) -> dict[str, Any]:
+        return {"scoring": dict(spec["scoring"])} if "scoring" in spec else {}
+
+    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+        return self.settings(spec)
+
+    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+        checkpoint = open_checkpoint(pretrained)
+        return {name: checkpoint.float32(name) for name in checkpoint.names if name != TENSOR}
+
+    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        return sum(math.prod(shape) for name, shape in shapes.items() if name != TENSOR), 0
+
+    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
+        from reproduction.models.text_classifier import classifier_network
+
+        return classifier_network.architecture_counts(spec)
+
+    def layer_of(self, tensor: str) -> tuple[str, str]:
+        return classifier_architectures.layer_of(tensor)
+
+    def load(
+        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+    ) -> ClassifierModel:
+        from reproduction.models.text_classifier import classifier_network
+
+        return classifier_network.load(spec, weights, precision, device)
+
+    def examples(self, path: Path, task_files: Mapping[str, Path]) -> ClassifierExamples:
+        return open_examples(path, task_files.get("head"))
+
+    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+        from reproduction.models.text_classifier import classifier_files
+
+        return classifier_files.pretrained_state(spec, weights)
+
+    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+        if "hub" not in pretrained:
+            raise TallmasksError(
+                f"params.yaml: pretrained: found {', '.join(pretrained)}, expected `hub` and `revision`, or a folder "
+                "that transformers saved; a `tag` is for open_clip's models"
+            )
+        repository, revision = pretrained["hub"], pretrained.get("revision", "main")
+        weights, *others = self.pretrained_files(pretrained)
+        if copied := local_copy(pretrained, weights):
+            return copied, {"local": pretrained["local"]}
+        path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
+        for names in others:
+            hub.download_first(repository, names, origin["commit"])  # into the folder of the weights
+        return path, origin
+
+    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+        weights, *others = _FILES
+        return (pretrained["file"],) if "file" in pretrained else weights, *others
+
+    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[Any]]:
+        from reproduction.models.text_classifier import classifier_files
+
+        return classifier_files.fine_tuned_state(spec, path)

@@ -1,0 +1,125 @@
+"""Imports weights of text classifiers: pretrained ones, and fine-tuned ones with their heads.
+
+Pretrained weights come from a folder that transformers saved, with config.json, weights and tokenizer.json.  Fine-tuned
+ones come from such a folder, or from the weights file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoConfig
+
+from reproduction.models.foreign_weights import check_names, finite_values
+from reproduction.models.language.text_tokenizer import TENSOR
+from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
+from reproduction.models.text_classifier.classifier_examples import HEAD, packed_head
+from reproduction.models.text_classifier.classifier_network import build, configuration, head_parameters
+from tallmasks.errors import TallmasksError, short
+from tallmasks.io.plain_files import read_bytes
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+
+
+def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
+    """The content of a pretrained file: the body's tensors in float32, and the tokenizer.
+
+    Tensors of heads, such as a language model's, are left out.  ``weights``: the folder, or the weights file in it.
+
+    Raises TallmasksError if a file is damaged or missing, or does not fit the architecture.
+    """
+    folder = weights if weights.is_dir() else weights.parent
+    body, _ = _tensors(spec, open_checkpoint(weights), any_head=True)
+    _check_config(spec, folder / CONFIG)
+    if not (folder / TOKENIZER).exists():
+        raise TallmasksError(
+            f"{folder}: found no {TOKENIZER}; write it with transformers: AutoTokenizer.from_pretrained(...)."
+            "save_pretrained(...)"
+        )
+    return {**body, TENSOR: np.frombuffer(read_bytes(folder / TOKENIZER), np.uint8)}
+
+
+def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[Any]]:
+    """The body's tensors of a fine-tuned model, and its head if ``spec["heads"]`` is "trained".
+
+    Raises TallmasksError if a file is damaged or missing, its tensors do not fit the architecture, or its head does not
+    fit ``spec["classes"]``.
+    """
+    if path.is_dir() and (path / CONFIG).exists():
+        _check_config(spec, path / CONFIG)
+        _check_classes(path / CONFIG, spec.get("classes", ()))
+    body, head = _tensors(spec, open_checkpoint(path), any_head=False)
+    return {**body, HEAD: packed_head(head)} if head else body
+
+
+def _tensors(spec: Mapping[str, Any], checkpoint: Checkpoint, any_head: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors of the body and of the head in float32.  With ``any_head``, heads of all kinds are left out instead.
+
+    Raises TallmasksError if a tensor is missing or unknown, has another shape, or has values that are not finite.
+    """
+    with torch.device("meta"):
+        network, whole = build(spec, len(spec.get("classes", ())) or 2), build({**spec, "heads": None}, pooling=True)
+    wanted = {name: tuple(one.shape) for name, one in network.base_model.named_parameters()}
+    heads = {} if any_head else {name: tuple(one.shape) for name, one in head_parameters(network).items()}
+    first = min(wanted)
+    prefix = next((name.removesuffix(first) for name in sorted(checkpoint.names) if name.endswith(first)), "")
+    names = {_renamed(name.removeprefix(prefix)): name for name in checkpoint.names}
+    if any_head and prefix:
+        names = {name: own for name, own in names.items() if own.startswith(prefix)}
+    allowed = {*dict(whole.named_parameters()), *dict(whole.named_buffers()), *heads}
+    expected = "the model that `architecture` in params.yaml describes"
+    expected += ", with a head for sequence classification" if heads else ""
+    check_names(checkpoint, names, {*wanted, *heads}, allowed, expected)
+    return tuple(  # type: ignore[return-value]
+        {name: _array(checkpoint, names[name], shape) for name, shape in sorted(shapes.items())}
+        for shapes in (wanted, heads)
+    )
+
+
+def _renamed(name: str) -> str:
+    """transformers' name of a layer norm's tensor in files older than transformers."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    info = checkpoint.info(name)
+    if not info.is_float or info.shape != shape:
+        raise TallmasksError(
+            f"{checkpoint.title}: tensor {name!r} is {list(info.shape)} of {info.dtype}, expected {list(shape)} of "
+            "floats, as in `architecture` and the classes of the task"
+        )
+    return finite_values(checkpoint, name)
+
+
+def _check_config(spec: Mapping[str, Any], path: Path) -> None:
+    """Raise TallmasksError if config.json describes another network than `architecture`; dropout may differ."""
+    content = json_of(path)
+    try:
+        theirs = AutoConfig.for_model(**content).to_dict()
+    except Exception as error:
+        raise TallmasksError(f"{path}: transformers cannot use it: {' '.join(str(error).split())[:200]}") from None
+    ours = configuration(spec).to_dict()
+    for key in sorted(ours.keys() - BOOKKEEPING):  # transformers ignores other keys
+        found, expected = theirs.get(key), ours[key]
+        if found != expected and not ("dropout" in key or "pdrop" in key):
+            raise TallmasksError(
+                f"{path}: {key}: found {short(found)}, but `architecture` in params.yaml gives {short(expected)}; "
+                "write this setting under `architecture`, or use weights that match it"
+            )
+
+
+def _check_classes(path: Path, classes: Sequence[str]) -> None:
+    """Raise TallmasksError if config.json has other class names than the task, or another order."""
+    theirs = class_names_of(json_of(path))
+    if theirs and [name.casefold() for name in theirs] != [name.casefold() for name in classes]:
+        raise TallmasksError(
+            f"{path}: id2label: found the classes {', '.join(theirs)}, but the task has {', '.join(classes)}; use the "
+            "same names in the same order"
+        )

@@ -1,0 +1,269 @@
+"""Text classifiers of transformers: a body, which is merged, and a head for each task.
+
+`heads: class_names`: the body is transformers' AutoModel.  The features of a text are the normalised mean of the last
+hidden states of its tokens.  The head has one vector per class: the normalised mean of the features of the prompts with
+its name.  Logits are cosines times a scale.  The head is frozen.
+
+`heads: trained`: the network is transformers' AutoModelForSequenceClassification.  Its base model is the body, and all
+other tensors are the head, which is trained together with the body.
+"""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PretrainedConfig
+
+from reproduction.models import cuda
+from reproduction.models.families import Precision
+from reproduction.models.flat_weights import FlatWeights
+from reproduction.models.language.text_batches import TextBatch, cheapest
+from reproduction.models.language.text_tokenizer import stored_json
+from reproduction.models.layer_inputs import Receiver, watched
+from reproduction.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
+from reproduction.models.text_classifier.classifier_architectures import settings_of
+from reproduction.models.text_classifier.classifier_examples import (
+    CLASS_VECTORS,
+    HEAD,
+    ClassifierExamples,
+    packed_head,
+)
+from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, TokenizedPair
+from reproduction.tasks.task import Task
+from tallmasks.errors import TallmasksError
+
+LONGEST = 128
+"""Default number of tokens to which texts are cut, special tokens included."""
+SCALE = 20.0
+"""Default factor of the cosines."""
+TRAINED = "trained"
+
+
+@dataclass(frozen=True)
+class ClassifierBatch(TextBatch):
+    """Tokenized texts; ``head``: the task's head by tensor name, on the device."""
+
+    head: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> float:
+        return len(self)
+
+    @cached_property
+    def types(self) -> torch.Tensor:
+        """See `TokenizedPair`; int64 [N, S], padded with 0."""
+        return self._padded([list(example.types) for example in self.examples], 0)  # type: ignore[attr-defined]
+
+
+class ClassifierModel(FlatWeights):
+    """Implements `reproduction.models.families.WatchedModel`.
+
+    Args:
+        network: AutoModel, or AutoModelForSequenceClassification for trained heads; with its weights, on its device.
+        parameters: the trained ones, see `FlatWeights`.
+        longest: the number of tokens to which texts are cut.
+        scale: the factor of the cosines; not used for trained heads.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        parameters: Mapping[str, torch.nn.Parameter],
+        tokenizer: ClassifierTokenizer,
+        longest: int = LONGEST,
+        scale: float = SCALE,
+        precision: Precision = "float32",
+    ) -> None:
+        self._network = network.eval().requires_grad_(False)
+        self._tokenizer, self._longest, self._scale = tokenizer, longest, scale
+        self._mixed = precision == "bfloat16"
+        self._has_types = getattr(network.config, "type_vocab_size", 0) > 1
+        self._head_parameters = head_parameters(network)
+        self._head: tuple[Mapping[str, NDArray[np.float32]], dict[str, torch.Tensor]] | None = None
+        super().__init__(parameters)
+
+    @torch.no_grad()
+    def head(self, task: Task) -> torch.Tensor:
+        """The frozen head of class names, float32 [C, D], on the CPU."""
+        rows = []
+        for label in range(len(task.classes)):
+            prompts = self._tokenizer(task.prompts(label), [label] * len(task.templates), LONGEST)
+            rows.append(functional.normalize(self._features(self._batch(prompts, {})).mean(dim=0), dim=0))
+        return torch.stack(rows).cpu()
+
+    def prepare(
+        self, examples: ClassifierExamples, changes: Any = None, generator: torch.Generator | None = None
+    ) -> ClassifierBatch:
+        """Tokenize examples.  Raises TallmasksError for ``changes``, because texts are not augmented."""
+        if changes is not None:
+            raise TallmasksError(
+                f"params.yaml: finetuning.augmentation: found {changes!r}, but texts are not augmented; remove the key"
+            )
+        return self._batch(self._tokenized(examples), self._on_device(examples.head))
+
+    def batches(self, examples: ClassifierExamples, batch_size: int) -> Iterator[ClassifierBatch]:
+        """Batches sorted by length, the longest first; see `text_batches.cheapest`."""
+        tokenized, head = self._tokenized(examples), self._on_device(examples.head)
+        for indices in cheapest(tokenized, batch_size):
+            yield self._batch([tokenized[index] for index in indices], head)
+
+    def _tokenized(self, examples: ClassifierExamples) -> list[TokenizedPair]:
+        texts = list(examples.texts)
+        return self._tokenizer([text.input for text in texts], [text.answer for text in texts], self._longest)
+
+    def _batch(self, tokenized: list[TokenizedPair], head: Mapping[str, torch.Tensor]) -> ClassifierBatch:
+        return ClassifierBatch(tuple(tokenized), self._tokenizer.pad, self.device, self._longest, head)
+
+    def _on_device(self, head: Mapping[str, NDArray[np.float32]]) -> dict[str, torch.Tensor]:
+        """The head on ``device``; cached, so that a task's head is uploaded once."""
+        if self._head is None or self._head[0] is not head:
+            self._head = head, {name: torch.from_numpy(array).to(self.device) for name, array in head.items()}
+        return self._head[1]
+
+    def named_arrays(self) -> dict[str, NDArray[Any]]:
+        """The body's tensors, and the head in one tensor if it is trained; see `classifier_examples.HEAD`."""
+        arrays = super().named_arrays()
+        head = {name: arrays.pop(name) for name in self._head_parameters if name in arrays}
+        return {**arrays, HEAD: packed_head(head)} if head else arrays
+
+    def train(self, on: bool) -> None:
+        self._network.train(on)
+
+    def loss(self, batch: ClassifierBatch) -> torch.Tensor:
+        return functional.cross_entropy(self.logits(batch), batch.right)
+
+    def count_right(self, batch: ClassifierBatch) -> torch.Tensor:
+        return (self.logits(batch).argmax(dim=1) == batch.right).sum()
+
+    def log_probabilities(self, batch: ClassifierBatch) -> torch.Tensor:
+        return functional.log_softmax(self.logits(batch), dim=1)
+
+    def choice_log_probabilities(self, batch: ClassifierBatch) -> torch.Tensor:
+        return self.log_probabilities(batch)
+
+    def watched(self, receive: Receiver) -> AbstractContextManager[None]:
+        """See `WatchedModel.watched`."""
+        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
+
+    def logits(self, batch: ClassifierBatch) -> torch.Tensor:
+        """float32 [N, C]."""
+        if not self._head_parameters:
+            return self._scale * self._features(batch) @ batch.head[CLASS_VECTORS].T
+        for name, tensor in batch.head.items():
+            self._head_parameters[name].data = tensor
+        return self._output(batch).logits.float()
+
+    def _features(self, batch: ClassifierBatch) -> torch.Tensor:
+        """Normalised features, float32 [N, D]."""
+        states, mask = self._output(batch).last_hidden_state.float(), batch.mask[:, :, None]
+        return functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
+
+    def _output(self, batch: ClassifierBatch) -> Any:
+        types = {"token_type_ids": batch.types} if self._has_types else {}
+        # in nested autocast contexts the cache would keep casts of the previous weight set
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
+            return self._network(input_ids=batch.inputs, attention_mask=batch.mask.long(), **types)
+
+
+def configuration(spec: Mapping[str, Any], classes: int | None = None) -> PretrainedConfig:
+    """transformers' configuration of a model, with an embedding for padding.
+
+    Raises TallmasksError if transformers does not know the model type or refuses a setting.
+    """
+    settings = settings_of(spec["architecture"])
+    labels: dict[str, Any] = {} if classes is None else {"num_labels": classes}
+    try:
+        config = AutoConfig.for_model(**settings, **labels)
+        if getattr(config, "pad_token_id", None) is None:
+            config.pad_token_id = config.eos_token_id if isinstance(config.eos_token_id, int) else 0
+    except Exception as error:  # ValueError, or an error of the model's own validation
+        raise TallmasksError(
+            f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
+        ) from None
+    return config
+
+
+def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> Any:
+    """transformers' network with undefined weights, on the default device.
+
+    ``pooling``: whether a network for heads of class names has a pooling layer, which they do not use.
+
+    Raises TallmasksError if transformers has no such network.
+    """
+    config, trained = configuration(spec, classes), spec.get("heads") == TRAINED
+    kind: Any = AutoModelForSequenceClassification if trained else AutoModel
+    mapping = kind._model_mapping  # the model types that have such a network
+    if type(config) not in mapping:
+        raise TallmasksError(
+            f"params.yaml: architecture.model_type: transformers has no {kind.__name__} for {config.model_type!r}"
+        )
+    options = {}
+    if not trained and "add_pooling_layer" in inspect.signature(mapping[type(config)]).parameters:
+        options["add_pooling_layer"] = pooling
+    with Uninitialised():
+        return kind.from_config(config, dtype=torch.float32, **options)
+
+
+def head_parameters(network: Any) -> dict[str, torch.nn.Parameter]:
+    """The parameters outside the base model by transformers' names; none if the network is the base model."""
+    body = {id(parameter) for parameter in network.base_model.parameters()}
+    return {name: parameter for name, parameter in network.named_parameters() if id(parameter) not in body}
+
+
+def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
+    """P' and F of the paper's storage formula: all parameters of the body; allocates no weights."""
+    with torch.device("meta"):
+        network = build(spec)
+    return sum(parameter.numel() for parameter in network.base_model.parameters()), 0
+
+
+def load(
+    spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
+) -> ClassifierModel:
+    """See `Family.load`.  With trained heads and ``spec["classes"]``, the model also trains a new head."""
+    torch_device = cuda.choose(device)
+    tensors = read_pretrained(weights)
+    json = stored_json(tensors, weights)
+    classes = spec.get("classes") if spec.get("heads") == TRAINED else None
+    network = build(spec, 2 if classes is None else len(classes))
+    parameters = dict(network.base_model.named_parameters())
+    check_tensors(weights, {name: tuple(one.shape) for name, one in parameters.items()}, tensors)
+    for name, parameter in parameters.items():
+        parameter.data = tensors[name].float()
+    if classes is not None:
+        _start_head(network, f"{spec['seed']} {spec['task']} head")
+    network.to(torch_device)
+    if torch_device.type == "cuda":
+        cuda.make_repeatable(tf32=precision == "tf32")
+    if classes is not None:
+        parameters |= head_parameters(network)
+    scoring = spec.get("scoring", {})  # two positions less, because RoBERTa's start at 2
+    return ClassifierModel(
+        network,
+        parameters,
+        ClassifierTokenizer(json, network.config.pad_token_id),
+        min(scoring.get("max_input_tokens", LONGEST), getattr(network.config, "max_position_embeddings", 1 << 20) - 2),
+        scoring.get("cosine_scale", SCALE),
+        precision,
+    )
+
+
+def _start_head(network: Any, seed: str) -> None:
+    """Initialise the head as transformers does, with random numbers of its own."""
+    body = set(network.base_model.modules())
+    with torch.random.fork_rng([]):
+        torch.manual_seed(zlib.crc32(seed.encode()))
+        for module in network.modules():
+            if module is not network and module not in body:
+                network._init_weights(module)

@@ -1,0 +1,194 @@
+"""Your own labelled texts: one file with a column of texts and a column of labels.
+
+params.yaml declares them under `data`: `support: {files: tickets.csv, text: body, label: queue}`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reproduction.tasks.catalogues import Params
+from reproduction.tasks.task import SPLITS, Task
+from reproduction.tasks.texts import PAIR, Text
+from tallmasks.errors import TallmasksError, nearest, short
+from tallmasks.io.file_digests import named_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EDITION = 1  # raise it when the same file and settings give other examples
+FRACTIONS = {"validation": 0.1, "test": 0.2}
+TEMPLATES = ("A text about {}.",)
+FORMATS = ".csv, .tsv, .jsonl (one object per line) or .parquet"
+
+
+@dataclass(frozen=True)
+class OwnTextTask(Task):
+    """A task of `data` in params.yaml.
+
+    Attributes:
+        settings: what determines the examples, besides the file: its columns, and how it is split.
+    """
+
+    file: Path
+    settings: Mapping[str, Any]
+
+
+def own_text_tasks(params: Params) -> dict[str, OwnTextTask]:
+    """The tasks of `data` with a file of labelled texts.
+
+    Raises TallmasksError if a file or a column is missing, a text or label is empty, or a class has too few texts.
+    """
+    entries = {name: entry for name, entry in params.get("data", {}).items() if "files" in entry}
+    return {name: _task(name, entry) for name, entry in entries.items()}
+
+
+def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
+    columns = entry["text"] if isinstance(entry["text"], list) else [entry["text"]]
+    settings = {
+        "text": columns,
+        "label": entry["label"],
+        "split": entry.get("split"),
+        "fractions": {**FRACTIONS, **entry.get("fractions", {})},
+        "seed": entry.get("seed", 0),
+        "edition": EDITION,
+    }
+    file = named_path(Path(), entry["files"])
+    counts = _checked(name, file, settings)
+    classes = tuple(entry.get("classes", sorted(counts)))
+    if odd := sorted(set(counts) ^ set(classes)):
+        source = "file" if odd[0] in counts else "list"
+        raise TallmasksError(
+            f"params.yaml: data.{name}.classes: {short(odd[0])} is only in the {source};"
+            " list every label of the file once"
+        )
+    templates = tuple(entry.get("templates", TEMPLATES))
+    return OwnTextTask(name, classes, templates, f"texts of {file.name}", file, {**settings, "classes": list(classes)})
+
+
+def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str) -> list[Text]:
+    """The texts of one split, in the order of the file."""
+    classes = tuple(settings["classes"])
+    return [
+        Text(text, classes, classes.index(label)) for text, label, part in _rows(task, file, settings) if part == split
+    ]
+
+
+def _checked(task: str, file: Path, settings: Mapping[str, Any]) -> Counter[str]:
+    """The number of texts of each class.  Raises TallmasksError as `own_text_tasks`."""
+    try:
+        stat = file.stat()
+    except OSError:
+        raise TallmasksError(f"params.yaml: data.{task}.files: {file}: no such file; correct the path") from None
+    return _counted(task, file, json.dumps(settings), (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=64)  # each plan asks several times
+def _counted(task: str, file: Path, settings_json: str, _identity: tuple[int, ...]) -> Counter[str]:
+    settings = json.loads(settings_json)
+    rows = list(_rows(task, file, settings))
+    counts = Counter(label for _, label, _ in rows)
+    if len(counts) < 2:
+        raise TallmasksError(
+            f"{file}: column {settings['label']!r}: found {len(counts)} classes, expected at least two"
+        )
+    for label in sorted(counts):
+        parts = {part for _, own, part in rows if own == label}
+        if missing := [part for part in SPLITS if part not in parts]:
+            raise TallmasksError(
+                f"{file}: class {short(label)}: found {counts[label]} text{'s' * (counts[label] > 1)}, and none for "
+                f"{' and '.join(missing)}; expected at least one text of every class for each of {', '.join(SPLITS)}. "
+                "Add texts, or remove the class"
+            )
+    return counts
+
+
+def _rows(task: str, file: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Text, label and split of every row."""
+    columns, label, split = settings["text"], settings["label"], settings["split"]
+    table = _read(task, file, [*columns, label, *([split] if split else [])])
+    texts = [" ".join(text.split()) for text in table[columns[0]]]
+    for column in columns[1:]:
+        texts = [f"{text}{PAIR}{' '.join(other.split())}" for text, other in zip(texts, table[column], strict=True)]
+    for row, (text, own) in enumerate(zip(texts, table[label], strict=True), 1):
+        for what, value in (("text", text.strip(PAIR)), ("label", own.strip())):
+            if not value:
+                raise TallmasksError(f"{file}: row {row}: the {what} is empty; add it, or remove the row")
+    labels = [own.strip() for own in table[label]]
+    parts = table[split] if split else _parts(texts, labels, settings["fractions"], settings["seed"])
+    for row, part in enumerate(parts, 1):
+        if part not in SPLITS:
+            raise TallmasksError(
+                f"{file}: row {row}, column {split!r}: found {short(part)}, expected one of {', '.join(SPLITS)}"
+            )
+    return zip(texts, labels, parts, strict=True)
+
+
+def _parts(texts: Sequence[str], labels: Sequence[str], fractions: Mapping[str, float], seed: int) -> list[str]:
+    """The split of each text: a fraction of every class, at least one text, by a hash of seed and text.
+
+    Equal texts are in the same split.
+    """
+    by_class: dict[str, set[str]] = {}
+    for text, label in zip(texts, labels, strict=True):
+        by_class.setdefault(label, set()).add(text)
+    part_of: dict[str, str] = {}
+    for own in by_class.values():
+        ordered = sorted(own, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
+        start = 0
+        for part, fraction in fractions.items():
+            count = max(1, round(fraction * len(ordered)))
+            for text in ordered[start : start + count]:
+                part_of.setdefault(text, part)
+            start += count
+    return [part_of.get(text, "train") for text in texts]
+
+
+def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]:
+    """The values of some columns as strings; missing values are empty."""
+    import pyarrow as pa
+
+    try:
+        table = _table(task, file, columns)
+    except (OSError, ValueError) as error:  # Arrow's errors are one of these
+        raise TallmasksError(
+            f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}"
+        ) from None
+    for column in columns:
+        if column not in table.column_names:
+            raise TallmasksError(
+                f"{file}: found no column {column!r}{nearest(column, table.column_names)}; found "
+                f"{', '.join(table.column_names[:20])}. Correct data.{task} in params.yaml"
+            )
+    try:
+        strings = {column: table[column].cast(pa.string()) for column in columns}
+    except pa.ArrowException:
+        kinds = ", ".join(f"{column} ({table[column].type})" for column in columns)
+        raise TallmasksError(f"{file}: found {kinds}; expected columns of strings or numbers") from None
+    return {
+        column: ["" if value is None else value for value in array.to_pylist()] for column, array in strings.items()
+    }
+
+
+def _table(task: str, file: Path, columns: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv
+    from pyarrow import json as json_lines
+    from pyarrow import parquet as pq
+
+    if file.suffix in (".csv", ".tsv"):
+        parsing = csv.ParseOptions(delimiter="\t" if file.suffix == ".tsv" else ",", newlines_in_values=True)
+        as_written = csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()))
+        return csv.read_csv(file, parse_options=parsing, convert_options=as_written)
+    if file.suffix in (".jsonl", ".json"):
+        return json_lines.read_json(file)
+    if file.suffix == ".parquet":
+        return pq.ParquetFile(file).read()
+    raise TallmasksError(f"params.yaml: data.{task}.files: found {file.name}, expected {FORMATS}")

@@ -1,0 +1,91 @@
+"""Printed facts about the models of `tallmasks merge` and `tallmasks compress`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.filesize import decimal
+
+from tallmasks.errors import warn
+from tallmasks.io.tensor_files import name_some
+from tallmasks.operations.opened_models import Models, has_its_form
+from tallmasks.vectors.checkpoints.buffers import Buffer
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+
+_LISTED = 20
+"""The most names of files in a printed list."""
+
+
+def print_buffers(models: Models) -> None:
+    """Print which tensors are treated as buffers, and where their values come from."""
+    every = [models.part, *models.task_parts.values()]
+    buffers = {name: kind for one in every for name, kind in one.buffers.items()}
+    moved = [name for name in models.buffers if name in buffers] if models.keeps_own else models.part.averages
+    rest = sorted(buffers.keys() - moved)
+    everywhere = [name for name in rest if all(has_its_form(models.part, one, name) for one in every)]
+    floats = [name for name in everywhere if models.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
+    for names, what in (
+        (moved, "kept per task" if models.keeps_own else "averaged over the tasks"),
+        (floats, "taken from the base"),
+        (sorted(set(rest) - set(everywhere)), "missing or of another shape in some models, so taken from the base"),
+    ):
+        if names:
+            print(f"  buffers (not weights), {what}: {name_some(names, 2)}")
+
+
+def print_plan(models: Models, what: str, nbytes: int) -> None:
+    """Print what would be read, done and written."""
+    read = {"base": models.base, **models.tasks}
+    for name, checkpoint in read.items():
+        print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(checkpoint.nbytes)}")
+    all_of, changed = models.base.layout.size, models.layout.size
+    print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
+    print(what)
+    print_buffers(models)
+    output = f"{models.settings.output}: " if models.settings.output else ""
+    print(f"write  {output}about {decimal(nbytes)}")
+
+
+def print_own(models: Models) -> None:
+    """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
+    of_tasks = {name for of_task in models.own.values() for name in of_task}
+    if names := sorted(of_tasks.union(models.buffers).difference(models.part.buffers)):
+        print(f"  stored whole per task: {name_some(names)}")
+    if names := sorted({name for of_task in models.missing.values() for name in of_task}):
+        print(f"  missing in some tasks' models, and not added there: {name_some(names)}")
+    left_out = {name for one in models.whole.values() for name in one.left_out}
+    if not models.base.is_folder:
+        left_out.update(name for one in models.whole.values() for name in one.companions)
+    if left_out:
+        print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
+    code = [
+        task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
+    ]
+    if code:
+        print(
+            f"  {name_some(code)}: the model class is custom code (auto_map); copy its .py files to the exported folder"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names of files, subfolders first, because a missing subfolder can change what a processor computes."""
+    ordered = sorted(names, key=lambda name: ("/" not in name, name))
+    return name_some(ordered, _LISTED)
+
+
+def print_copied(base: Checkpoint, tasks: Iterable[Checkpoint] = ()) -> None:
+    """Print which files of the base's folder were copied, and which of its files or the tasks' were left out."""
+    if base.is_folder:
+        copied = ", ".join(base.companions) or "nothing"
+        print(f"  copied from {base.title}: {copied}{f'; left out: {_listed(base.left_out)}' if base.left_out else ''}")
+    here = {*base.companions, *base.left_out, *base.files, *base.indexes}
+    if only := {name for one in tasks for name in (*one.companions, *one.left_out)} - here:
+        print(f"  only in the tasks' folders, so not copied: {_listed(only)}")
+
+
+def print_sizes(base: int, bundle: int, models: int, count: int) -> None:
+    """Compare the bytes of base and bundle with those of the models; warn if they are not fewer."""
+    these = "the model takes" if count == 1 else f"the {count} models take"
+    print(f"base {decimal(base)} + bundle {decimal(bundle)}; {these} {decimal(models)}")
+    if base + bundle >= models:
+        warn("base and bundle together are not smaller than the models: keep the models, or compress more of them")

@@ -1,0 +1,188 @@
+"""Text classifiers: they score as transformers does, train heads that come back, and refuse weights that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+
+from reproduction.models.families import family, load
+from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples, packed_head
+from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer
+from reproduction.tasks.task import Task
+from reproduction.training.finetuning import FinetuneConfig, finetune
+from resumption import Run, ends_as_undisturbed
+from small_classifier import ARCHITECTURE, CLASSES, SPEC, TRAINED, save_folder, save_small, small_texts, tokenizer_json
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import write_tensors
+
+BERT = {**ARCHITECTURE, "hidden_dropout_prob": 0.1}
+GPT2 = {
+    "model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 24, "n_positions": 16,
+    "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+LLAMA = {
+    "model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16,
+}  # fmt: skip
+ROBERTA = {**ARCHITECTURE, "model_type": "roberta", "type_vocab_size": 1, "max_position_embeddings": 18}
+NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA}
+CONFIG = FinetuneConfig(
+    iterations=20, batch_size=8, learning_rate=1e-2, weight_decay=0.0, epsilon=1e-8, seed=3, validate_every=5
+)
+
+
+def fine_tuned_folder(folder: Path, architecture: dict[str, Any], classes: int = 3, **config: Any) -> Any:
+    """A fine-tuned classifier that transformers saved."""
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        settings = AutoConfig.for_model(**architecture, num_labels=classes, initializer_range=0.3, **config)
+        settings.pad_token_id = settings.pad_token_id or 0
+        network = AutoModelForSequenceClassification.from_config(settings).eval()
+    network.save_pretrained(folder)
+    return network
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_trained_heads_score_as_transformers_does(name: str, tmp_path: Path) -> None:
+    """Every accuracy of an imported classifier would be another than its publisher's."""
+    spec = {**TRAINED, "architecture": NETWORKS[name], "classes": CLASSES}
+    network = fine_tuned_folder(tmp_path / "cat", NETWORKS[name])
+    state = family(spec).convert_checkpoint(spec, tmp_path / "cat", tmp_path)
+    write_tensors(tmp_path / "checkpoint", state, {})
+    head = family(spec).trained_head(tmp_path / "checkpoint")
+    body = {key: value for key, value in state.items() if key != HEAD}
+    tokenizer = np.frombuffer(tokenizer_json().encode(), np.uint8)
+    write_tensors(tmp_path / "w.safetensors", {**body, "tokenizer.json": tokenizer}, {})
+    model: Any = load({**TRAINED, "architecture": NETWORKS[name]}, tmp_path / "w.safetensors", device="cpu")
+    texts = small_texts(9)
+    with torch.no_grad():
+        found = model.logits(model.prepare(ClassifierExamples(texts, head)))
+        for row, text in zip(found, texts, strict=True):
+            (one,) = ClassifierTokenizer(tokenizer_json(), 0)([text.input], [0], 16)
+            types = {"token_type_ids": torch.tensor([one.types])} if name == "bert" else {}
+            alone = network(input_ids=torch.tensor([one.input]), **types).logits[0]
+            torch.testing.assert_close(row, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_heads_of_class_names_score_by_cosine(tmp_path: Path) -> None:
+    """The zero-shot row would be something else than what sentence encoders are used for."""
+    folder = save_folder(tmp_path / "transformers")
+    save_small(tmp_path / "w.safetensors")
+    model: Any = load({**SPEC, "scoring": {"cosine_scale": 5}}, tmp_path / "w.safetensors", device="cpu")
+    network = AutoModel.from_pretrained(folder).eval()
+
+    @torch.no_grad()
+    def embedded(text: str) -> torch.Tensor:
+        (one,) = ClassifierTokenizer(tokenizer_json(), 0)([text], [0], 16)
+        output = network(input_ids=torch.tensor([one.input]), token_type_ids=torch.tensor([one.types]))
+        return functional.normalize(output.last_hidden_state[0].mean(dim=0), dim=0)
+
+    task = Task("animals", CLASSES, ("the {}", "a {} it is"), "")
+    head = model.head(task)
+    for label, name in enumerate(CLASSES):
+        both = torch.stack([embedded(f"the {name}"), embedded(f"a {name} it is")]).mean(dim=0)
+        torch.testing.assert_close(head[label], functional.normalize(both, dim=0), rtol=1e-4, atol=1e-5)
+    texts = small_texts(6)
+    with torch.no_grad():
+        found = model.logits(model.prepare(ClassifierExamples(texts, {"head": head.numpy()})))
+    expected = torch.stack([5 * embedded(text.input) @ head.T for text in texts])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("heads", ["class_names", "trained"])
+def test_a_training_learns_and_ends_the_same_if_it_is_killed(heads: str, tmp_path: Path) -> None:
+    """A trained head would start anew where the body goes on, or be missing from the checkpoint."""
+    spec = {**SPEC, "heads": heads, "classes": CLASSES, "seed": 3, "task": "animals"}
+    save_small(tmp_path / "w.safetensors", spec)
+    head = {} if heads == "trained" else {"head": np.eye(3, 16, dtype=np.float32)}
+    examples, validation = (ClassifierExamples(small_texts(24, seed), head) for seed in (0, 1))
+
+    def run(state: Any, report: Any) -> Any:
+        model = load(spec, tmp_path / "w.safetensors", device="cpu")
+        return finetune(model, "animals", examples, CONFIG, report, state, validation=validation)
+
+    training: Run = run
+    result = ends_as_undisturbed(training, tmp_path, 6)
+    first, *_, last = (loss for _, _, loss in result.curve)
+    assert last < 0.8 * first
+    body = family(spec).initial_state(spec, tmp_path / "w.safetensors")
+    assert result.checkpoint.keys() == body.keys() | ({HEAD} if heads == "trained" else set())
+    model: Any = load({**spec, "classes": None} if heads == "trained" else spec, tmp_path / "w.safetensors")
+    write_tensors(tmp_path / "checkpoint", result.checkpoint, {})
+    if heads == "trained":
+        head = family(spec).trained_head(tmp_path / "checkpoint")  # type: ignore[attr-defined]
+    model.use(torch.from_numpy(np.concatenate([result.checkpoint[name].ravel() for name in model.trainable])))
+    (batch,) = model.batches(ClassifierExamples(validation.texts, head), 24)
+    assert int(model.count_right(batch)) / 24 == dict(result.validation)[result.step] > 0.5
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # the network, its config, what the message names
+    "other classes": ({}, {"classes": 4}, "classifier"),
+    "other order": ({}, {"id2label": {0: "dog", 1: "cat", 2: "bird"}}, "id2label"),
+    "other setting": ({"num_attention_heads": 4}, {}, "num_attention_heads"),
+    "other width": ({"intermediate_size": 20}, {}, "intermediate_size"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_classifier_that_does_not_fit_is_refused(what: str, tmp_path: Path) -> None:
+    """Labels would be mixed up, or weights computed with in another network than they were trained in."""
+    changes, config, named = REFUSED[what]
+    fine_tuned_folder(tmp_path / "animals", {**ARCHITECTURE, **changes}, **config)
+    spec = {**TRAINED, "classes": CLASSES}
+    with pytest.raises(TallmasksError, match=named) as refused:
+        family(spec).convert_checkpoint(spec, tmp_path / "animals", tmp_path)
+    assert "animals" in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_head_is_never_dropped_or_invented(tmp_path: Path) -> None:
+    """A trained classifier would be scored by class names, or one without a head by random numbers."""
+    fine_tuned_folder(tmp_path / "with", ARCHITECTURE)
+    save_folder(tmp_path / "without")
+    with pytest.raises(TallmasksError, match=r"classifier.* is not expected"):
+        family(SPEC).convert_checkpoint(SPEC, tmp_path / "with", tmp_path)
+    with pytest.raises(TallmasksError, match=r"classifier.* is missing"):
+        family(TRAINED).convert_checkpoint({**TRAINED, "classes": CLASSES}, tmp_path / "without", tmp_path)
+
+
+def test_a_language_model_is_a_body_without_its_head(tmp_path: Path) -> None:
+    """The pretrained weights of most encoders on the hub have a head for masked words, and could not be used."""
+    from transformers import BertForMaskedLM
+
+    settings = AutoConfig.for_model(**ARCHITECTURE)
+    network = BertForMaskedLM(settings)
+    network.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    found = family(SPEC).convert_pretrained(SPEC, tmp_path)
+    for name, tensor in network.bert.named_parameters():
+        np.testing.assert_array_equal(found[name], tensor.detach().numpy())
+
+
+def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
+    """A traceback would come out of the tokenizers library."""
+    (save_folder(tmp_path) / "tokenizer.json").unlink()
+    with pytest.raises(TallmasksError, match=r"no tokenizer\.json"):
+        family(SPEC).convert_pretrained(SPEC, tmp_path)
+
+
+def test_the_published_names_describe_the_published_networks() -> None:
+    """`architecture: gpt2` would build a network that the published weights do not fit."""
+    sizes = {"all-MiniLM-L6-v2": 22_565_376, "bert-base-uncased": 108_891_648, "gpt2": 124_439_808}
+    sizes |= {"distilbert-base-uncased": 66_362_880, "roberta-base": 124_055_040}
+    for name, size in sizes.items():
+        spec = {**SPEC, "architecture": name}
+        assert family(spec).architecture_counts(spec) == (size, 0), name
+
+
+def test_a_head_comes_back_from_a_checkpoint(tmp_path: Path) -> None:
+    """Scores would be those of another head."""
+    head = {"score.weight": np.arange(6, dtype=np.float32).reshape(3, 2)}
+    write_tensors(tmp_path / "checkpoint", {"w": np.ones(2, np.float32), HEAD: packed_head(head)}, {})
+    found = family(SPEC).trained_head(tmp_path / "checkpoint")  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(found["score.weight"], head["score.weight"])

@@ -1,0 +1,123 @@
+"""Your own texts: read from every format alike, split without leaks, and refused in one line."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from reproduction.tasks.catalogues import ExamplesFile, catalogue
+from reproduction.tasks.task import SPLITS
+from reproduction.tasks.texts import PAIR, Text, open_texts
+from tallmasks.errors import TallmasksError
+
+ROWS = [{"id": n, "body": f"00{n} text\n of {n % 3}", "queue": ("it", "hr", "law")[n % 3]} for n in range(60)]
+ENTRY = {"text": "body", "label": "queue"}
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]], separator: str = ",") -> None:
+    names = list(rows[0])
+    lines = [separator.join(names), *(separator.join(f'"{row[name]}"' for name in names) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+WRITE = {
+    ".csv": write_csv,
+    ".tsv": lambda path, rows: write_csv(path, rows, "\t"),
+    ".jsonl": lambda path, rows: path.write_text("".join(json.dumps(row) + "\n" for row in rows)),
+    ".parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
+}
+
+
+def params_of(folder: Path, rows: list[dict[str, Any]] = ROWS, suffix: str = ".csv", **entry: Any) -> dict[str, Any]:
+    WRITE[suffix](folder / f"tickets{suffix}", rows)
+    return {"data": {"support": {"files": str(folder / f"tickets{suffix}"), **ENTRY, **entry}}}
+
+
+def splits_of(folder: Path, params: dict[str, Any], **limits: int) -> dict[str, list[Text]]:
+    """The texts of every split, as the workflow writes them."""
+    found = {}
+    for split in SPLITS:
+        recipe = catalogue("text").recipe(params, {"examples": limits}, "support", split, folder)
+        out = ExamplesFile(folder / split, {}, say=lambda line: None)
+        catalogue("text").write(json.loads(json.dumps(recipe.params)), recipe.sources, out)
+        found[split] = list(open_texts(out.path))
+    return found
+
+
+@pytest.mark.parametrize("suffix", WRITE)
+def test_every_format_gives_the_same_texts(suffix: str, tmp_path: Path) -> None:
+    """Leading zeros, line breaks or numbers as labels would be lost in one of the formats."""
+    params = params_of(tmp_path, suffix=suffix)
+    task = catalogue("text").tasks(params)["support"]
+    assert task.classes == ("hr", "it", "law")
+    splits = splits_of(tmp_path, params)
+    texts = {text.input: text.answers[text.answer] for own in splits.values() for text in own}
+    assert texts == {" ".join(row["body"].split()): row["queue"] for row in ROWS}
+
+
+def test_fractions_are_of_every_class_and_equal_texts_stay_together(tmp_path: Path) -> None:
+    """A test text would have been trained on, or a small class be missing from the test."""
+    rows = ROWS + ROWS[:30] + [{"id": 0, "body": text, "queue": "rare"} for text in ("x", "y", "z")]
+    params = params_of(tmp_path, rows)
+    splits = splits_of(tmp_path, params)
+    inputs = {split: {text.input for text in own} for split, own in splits.items()}
+    assert sum(map(len, inputs.values())) == len(set.union(*inputs.values())) == 63
+    assert sum(map(len, splits.values())) == len(rows)
+    counts = Counter(text.answers[text.answer] for text in set(splits["test"]))
+    assert counts == {"it": 4, "hr": 4, "law": 4, "rare": 1}
+    assert splits_of(tmp_path, params) == splits
+    other = splits_of(tmp_path, params_of(tmp_path, rows, seed=1))
+    assert {text.input for text in other["test"]} != inputs["test"]
+    assert len(splits_of(tmp_path, params, train=5)["train"]) == 5
+
+
+def test_a_split_column_and_pairs_of_texts(tmp_path: Path) -> None:
+    """Published splits could not be used, or the second text of a pair be lost."""
+    rows = [row | {"part": SPLITS[n % 9 // 3], "answer": f"yes {n}"} for n, row in enumerate(ROWS)]
+    params = params_of(tmp_path, rows, split="part", text=["body", "answer"], classes=["law", "it", "hr"])
+    splits = splits_of(tmp_path, params)
+    assert [len(own) for own in splits.values()] == [21, 21, 18]
+    first = splits["train"][0]
+    assert (first.input, first.answers, first.answer) == (f"000 text of 0{PAIR}yes 0", ("law", "it", "hr"), 1)
+
+
+def row_with(**values: Any) -> list[dict[str, Any]]:
+    return [*ROWS, ROWS[0] | values]
+
+
+REFUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, ...]]] = {
+    "wrong column": (ROWS, {"label": "quue"}, ("quue", "queue", "id, body")),
+    "a class with one text": (row_with(queue="rare"), {}, ("'rare'", "1 text,", "train")),
+    "an empty text": (row_with(body=" "), {}, ("row 61", "text is empty")),
+    "an empty label": (row_with(queue=""), {}, ("row 61", "label is empty")),
+    "one class": ([row | {"queue": "it"} for row in ROWS], {}, ("1 classes",)),
+    "an unknown split": (ROWS, {"split": "queue"}, ("'it'", "train, validation, test")),
+    "another list of classes": (ROWS, {"classes": ["it", "hr", "lw"]}, ("classes", "'law'", "file")),
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_a_task_is_refused_before_anything_starts(what: str, suffix: str, tmp_path: Path) -> None:
+    """A training would start on wrong labels, or end in a traceback after an hour."""
+    rows, entry, words = REFUSED[what]
+    with pytest.raises(TallmasksError) as refused:
+        catalogue("text").check(params_of(tmp_path, rows, suffix, **entry))
+    said = str(refused.value)
+    assert "\n" not in said and all(word in said for word in words), said
+
+
+@pytest.mark.parametrize("name", ["tickets.csv", "tickets.parquet", "tickets.jsonl", "tickets.xlsx"])
+def test_a_file_of_another_kind_is_named(name: str, tmp_path: Path) -> None:
+    """Arrow's error would say nothing of params.yaml."""
+    params = {"data": {"support": {"files": str(tmp_path / name), **ENTRY}}}
+    with pytest.raises(TallmasksError, match="no such file"):
+        catalogue("text").check(params)
+    (tmp_path / name).write_bytes(b'{"body": \x00\xff')
+    with pytest.raises(TallmasksError, match=name) as refused:
+        catalogue("text").check(params)
+    assert "\n" not in str(refused.value)
