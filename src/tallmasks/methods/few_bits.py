@@ -25,7 +25,7 @@ def tau_codings(layout: Layout, bits: int) -> dict[str, Levels]:
     return {name: coding for name, coding in codings.items() if isinstance(coding, Levels)}
 
 
-@input("stored_vector", "tau_MTL with matrices rounded to `bits` bits a value, float32 [P']", per="benchmark",
+@input("stored_vector", "tau_MTL, its matrices rounded to `bits` bits, float32 [P']", per="benchmark",
        of=("multi_task_vector", "layout"))  # fmt: skip
 def stored_vector(source: Source, task: int, lambda_index: int, *, bits: BitsOrPlain = 32) -> NDArray[np.float32]:
     """tau_MTL itself with 32 bits."""
