@@ -3,7 +3,7 @@
     python docs/printed_output.py
 
 Runs the lines that begin with `tallmasks` and the blocks of Python, on the models of `tallmasks example`. A `text`
-block after a block of commands holds what the commands print on stdout.
+block after a block of commands holds what the commands print, with warnings.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ FOLLOWED = (
     ("README.md", "docs/own_checkpoints.md", "docs/bundles.md"),
     ("docs/index.md",),
     ("docs/which_method.md",),
+    ("docs/python.md",),
+    ("docs/after_merging.md",),
 )
 """Pages that a reader can follow one after another in one folder."""
 _BLOCK = re.compile(r"^```(python)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
@@ -41,7 +43,7 @@ def followed(pages: Iterable[str]) -> Iterator[tuple[str, str]]:
         def run(block: re.Match[str], names: dict[str, Any] = names) -> str:
             language, code, output = block.groups()
             printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                 if language:
                     exec(code, names)
                 else:

@@ -53,7 +53,10 @@ NOT_RUN = {
 """Lines of shell that no test runs as they are, by how they begin, and why."""
 FOLLOWED = {page for group in runpy.run_path(str(ROOT / "docs/printed_output.py"))["FOLLOWED"] for page in group}
 """Pages whose lines of `tallmasks` are run by tests/workflow/test_readme.py, with what they print."""
-PYTHON = "CONTRIBUTING.md README.md docs/change.md docs/index.md docs/own_checkpoints.md docs/python.md docs/results.md"
+PYTHON = (
+    "CONTRIBUTING.md README.md docs/after_merging.md docs/change.md docs/index.md docs/own_checkpoints.md"
+    " docs/python.md docs/results.md"
+)
 """Pages with blocks of Python, which test_readme.py, test_state_dicts.py and test_figures.py run."""
 
 

@@ -27,6 +27,13 @@ TABLE = "results/tiny/two/table.csv"
     [
         ("results/tiny/tow/table.csv", "did you mean 'two'"),
         ("results/tiny/two/tabel.csv", "results/tiny/two/tabel.csv"),
+        ("results/tiny/two", "such as results/tiny/two/table.csv"),
+        ("results/tiny/two/seeds/", "such as results/tiny/two/seeds/table.csv"),
+        ("results/tiny/tow", "did you mean 'two'"),
+        ("results/tiny", "such as results/tiny/two/table.csv"),
+        ("results/tyni", "no model 'tyni'"),
+        ("results/tiny/figures", "per_task"),
+        ("--config seeds=[7] -- results/tiny/two", "such as results/tiny/two/table.csv"),
         ("results/tiny/../../elsewhere/table.csv", ""),
         ("all --config build=[tinny]", "did you mean 'tiny'"),
         ("store/tiny/checkpoints/finetune/mnist-s0-000000000000.safetensors", "mnist-s0-000000000000"),

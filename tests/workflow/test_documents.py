@@ -40,6 +40,7 @@ def texts(source: Path) -> Iterator[str]:
 
 
 OF_OTHERS = {
+    "Invalid config definition",
     "No space left on device", "No rule to produce", "Nothing to be done", "Target rules may not contain wildcards",
     "failed to load some plots", "Can't remove the following unsaved files without confirmation",
     "failed to connect to s3 (...) - Unable to locate credentials", "Permission denied for user ... on host ...",

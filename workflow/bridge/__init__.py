@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from snakemake.cli import get_argument_parser
 from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
 from snakemake.logging import logger
@@ -26,6 +27,7 @@ from bridge.output import report_interruption, report_progress
 from bridge.run import InputFunction, Run, for_users
 from reproduction.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
 from reproduction.artifacts.labels import digest_of
+from reproduction.cli.why import results_with
 from reproduction.models.families import family
 from reproduction.plan import preflight
 from reproduction.plan.node import STAGES, Node
@@ -33,6 +35,7 @@ from reproduction.plan.params import FILE, from_command_line, overridden, read_p
 from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, Index, closure, damaged_artifacts
 from reproduction.tasks.catalogues import catalogue
+from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_text
 
 LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
@@ -72,7 +75,25 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     for folder in (RESULTS / model for model in plan.models):
         if folder.exists():
             run.check_room(folder)
+    if workflow.is_main_process:
+        refuse_folders(plan, get_argument_parser().parse_known_args()[0].targets)
     return params, Bridge(workflow, plan)
+
+
+def refuse_folders(plan: Plan, targets: Iterable[str]) -> None:
+    """Raise TallmasksError for a folder of results/, for which Snakemake would only miss a rule."""
+    for target in map(Path, sorted(targets)):
+        if target.parts[:1] != (RESULTS.name,) or target.suffix:
+            continue
+        if len(target.parts) > 2:
+            model, name = target.parts[1:3]
+            stage = results_with(plan, target).stage
+        else:
+            model = target.parts[1] if len(target.parts) == 2 else next(iter(plan.models))
+            plan.model(model)  # raises for an unknown model
+            name, stage = plan.benchmarks(model)[0], STAGES["tables"]
+        file = stage.files[0].format(model=model, name=name)
+        raise TallmasksError(f"{target}: found a folder, expected a file of results/, such as {file}")
 
 
 @for_users

@@ -230,7 +230,11 @@ class Finetuning(Section):
     augmentation: Literal["crop"] | Changes = optional(AUGMENTATION)
 
     @model_validator(mode="after")
-    def _validation(self) -> Finetuning:
+    def _limits(self) -> Finetuning:
+        if (self.warmup_iterations or 0) > self.iterations:
+            raise ValueError(
+                f"warmup_iterations: found {self.warmup_iterations}, expected at most iterations, {self.iterations}"
+            )
         if self.patience and not self.validate_every:
             raise ValueError(
                 "patience: it counts validations, but validate_every (steps between validations) is missing; add it, "

@@ -7,9 +7,10 @@
 `tallmasks export` writes a task's model from the bundle, and `tallmasks.load_bundle` opens it in Python. A bundle
 keeps each task's own heads, configuration and tokenizer.
 
-lloyd_max stores a number of a few bits per weight and task, and a scale per row of each matrix. With 3 bits it needs no
-data and loses nothing that was measured (docs/which_method.md). tvq has evenly spaced levels, t_switch stores -1, 0 or
-1, bitdelta one sign per weight of each matrix, and tsv_c matrices truncated to 1/T of their rank.
+lloyd_max, the default, rounds each weight of a task vector's matrices to one of 2^bits levels, with a scale per row. It
+needs no data ("Which method" in the documentation compares accuracy and size). tvq has evenly spaced levels, t_switch
+stores -1, 0 or 1 per weight, bitdelta one sign per weight of each matrix, and tsv_c matrices truncated to 1/T of their
+rank.
 
 The other methods store one shared vector, in a few bits too, plus one bit per weight and task. The shared vector is
 task_arithmetic, ties (the sum variant, as in the paper) or another merge. A mask keeps the weights with
@@ -74,4 +75,5 @@ def run(arguments: argparse.Namespace) -> int:
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
         print(f"  {task}: {value}{of_task}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
+    print(shared_options.NEXT)
     return 0

@@ -19,6 +19,7 @@ from tallmasks.errors import option_errors
 from tallmasks.io.atomic_files import refuse_inside
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded, new_path
+from tallmasks.operations.merge_recipes import library_of
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -44,10 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
     task = plain_markdown(arguments.task)
-    card = f"# {task}\n\nThe model of {task}, exported from {code_span(arguments.bundle)} by `tallmasks export`.\n"
     model = model_of(bundle, arguments.task, f"{arguments.bundle}#{arguments.task}")
+    front = f"---\nlibrary_name: {library_of(model)}\ntags: [tallmasks]\n---\n\n"
+    text = f"# {task}\n\nThe model of {task}, exported from {code_span(arguments.bundle)} by `tallmasks export`.\n"
     size = sum(info.size for info in model.tensors.values())
-    with work_progress("exporting", size) as progress, new_checkpoint(output, model, card, progress=progress):
+    with work_progress("exporting", size) as progress, new_checkpoint(output, model, front + text, progress=progress):
         pass
     what = "" if model.is_folder else ", one file" if output.suffix else ", one file in the format of safetensors"
     print(f"{output}: the model of {arguments.task}{what}")

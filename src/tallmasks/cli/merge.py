@@ -114,4 +114,5 @@ def run(arguments: argparse.Namespace) -> int:
     print_buffers(models)
     if heads := sorted({name for names in models.left_out.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")
+    print(shared_options.NEXT)
     return 0

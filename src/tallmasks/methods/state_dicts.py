@@ -57,7 +57,10 @@ def task_vector(base: Model, finetuned: Model) -> Tensors:
         warn(f"the buffers {name_some(lost, 2)} differ from the base; `apply` keeps those of the base")
     before, after = _flats(dict(zip(("base", "finetuned"), states, strict=True)), left_out=buffers)
     if difference := before.layout.describe_difference(after.layout):
-        raise TallmasksError(f"the fine-tuned model does not fit the base model: {difference}")
+        raise TallmasksError(
+            f"the fine-tuned model does not fit the base model: {difference}; pass models of one architecture. Leave"
+            " heads of other shapes out of both"
+        )
     with np.errstate(invalid="ignore", over="ignore"):
         return before.back(after.values - before.values, "finetuned - base")
 

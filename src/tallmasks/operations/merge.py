@@ -139,8 +139,9 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
     settings, mask_lambdas = models.settings, models.settings.mask_lambdas
     more: dict[str, str | bytes] = {}
     if models.base.is_folder:
-        recipe = recipe_of(method, scaling_coefficient, weighting, models)
-        more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe), **_heads(models)}
+        recipe, heads = recipe_of(method, scaling_coefficient, weighting, models), _heads(models)
+        files = dict(zip(models.left_out.heads, heads, strict=True))
+        more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe, files), **heads}
     statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tallmasks import __version__
@@ -18,6 +19,12 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 RECIPE, CARD = "merge.yaml", "README.md"
 _LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license: *[\"']?([\w.-]+)")
 _LONGEST_CARD = 1 << 20
+_LIBRARIES = {
+    "modules.json": "sentence-transformers",
+    "model_index.json": "diffusers",
+    "open_clip_config.json": "open_clip",
+}
+"""Libraries by a file that only their folders have."""
 
 
 def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, models: Models) -> str:
@@ -52,8 +59,10 @@ def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, 
     return _yaml(recipe.model_dump(exclude_defaults=True, exclude=not_recorded))
 
 
-def card_of_merged(method: Method, scaling_coefficient: float, models: Models, recipe: str) -> str:
-    """README.md of a merged model, with front matter for the hub."""
+def card_of_merged(
+    method: Method, scaling_coefficient: float, models: Models, recipe: str, heads: Mapping[str, str]
+) -> str:
+    """README.md of a merged model, with front matter for the hub. ``heads``: files of heads by task."""
     every = [models.base, *models.tasks.values()]
     repositories = list(dict.fromkeys(one.origin["repository"] for one in every if "repository" in one.origin))
     licenses = {_license(one) for one in every}
@@ -62,7 +71,7 @@ def card_of_merged(method: Method, scaling_coefficient: float, models: Models, r
         *(["base_model:", *(f"- {json.dumps(name)}" for name in repositories)] if repositories else []),
         *(["base_model_relation: merge"] if repositories else []),
         *([f"license: {licenses.pop()}"] if len(licenses) == 1 and None not in licenses else []),
-        "library_name: transformers" if "config.json" in models.base.companions else "library_name: safetensors",
+        f"library_name: {library_of(models.base)}",
         "tags: [merge, model-merging, tallmasks]",
         "---",
     ]
@@ -78,12 +87,47 @@ def card_of_merged(method: Method, scaling_coefficient: float, models: Models, r
         "|---|---|",
         *rows,
         "",
+        *(_about_heads(models, heads) if heads else []),
+        '"After merging" in the documentation of tallmasks shows how to evaluate, serve and publish it.',
         f"`tallmasks merge {RECIPE} -o OUT` reproduces it from this file:",
         "",
         code_block(recipe, "yaml"),
         "",
     ]
     return "\n".join([*front, *merged])
+
+
+def library_of(checkpoint: Checkpoint) -> str:
+    """The library that loads a folder, as the hub names it."""
+    for name, library in _LIBRARIES.items():
+        if name in checkpoint.companions:
+            return library
+    if "pretrained_cfg" in checkpoint.config:
+        return "timm"
+    return "transformers" if "model_type" in checkpoint.config else "safetensors"
+
+
+def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:
+    """Lines of the card: the heads' files, and how to load one of a transformers model."""
+    yield from ("The weights hold the head of the base. Each task has its own:", "", "| task | head |", "|---|---|")
+    for task, file in heads.items():
+        yield f"| {plain_markdown(task)} | {code_span(file)} |"
+    yield ""
+    task, file = next(iter(heads.items()))
+    (name, *_) = models.tasks[task].config.get("architectures") or [""]
+    if library_of(models.base) == "transformers" and str(name).isidentifier():
+        labels = json.dumps(_source(models.tasks[task]))
+        yield code_block(
+            f"""from safetensors.torch import load_file
+from transformers import AutoConfig, {name}
+
+config = AutoConfig.from_pretrained({labels})  # the labels of the task
+model = {name}.from_pretrained("<this folder>", config=config, ignore_mismatched_sizes=True)
+model.load_state_dict(load_file({json.dumps(f"<this folder>/{file}")}), strict=False)
+""",
+            "python",
+        )
+        yield ""
 
 
 def _source(checkpoint: Checkpoint) -> str:

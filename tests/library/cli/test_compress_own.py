@@ -40,7 +40,7 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
     assert not out.exists()
     said = capsys.readouterr().out.splitlines()[-1]
     assert run("compress", "--base", "base", *NAMED, *CALLS[spec], "-o", out) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == said
+    assert said in capsys.readouterr().out.splitlines()
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     bundle = tallmasks.load_bundle(out)
     assert bundle.manifest.method == spec and not (out / "merged.safetensors").exists()

@@ -167,7 +167,7 @@ def test_the_card_has_names_as_text(small: Path) -> None:
     strange = strange.replace("\n", " ")  # a bundle's tasks are one line
     bundle = ("--base", "base", "--task", f"{strange}=a`|b", "-o", "bundle")
     assert run("compress", *bundle) == 0 and run("export", "bundle", "--task", strange, "-o", "exported") == 0
-    assert Path("exported/README.md").read_text().startswith("# \\<script\\> \\`\\`\\` \\# x\\|\n")
+    assert Path("exported/README.md").read_text().split("---\n\n")[1].startswith("# \\<script\\> \\`\\`\\` \\# x\\|\n")
 
 
 def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,6 +197,10 @@ def test_the_card_names_models_and_their_licence(small: Path) -> None:
     assert "license: apache-2.0\n" in Path("one/README.md").read_text()
     assert run(*CALL, "--method", "ties", "-o", "two") == 0
     assert "license" not in Path("two/README.md").read_text().partition("# Merged")[0]
+    for name in ("base", "cars", "dtd"):
+        Path(name, "config.json").write_text('{"architecture": "resnet18", "pretrained_cfg": {}}')
+    assert run(*CALL, "--method", "ties", "-o", "three") == 0
+    assert "library_name: timm\n" in Path("three/README.md").read_text()
 
 
 def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,6 +258,36 @@ def test_a_head_that_a_lora_trained_is_a_head(
     assert own.keys() == {"classifier.out.weight"} and torch.equal(own.popitem()[1], torch.full((3, 8), 0.5))
     assert torch.equal(merged.pop("vit.q.weight" if head else "q.weight"), torch.full((8, 8), 8.0))
     assert all(torch.equal(merged[name], head[name]) for name in merged)
+
+
+def test_a_merged_model_loads_as_a_classifier_of_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merged classifier could not be loaded, or had another task's labels; or a base without a head was refused."""
+    from transformers import ViTConfig, ViTForImageClassification, ViTModel
+
+    monkeypatch.chdir(tmp_path)
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    small |= {"image_size": 8, "patch_size": 4}
+    base = ViTModel(ViTConfig(**small))
+    base.save_pretrained("vit")
+    tuned = {}
+    for name, labels in (("cars", ["audi", "bmw", "fiat"]), ("dtd", ["banded", "dotted"])):
+        tuned[name] = ViTForImageClassification(ViTConfig(**small, id2label=dict(enumerate(labels))))
+        tuned[name].vit.load_state_dict({n: t + 0.1 for n, t in base.state_dict().items()}, strict=False)
+        tuned[name].save_pretrained(name)
+    tasks = ["--task", "cars=cars", "--task", "dtd=dtd"]
+    assert run("merge", "--base", "vit", *tasks, "--method", "ties", "--heads", "-o", "merged") == 0
+    card = Path("merged/README.md").read_text()
+    assert "library_name: transformers\n" in card and "| dtd | `heads/dtd.safetensors` |" in card
+    (code,) = re.findall(r"^```python\n(.*?)^```$", card, re.M | re.S)
+    loaded: dict[str, ViTForImageClassification] = {}
+    exec(code.replace("<this folder>", "merged"), loaded)
+    model = loaded["model"]
+    merged = ViTModel.from_pretrained("merged").state_dict()
+    assert model.config.id2label == {0: "audi", 1: "bmw", 2: "fiat"}
+    assert not torch.equal(merged["embeddings.cls_token"], base.state_dict()["embeddings.cls_token"])
+    for name, tensor in model.state_dict().items():
+        is_head = name.startswith("classifier")
+        assert torch.equal(tensor, tuned["cars"].state_dict()[name] if is_head else merged[name.removeprefix("vit.")])
 
 
 def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

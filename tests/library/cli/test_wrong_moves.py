@@ -124,6 +124,14 @@ def test_a_file_of_a_bundle_is_no_bundle(small: Path, capsys: pytest.CaptureFixt
         tallmasks.load_bundle("bundle/bundle.json")
 
 
+def test_a_folder_of_models_is_no_model(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error would name formats, and none of the folders that were meant."""
+    assert "such as ./base" in refusal(capsys, "info", ".") and "base" in refusal(capsys, "info", "./")
+    Path("base/other.safetensors").write_bytes(Path("cars/model.safetensors").read_bytes())
+    Path("base/model.safetensors").rename("base/one.safetensors")
+    assert "such as base/one.safetensors" in refusal(capsys, "info", "base")
+
+
 def test_one_file_has_no_room_for_heads(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command would stop after the work; or write a file that looks like a folder."""
     for name, rows in {"base": 2, "cars": 3}.items():

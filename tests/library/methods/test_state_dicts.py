@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 import reference
 import tallmasks
 from tallmasks import TallmasksError
+from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
 
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
@@ -223,12 +224,14 @@ def test_masks_over_the_disjoint_mean_cause_a_warning(base: dict[str, np.ndarray
 def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first lines that a reader copies into a notebook would fail."""
     lines, on_disk = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    states = {name: draws(seed) for seed, name in enumerate(("base", "cars", "mnist"))}
-    for name, tensors in states.items():
-        save_file({key: torch.from_numpy(value) for key, value in tensors.items()}, tmp_path / f"{name}.safetensors")
     monkeypatch.chdir(tmp_path)
-    found: dict[str, dict[str, torch.Tensor]] = {}
+    assert main(["example", "demo"]) == 0
+    found: dict[str, Any] = {}
     exec(lines, found)
+    states = {
+        name: {key: value.numpy() for key, value in found["weights"](name).items()}
+        for name in ("base", "cars", "mnist")
+    }
     vectors = [flat(states[name]) - flat(states["base"]) for name in ("cars", "mnist")]
     merged = reference.sum_vectors(np.stack(vectors))
     masks = [reference.mask(vector, merged, 0.4) for vector in vectors]
@@ -236,8 +239,5 @@ def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
     consensus = merged * (np.sum(masks, axis=0) >= 2)
     np.testing.assert_array_equal(flat(found["both"]), flat(states["base"]) + np.float32(0.3) * consensus)
 
-    for folder, name in (("base", "base"), ("cars", "cars"), ("dtd", "mnist")):
-        Path(folder).mkdir()
-        Path(f"{name}.safetensors").rename(f"{folder}/model.safetensors")
     exec(on_disk, found)
-    assert Path("merged/model.safetensors").exists() and tallmasks.load_bundle("bundle").tasks == ("cars", "dtd")
+    assert Path("merged/heads/dtd.safetensors").exists() and tallmasks.load_bundle("bundle").tasks == ("cars", "dtd")

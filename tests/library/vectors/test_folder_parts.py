@@ -88,6 +88,8 @@ def test_every_part_is_merged_and_comes_back_from_a_bundle(layout, tmp_path, mon
                 assert "/" not in name
                 torch.testing.assert_close(tensor, torch.full_like(tensor, LAYOUTS[layout][file] * value))
         assert open_checkpoint(folder).names == open_checkpoint("base").names
+    library = "sentence-transformers" if layout is sentence_transformer else "diffusers"
+    assert all(f"library_name: {library}\n" in Path(folder, "README.md").read_text() for folder in ("merged", "b2"))
     if layout is sentence_transformer:
         assert Path("merged/1_Pooling/config.json").read_text() == Path("base/1_Pooling/config.json").read_text()
     else:

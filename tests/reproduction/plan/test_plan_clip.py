@@ -100,7 +100,7 @@ def test_published_checkpoints_are_pinned(params: Params) -> None:
 def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
     """The first look at a new machine would wait for checkpoints, or be stale for another seed."""
     before = VIEWS["zeroshot"](Plan(params, ROOT), "vit_b32", "two").recipe
-    finetuning = {**params["models"]["vit_b32"]["finetuning"], "iterations": 1}
+    finetuning = {**params["models"]["vit_b32"]["finetuning"], "iterations": 1, "warmup_iterations": 0}
     for settings in ({"checkpoints": str(tmp_path / "nowhere")}, {"finetuning": finetuning}):
         params["models"]["vit_b32"] |= settings
         plan = Plan({**params, "seeds": [7]}, ROOT)
@@ -126,9 +126,10 @@ def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
 
 def test_models_of_one_resolution_share_their_data(params: Params) -> None:
     """Three models would decode and store 20 data sets three times."""
-    for name, size in (("b32", 224), ("b16", 224), ("l14", 336)):
+    for name, size, architecture in (("b32", 224, "ViT-B-32"), ("b16", 224, "ViT-B-16"), ("l14", 336, "ViT-L-14-336")):
         preprocess = {"size": size, "mean": [0.5] * 3, "std": [0.5] * 3}
-        params["models"][name] = {**params["models"]["vit_b32"], "preprocess": preprocess}
+        settings = {"architecture": architecture, "preprocess": preprocess}
+        params["models"][name] = {**params["models"]["vit_b32"], **settings}
     one, same, other = (
         chain.examples(Plan(params, ROOT), name, "mnist", "train").path for name in ("b32", "b16", "l14")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,13 @@ class Clip:
                         f"params.yaml: {dotted}: open_clip has no such setting{nearest(key, settings)}; see "
                         "CLIPVisionCfg and CLIPTextCfg in its model.py"
                     )
+            _check_divisors(f"params.yaml: models.{name}.architecture", architecture)
+        expected = image_size(architecture)
+        if "preprocess" in spec and expected not in (None, found := spec["preprocess"]["size"]):
+            raise TallmasksError(
+                f"params.yaml: models.{name}.preprocess.size: found {found}, expected {expected}, the image size of the"
+                " architecture"
+            )
 
     def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
         return tuple(STATISTICS)
@@ -111,6 +119,35 @@ class Clip:
 def architectures() -> tuple[str, ...]:
     """The names of open_clip's models, from its files, because importing it takes seconds."""
     return tuple(sorted(file.stem for file in (_open_clip() / "model_configs").glob("*.json")))
+
+
+def image_size(architecture: str | Mapping[str, Any]) -> int | None:
+    """The side of a network's images; None if they are not square."""
+    config: Mapping[str, Any] = (
+        json.loads((_open_clip() / "model_configs" / f"{architecture}.json").read_text())
+        if isinstance(architecture, str)
+        else architecture
+    )
+    size = config["vision_cfg"].get("image_size", 224)
+    height, *width = size if isinstance(size, list) else [size]
+    return height if set(width) <= {height} else None
+
+
+def _check_divisors(where: str, architecture: Mapping[str, Any]) -> None:
+    """Refuse sizes that do not divide others. A missing size is open_clip's default. A list of layers is a ResNet."""
+    vision, text = architecture["vision_cfg"], architecture["text_cfg"]
+    if not (isinstance(vision.get("layers"), list) or "timm_model_name" in vision):
+        size, patch = image_size(architecture), vision.get("patch_size", 16)
+        if isinstance(size, int) and isinstance(patch, int) and size % patch:
+            raise TallmasksError(
+                f"{where}.vision_cfg.patch_size: found {patch}, expected a divisor of {size} (image_size)"
+            )
+        width, head = vision.get("width", 768), vision.get("head_width", 64)
+        if head > width or width % (width // head):
+            raise TallmasksError(f"{where}.vision_cfg.head_width: found {head}, expected a divisor of {width} (width)")
+    width, heads = text.get("width", 512), text.get("heads", 8)
+    if "hf_model_name" not in text and width % heads:
+        raise TallmasksError(f"{where}.text_cfg.heads: found {heads}, expected a divisor of {width} (width)")
 
 
 def _open_clip() -> Path:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from tallmasks.errors import TallmasksError, nearest
 
@@ -76,6 +76,17 @@ class Architecture(BaseModel):
     layer_norm_epsilon: float = Field(1e-6, ge=1e-12, le=1)
     tie_word_embeddings: Literal[False] = False  # T5 v1.1 has two separate tables
     frozen_table: Literal["shared", "lm_head", "none"] = "shared"
+
+    @model_validator(mode="after")
+    def _positions(self) -> Architecture:
+        """Half of the buckets are for single distances, the others for growing ranges up to the largest distance."""
+        buckets, largest = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        if buckets < 4 or largest <= buckets // 2:
+            raise TallmasksError(
+                f"params.yaml: architecture: found relative_attention_num_buckets {buckets} and"
+                f" relative_attention_max_distance {largest}; expected at least 4, and more than half of that"
+            )
+        return self
 
     @classmethod
     def of(cls, written: str | Mapping[str, Any]) -> Architecture:

@@ -120,7 +120,7 @@ def _open_model(
             within(folder, name)
         left = tuple(name for name in left_out if name not in {ADAPTER_CONFIG, adapter})
         return open_lora(folder, adapter, base, {**attributes, "companions": companions, "left_out": left})
-    first = whole[0] if whole else _only_weights(names, title)
+    first = whole[0] if whole else _only_weights(folder, names, title)
     within(folder, first)
     shards = _read_index(folder / first) if first.endswith(_INDEX) else None
     files = {name: folder / name for name in sorted({*shards.values()} if shards else {first})}
@@ -140,7 +140,7 @@ def _is_weights(name: str) -> bool:
     return name.endswith((SAFETENSORS, *TORCH)) and not name.startswith((*OF_TRAINING, "."))
 
 
-def _only_weights(names: set[str], title: str) -> str:
+def _only_weights(folder: Path, names: set[str], title: str) -> str:
     """The single weight file of a folder without standard names."""
     for name in OPEN_CLIP_FILES:
         if name in names:
@@ -159,10 +159,16 @@ def _only_weights(names: set[str], title: str) -> str:
     if not some and (packed := [name for name in names if name.endswith(_GGUF)]):
         raise _quantised_format(f"{title}: {packed[0]}")
     if len(best := [name for name in some if name.endswith(SAFETENSORS)] or some) != 1:
+        if inside := sorted({path.parent.name for path in folder.glob("*/*") if _is_weights(path.name)}):
+            raise TallmasksError(
+                f"{title}: found a folder of several models ({name_some(inside)}); expected one. Give the model's"
+                f" folder, such as {title.rstrip('/')}/{inside[0]}"
+            )
         weights = f"{len(best)} weight files ({name_some(best)})" if best else "no weight file"
+        advice = f"Give the path of the weight file{f', such as {folder / best[0]}' if best else ''}"
         raise TallmasksError(
             f"{title}: found {weights}; expected one, a PEFT LoRA, or a model that transformers, diffusers or open_clip"
-            f" saved ({', '.join(_WHOLE[:3])}, {OPEN_CLIP_FILES[0]}). Give the path of the weight file"
+            f" saved ({', '.join(_WHOLE[:3])}, {OPEN_CLIP_FILES[0]}). {advice}"
         )
     return best[0]
 
