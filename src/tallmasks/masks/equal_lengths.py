@@ -36,11 +36,15 @@ def lengths(vectors: Sequence[Vector], merged: Vector) -> NDArray[np.float64]:
 
 
 def equal_lambdas(
-    read: Callable[[Piece], tuple[Sequence[Vector], Vector]], pieces: Sequence[Piece], threads: int | None = None
+    tasks: int,
+    read: Callable[[Piece], tuple[Sequence[Vector], Vector]],
+    pieces: Sequence[Piece],
+    threads: int | None = None,
 ) -> list[float]:
-    """Each task's lambda of `LAMBDAS`, rounded to 3 digits, at which the masked vector has nearly the length of the
-    task vector; the smallest one of several. ``read`` returns a piece of every task vector, and of tau_MTL."""
-    total = np.zeros((1, LAMBDAS.size + 1))
+    """For each of T ``tasks`` the lambda of `LAMBDAS`, rounded to 3 digits, at which the masked vector has nearly the
+    length of the task vector; the smallest one of several. ``read`` returns a piece of every task vector, and of
+    tau_MTL."""
+    total = np.zeros((tasks, LAMBDAS.size + 1))
     for start in range(0, len(pieces), _AT_ONCE):
         total = total + sum(parallel(lambda piece: lengths(*read(piece)), pieces[start : start + _AT_ONCE], threads))
     above = np.cumsum(total[:, -2::-1], axis=1)[:, ::-1]
@@ -51,4 +55,4 @@ def equal_lambdas(
 def equal_lambda(vector: Vector, merged: Vector) -> float:
     """The lambda of a whole task vector, float32 [P']."""
     pieces = [slice(start, start + PIECE) for start in range(0, vector.size, PIECE)]
-    return equal_lambdas(lambda piece: ([vector[piece]], merged[piece]), pieces)[0]
+    return equal_lambdas(1, lambda piece: ([vector[piece]], merged[piece]), pieces)[0]

@@ -29,8 +29,9 @@ def needs(method: Method) -> str:
 
 def looks_at(method: Method) -> str:
     """The part of the task vectors that a method and its merge need at once."""
+    if method.whole_model:
+        return "the whole model"
     seen = [seen_by(get_merge(method.merge))] if method.merge else []
-    seen += ["the whole model"] if method.whole_model else []
     whole = [WHOLE] if "threshold" in method.needs else []
     return ", ".join(whole + (seen or ["slices"]))
 

@@ -22,6 +22,7 @@ from tallmasks.masks.equal_lengths import equal_lambdas
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
 from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
+from tallmasks.methods.options import parse_spec
 from tallmasks.methods.streaming import Merging, Stream, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
@@ -106,10 +107,14 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         settings.refuse(OF_MERGE, "merge")
         registry.check_name(settings.method, registry.names_with_masks())
         method = registry.masks_over(settings.spec)
+        is_option = "bits" in (parse_spec(settings.method)[1].keys() | settings.options)
         bits = settings.bits
+        if is_option and bits is not None:
+            raise OptionError("--bits: bits is also given as an option of the method; leave one of them out")
         if method.codec is None:
             check_can_stream(method)
-            bits = BITS if bits is None and settings.dtype is None else bits
+            if bits is None and settings.dtype is None and not is_option:
+                bits = BITS
         if bits is not None:
             method = registry.with_option(method, "bits", bits)
     has_lambdas = bool(settings.by_task("mask_lambda"))
@@ -219,7 +224,9 @@ def _equal_lambdas(stream: Stream, merging: Merging) -> list[float]:
         vectors = stream.task_vectors_at(piece)
         return vectors, merging(piece, vectors)
 
-    return equal_lambdas(read, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
+    return equal_lambdas(
+        len(stream.changes), read, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads
+    )
 
 
 def _products(vector: Vector, held: Vector) -> Products:

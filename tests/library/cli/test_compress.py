@@ -167,7 +167,9 @@ BASE = ["--base", "base", "--task", "cars=cars"]
         (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
         (["bitdelta", "--dtype", "bfloat16"], "--dtype: found bfloat16, but bitdelta"),
         (["bitdelta", "--bits", "3"], "there is no option 'bits'"),
-        (["ties", "--bits", "5"], "expected 2 or 3 or 4 or 8"),
+        (["ties", "--bits", "32"], "expected one of 2, 3, 4, 8"),
+        (["tvq", "--option", "bits=3", "--bits", "4"], "leave one of them out"),
+        (["emr:bits=2", "--bits", "4"], "leave one of them out"),
     ],
 )
 def test_what_means_nothing_to_a_method_is_refused(

@@ -21,7 +21,6 @@ from tallmasks.io.content_digests import CONTENT
 from tallmasks.io.tensor_files import Layout, read_metadata, write_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
-from tallmasks.methods import few_bits
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector, write_multi_task_vector
 from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector
 
@@ -78,7 +77,8 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
     inputs = {
         "task_vector": task_vector.flat,
         "multi_task_vector": tau,
-        "stored_vector": few_bits.rounded(tau, LAYOUT, 3),
+        "stored_vector": tau,
+        "tasks": len(CHOSEN),
         "agreement": open_agreement(agreement),
         "mask": np.unpackbits(bits, count=LAYOUT.size, bitorder="little").astype(bool),
         "threshold": task_vector.threshold(0.1),

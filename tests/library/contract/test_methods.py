@@ -62,8 +62,8 @@ UPDATES = {
     "t_switch": [*(np.sqrt(14.25 / 4) * np.array([1, -1, 1, -1])), 0, 4],
     # the four weights of the matrix have a level each
     "lloyd_max": TAU,
-    # three steps from -2 to 3, of which one is at 0; the vector is whole
-    "tvq": [2 / 0.6, -1 / 0.6, 1 / 0.6, 0, 0, 4],
+    # seven steps from -2 to 3, of which one is at 0; the vector is whole
+    "tvq": [4 / 1.4, -3 / 1.4, 1 / 1.4, -1 / 1.4, 0, 4],
     # a third of the merged vector in steps of 2 / 7, and the rest in steps of 25 / 21
     "rtvq": [12 / 7 + 25 / 21, 2 / 7 - 50 / 21, -2 / 7 + 25 / 21, 4 / 7 - 25 / 21, 0, 4],
 }

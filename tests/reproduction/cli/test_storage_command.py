@@ -33,4 +33,4 @@ def test_it_prints_the_papers_figures(
             assert round(found[str(row.model), str(row.benchmark), str(row.method)], 1) == row.storage_gb, row
             assert methods.get(str(row.method)).stores_more == row.lower_bound
     assert cli.main(["storage", "--parameters", "8e6", "--tasks", "20", "--dtype", "bfloat16"]) == 0
-    assert "base + tall_mask_task_arithmetic       52.0 MB         16.3%\n" in capsys.readouterr().out
+    assert "base + tall_mask_ties                  52.0 MB         16.3%\n" in capsys.readouterr().out
