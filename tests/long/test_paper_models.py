@@ -29,7 +29,7 @@ for table in sys.argv[1:]:
 """
 pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
 
-STEPS = ("arrays", "one_task", "evaluation", "finetuning")
+STEPS = ("cpu", "one_task", "evaluation", "finetuning")
 
 
 def one_model(params: dict[str, Any]) -> None:

@@ -169,9 +169,9 @@ class Bridge:
 
         return files
 
-    def arrays(self, name: str) -> InputFunction:
-        """Resource function: a value of the model's `resources.arrays` in params.yaml."""
-        return for_users(lambda wildcards: self.plan.resources(wildcards.model, "arrays")[name])
+    def cpu(self, name: str) -> InputFunction:
+        """Resource function: a value of the model's `resources.cpu` in params.yaml."""
+        return for_users(lambda wildcards: self.plan.resources(wildcards.model, "cpu")[name])
 
     @for_users
     def about(self, wildcards: Any, threads: int) -> str:
@@ -293,7 +293,7 @@ class RuleFunctions:
             logged = {role: path.format(**wildcards) for role, path in logs.items()}
             fields: dict[str, Any] = {"threads": threads, "gpus": resources.gpu, "submitted": bridge.run.submitted}
             fields["micro_batch_size"] = bridge.resources(node).get("micro_batch_size")
-            if node.stage.uses != "arrays" and node.model in bridge.plan.models:
+            if node.stage.uses != "cpu" and node.model in bridge.plan.models:
                 spec = bridge.plan.models[node.model]
                 fields["jobs_per_gpu"] = spec["resources"].get("jobs_per_gpu")
                 fields["imports"] = [*family(spec).imports, *LIBRARIES]

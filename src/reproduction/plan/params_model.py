@@ -12,6 +12,7 @@ from typing_extensions import TypeAliasType
 
 from tallmasks.errors import short
 from tallmasks.io.validation import Section, optional
+from tallmasks.methods.contract import Group
 
 
 def _different(values: list[Any]) -> list[Any]:
@@ -280,7 +281,7 @@ class StepResources(Section):
     runtime: Minutes
 
 
-class ArrayResources(StepResources):
+class CpuResources(StepResources):
     gpu: Literal[0] = Field(description="these steps use no GPU")
 
 
@@ -289,7 +290,7 @@ class FinetuningResources(StepResources):
 
 
 class Resources(Section):
-    arrays: ArrayResources
+    cpu: CpuResources
     one_task: StepResources = Field(description="heads, and evaluations of one model on one task")
     evaluation: StepResources
     finetuning: FinetuningResources
@@ -375,7 +376,7 @@ class Params(Section):
         min_length=1,
         description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
     )
-    methods: Literal["all", "paper", "later"] | Annotated[list[Row], Field(min_length=1)] = Field(
+    methods: Group | Annotated[list[Row], Field(min_length=1)] = Field(
         description="rows of every table; a name can have options, such as {ties: {keep: 0.1}}"
     )
     bundle: Row = optional("row stored in bundles, with or without options; default: tall_mask_ties")

@@ -54,7 +54,7 @@ class Method:
         storage: bits from T, P' and F, see `tallmasks.methods.bits` (default: the protocol's).
         kept: the fraction that the input ``threshold`` keeps.
         chosen: the values of its own options that are not those of ``update`` and its inputs.
-        group: "paper" (`methods: all` in params.yaml) or "later".
+        group: "paper" or "later": the entry under `methods` in params.yaml that selects this method.
     """
 
     name: str
