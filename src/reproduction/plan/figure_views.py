@@ -92,7 +92,7 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
 
 
 @view(
-    version=3,
+    version=4,
     files=("accuracy.csv", "orders.json"),
     params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
 )

@@ -156,7 +156,7 @@ def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Arti
 
 
 @view(
-    version=9,
+    version=10,
     files=("table.csv", "table.md", "per_task.csv", "intervals.csv", "selection.json", "agreement.csv", "metrics.json"),
     own_folder=False,
     params=_rows,
@@ -216,7 +216,7 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
 
 
 @view(
-    version=6,
+    version=7,
     files=("field.csv", "field.md", "field.tex"),
     own_folder=False,
     provenance=f"field.{PROVENANCE}",
