@@ -13,7 +13,7 @@ import torch
 from conftest import ROOT, shipped_params
 from gpus import fake_nvml
 from project import Project, lay_out
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 
 DRY_RUNS = """\
 import contextlib, sys

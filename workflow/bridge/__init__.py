@@ -32,8 +32,8 @@ from reproduction.models.families import family
 from reproduction.plan import preflight
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.params import FILE, from_command_line, overridden, read_params
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, Index, closure, damaged_artifacts
+from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_text

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from job import Job, say
-from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.evaluation.records import SPLITS
 from reproduction.models import cuda
 from reproduction.models.families import Examples, Model, Precision, family

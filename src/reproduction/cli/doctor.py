@@ -31,8 +31,8 @@ from reproduction.models.families import family
 from reproduction.plan import preflight
 from reproduction.plan.chain import pretrained_source, task_vector
 from reproduction.plan.node import Node
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, closure, open_plan
+from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub

@@ -19,7 +19,7 @@ from reproduction.models.families import (
 )
 from reproduction.plan import preflight
 from reproduction.plan.node import Node, Spec, Stage, stage
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plugins import outside_code
 from reproduction.tasks.catalogues import CATALOGUES, catalogue
 from reproduction.training.controlled import Controlled

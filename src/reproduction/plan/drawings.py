@@ -8,7 +8,7 @@ from typing import Any
 from reproduction.artifacts.folders import PROVENANCE
 from reproduction.plan import figure_views  # noqa: F401  (declares views that figures show)
 from reproduction.plan.node import Spec, results
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from reproduction.results import figures, paper
 from tallmasks.errors import TallmasksError, nearest

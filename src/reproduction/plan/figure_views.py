@@ -8,7 +8,7 @@ from reproduction.models.families import trains_heads
 from reproduction.plan import chain
 from reproduction.plan.chain import Seed, Tasks
 from reproduction.plan.node import Node
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import Artifacts, NotOfThisBenchmark, ShownParams, agreeing_merges, view
 from reproduction.training.controlled import Controlled
 from tallmasks import methods

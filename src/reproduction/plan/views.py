@@ -12,7 +12,7 @@ from reproduction.plan import chain
 from reproduction.plan.chain import Seed
 from reproduction.plan.node import Node, Spec, Stage, results
 from reproduction.plan.params import bundled_row
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import LEARNED

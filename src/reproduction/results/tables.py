@@ -17,7 +17,7 @@ from reproduction.results.typesetting import Cell, TableLayout, byte_unit, markd
 from tallmasks import methods
 from tallmasks.masks.consensus import AgreementProfile
 from tallmasks.methods import Method
-from tallmasks.methods.bits import Shapes
+from tallmasks.methods.storage_formulas import Shapes
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import ROOT
 from reproduction.plan import drawings
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.results.paper import published_name
 from reproduction.results.reference import (
     BENCHMARKS,
