@@ -60,7 +60,7 @@ def configuration(workflow: Any) -> dict[str, Any]:
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     """The configuration and the bridge; exits with one line if params.yaml is wrong or a folder is not writable."""
     for folder in (SCRATCH, Path(".snakemake"), RESULTS):
-        run.check_room(folder)
+        run.ensure_writable(folder)
     # jobs use the Python of this Snakemake, even if its environment is not active
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # otherwise glibc returns large buffers to the kernel and requests them again, a quarter of the training time
@@ -74,7 +74,7 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
         plan.model(model)
     for folder in (RESULTS / model for model in plan.models):
         if folder.exists():
-            run.check_room(folder)
+            run.ensure_writable(folder)
     if workflow.is_main_process:
         refuse_folders(plan, get_argument_parser().parse_known_args()[0].targets)
     return params, Bridge(workflow, plan)
@@ -106,14 +106,14 @@ def before_first_job(workflow: Any, bridge: Bridge) -> None:
     report_progress(logger)
     report_interruption()
     if needed := bridge.planned_artifacts():
-        run.check_room(STORE)
+        run.ensure_writable(STORE)
     if workflow.local_exec:
         run.check_gpus(max((bridge.resources(node)["gpu"] for node in needed), default=0))
     if workflow.executor_plugin.name == "slurm":
         run.check_slurm(workflow, bridge.plan.params["longest_job"])
     if problems := preflight.unavailable(needed):
         raise WorkflowError("\n".join(["no job was started, because some inputs are not available:", *problems]))
-    run.date_now({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
+    run.reset_future_times({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
     if workflow.local_exec and needed:
         run.start_warm_python()
 

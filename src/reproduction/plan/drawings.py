@@ -37,22 +37,24 @@ def _drawn(plan: Plan, model: str, kind: str, name: str) -> Spec:
     drawing = drawings[name]
     if unknown := [view for view in drawing.views if view not in VIEWS]:
         raise TallmasksError(f"{kind} {name}: there is no view {unknown[0]!r}{nearest(unknown[0], VIEWS)}")
-    shown = figures.in_scope(drawing.scope, plan.paper_benchmarks(model))
-    if not shown:
-        able = plan.benchmarks(model)
+    benchmarks = figures.in_scope(drawing.scope, plan.paper_benchmarks(model))
+    if not benchmarks:
+        of_model = plan.benchmarks(model)
         raise TallmasksError(
             f"results/{model}/{folder}/{name}: {model} has the tasks of none of paper.benchmarks in params.yaml; it "
-            f"has the tasks of: {', '.join(able) or 'no benchmark'}"
+            f"has the tasks of: {', '.join(of_model) or 'no benchmark'}"
         )
     published = paper.published_name(plan.model(model))
     is_compared = published or model in paper.PUBLISHED.values()
     params = {
         "model": model,
         "name": name,
-        "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in shown.items()],
+        "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in benchmarks.items()],
         **({"published": published} if published != model and is_compared else {}),
     }
     inputs = {
-        f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)] for benchmark in shown for view in drawing.views
+        f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)]
+        for benchmark in benchmarks
+        for view in drawing.views
     }
     return Spec(name, params, inputs)

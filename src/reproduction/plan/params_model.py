@@ -27,7 +27,7 @@ def _ascending(values: list[float]) -> list[float]:
     return values
 
 
-Whole = Annotated[int, Field(ge=1, le=10**6)]
+WholeNumber = Annotated[int, Field(ge=1, le=10**6)]
 # used in file names, which are limited to 255 bytes
 NAME = "letters, digits, dots, dashes and underscores, at most 100, with a letter or a digit first"
 Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description=NAME)]
@@ -46,7 +46,7 @@ Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of 32 x 32 images
 SplitImages = dict[Literal["validation", "test"], Annotated[int, Field(ge=1, le=10**9)]]
 Steps = Annotated[int, Field(ge=1, le=10**8)]  # a day even at 1,000 steps a second
 Warmup = Annotated[int, Field(ge=0, le=10**8)]
-Batch = Whole
+Batch = WholeNumber
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy's RandomState takes 32 bits
 Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 underflows below 1e-38
@@ -73,7 +73,7 @@ Column = Annotated[str, Field(min_length=1)]
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
 # values of an open_clip configuration; a list for the stages of a ResNet or a non-square image
-Size = Whole | Annotated[list[Whole], Field(min_length=1, max_length=16)]
+Size = WholeNumber | Annotated[list[WholeNumber], Field(min_length=1, max_length=16)]
 Number = Annotated[float, Field(ge=-1e9, le=1e9)]
 Setting = TypeAliasType("Setting", "Number | str | bool | list[Setting] | dict[str, Setting] | None")
 """Any other value of a network's configuration."""
@@ -227,7 +227,7 @@ class Finetuning(Section):
     clip_norm: Norm = optional()
     precision: Precision = optional()
     validate_every: Steps = optional("steps between validations; the best validated weights are kept")
-    patience: Whole = optional("stop after this many validations without improvement")
+    patience: WholeNumber = optional("stop after this many validations without improvement")
     augmentation: Literal["crop"] | Changes = optional(AUGMENTATION)
 
     @model_validator(mode="after")

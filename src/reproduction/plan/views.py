@@ -96,10 +96,10 @@ def _rows_of(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> tu
     return tuple(row.name for row in rows if not unseen or row.looks_at_one_task or row.section == "merging")
 
 
-def _shown(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
+def _params_of_rows(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
     tasks = plan.benchmark(model, benchmark)
     merged = {"merged": list(tasks.merge)} if tasks.unseen else {}
-    return {"methods": list(names), "shown": methods.table_digests(names), **merged}
+    return {"methods": list(names), "table_digests": methods.table_digests(names), **merged}
 
 
 def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
             "task_arithmetic"
         )
     agreements = [methods.masking(merge).name for merge in agreeing_merges(plan, model, benchmark)]
-    return {**_shown(plan, model, benchmark, rows), "agreements": agreements}
+    return {**_params_of_rows(plan, model, benchmark, rows), "agreements": agreements}
 
 
 def agreeing_merges(plan: Plan, model: str, benchmark: str) -> list[str]:
@@ -207,7 +207,7 @@ def field_methods(plan: Plan, model: str) -> list[str]:
 
 
 def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return _shown(plan, model, benchmark, _rows_of(plan, model, benchmark, field_methods(plan, model)))
+    return _params_of_rows(plan, model, benchmark, _rows_of(plan, model, benchmark, field_methods(plan, model)))
 
 
 def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts:
@@ -244,7 +244,7 @@ def _merges(plan: Plan) -> list[str]:
     files=("held_out.csv", "held_out.md"),
     own_folder=False,
     provenance=f"held_out.{PROVENANCE}",
-    params=lambda plan, model, benchmark: _shown(plan, model, benchmark, ["zeroshot", *_merges(plan)]),
+    params=lambda plan, model, benchmark: _params_of_rows(plan, model, benchmark, ["zeroshot", *_merges(plan)]),
     least_tasks=2,
 )
 def held_out(plan: Plan, model: str, name: str) -> Artifacts:
