@@ -19,7 +19,7 @@ from tallmasks.methods.merges import LEARNED
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[[Plan, str, str], Artifacts]
-ShownParams = Callable[[Plan, str, str], dict[str, Any]]
+FurtherParams = Callable[[Plan, str, str], dict[str, Any]]
 
 VIEWS: dict[str, Stage[Any]] = {}
 
@@ -32,7 +32,7 @@ def view(
     *,
     version: int,
     files: Sequence[str],
-    params: ShownParams = lambda plan, model, benchmark: {},
+    params: FurtherParams = lambda plan, model, benchmark: {},
     seeds: Literal["none", "first", "all"] = "first",
     own_folder: bool = True,
     provenance: str = PROVENANCE,
