@@ -9,7 +9,7 @@ from reproduction.plan import chain
 from reproduction.plan.chain import Seed, Tasks
 from reproduction.plan.node import Node
 from reproduction.plan.settings import Plan
-from reproduction.plan.views import Artifacts, NotOfThisBenchmark, FurtherParams, agreeing_merges, view
+from reproduction.plan.views import Artifacts, FurtherParams, NotOfThisBenchmark, agreeing_merges, view
 from reproduction.training.controlled import Controlled
 from tallmasks import methods
 from tallmasks.methods import Method
