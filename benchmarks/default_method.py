@@ -21,12 +21,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.protocols import InMemory, updates_on
+from reproduction.evaluation.evaluator import Evaluator, TaskData
+from reproduction.evaluation.method_evaluation import InMemory, updates_on
 from reproduction.models.families import family
 from reproduction.plan import chain
 from reproduction.plan.params import FILE, read_params
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector, open_task_vector

@@ -170,9 +170,9 @@ def _check_paper(paper: Params, benchmarks: Mapping[str, Benchmark]) -> None:
         if data := methods.statistics_behind(methods.get(name)):
             why = f"{name} needs {data.meaning}, but figure 5 uses only task vectors; remove it"
             raise refusal("paper.subsets.methods", why)
-    shown = () if paper["benchmarks"] == "all" else paper["benchmarks"]
-    _check_names("paper.benchmarks", shown, benchmarks)
-    if unseen := ", ".join(name for name in shown if benchmarks[name].unseen):
+    named = () if paper["benchmarks"] == "all" else paper["benchmarks"]
+    _check_names("paper.benchmarks", named, benchmarks)
+    if unseen := ", ".join(name for name in named if benchmarks[name].unseen):
         why = "evaluates tasks that it does not merge, but figures also show single-task models; remove it"
         raise refusal("paper.benchmarks", f"{unseen} {why}")
 

@@ -15,8 +15,7 @@ import numpy as np
 from tallmasks.bundles.codings import Coding
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods import bits
-from tallmasks.methods.bits import Shapes, Storage, Storing
+from tallmasks.methods import storage_formulas
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.codec import Codec
 from tallmasks.methods.few_bits import PLAIN, tau_codings
@@ -25,6 +24,7 @@ from tallmasks.methods.merges import Vector
 from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
 from tallmasks.methods.options import Option, Value, options_for, options_of
 from tallmasks.methods.scaled_masks import ScaledMask
+from tallmasks.methods.storage_formulas import Shapes, Storage, Storing
 from tallmasks.vectors.task_vectors import TaskVector
 
 Group = Literal["paper", "later"]
@@ -54,10 +54,10 @@ class Method:
         row: position in the table.
         title, paper: shown in tables.
         merge: the merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
-        storage: bits from T, P' and F, see `tallmasks.methods.bits` (default: the protocol's).
+        storage: bits from T, P' and F, see `tallmasks.methods.storage_formulas` (default: the protocol's).
         kept: the fraction that the input ``threshold`` keeps.
         chosen: the values of its own options that are not those of ``update`` and its inputs.
-        group: "paper" (`methods: all` in params.yaml) or "later".
+        group: "paper" or "later": the entry under `methods` in params.yaml that selects this method.
     """
 
     name: str
@@ -152,8 +152,8 @@ class Method:
         share = self.kept.share(tasks, **options_for(self.kept.share, self.chosen))
         return vector.threshold(share, of_trainable=self.kept.of_trainable)
 
-    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = bits.NO_SHAPES) -> Storage:
-        """Storage for T tasks, P' trainable and F frozen parameters; exact if ``shapes`` is given (see `bits`)."""
+    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = storage_formulas.NO_SHAPES) -> Storage:
+        """Storage for T tasks, P' trainable and F frozen parameters; exact if ``shapes`` is given."""
         assert self.storage is not None
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
         return self.storage(tasks, trainable, frozen, **by_shape, **options_for(self.storage, self.chosen))
@@ -179,7 +179,9 @@ class Method:
         if self.storage is None:
             object.__setattr__(self, "storage", type(self.protocol).storage)
         if self.storage is None:
-            raise ValueError(f"method {self.name}: storage is missing; choose a function of tallmasks.methods.bits")
+            raise ValueError(
+                f"method {self.name}: storage is missing; choose a function of tallmasks.methods.storage_formulas"
+            )
         for name, parameter in inspect.signature(self.update).parameters.items():
             if parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
                 raise ValueError(f"method {self.name}: options are keyword-only; write `*, {name}=...`")

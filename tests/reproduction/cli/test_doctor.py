@@ -15,7 +15,7 @@ from conftest import PARAMS, ROOT
 from reproduction.cli import doctor
 from reproduction.models import cuda
 from reproduction.plan import chain, preflight
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from tallmasks.cli.main import main
 from tallmasks.io import hub
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, bits, merge, method
+from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, merge, method, storage_formulas
 
 
 @merge("emr_unified")
@@ -36,6 +36,6 @@ method(
     title="EMR-Merging",
     paper="Huang et al. 2024",
     protocol=PerTask(),
-    storage=bits.masked_and_scaled,
+    storage=storage_formulas.masked_and_scaled,
     merge="emr_unified",
 )(ScaledMask(agrees, length))

@@ -6,7 +6,7 @@ import numpy as np
 
 from tallmasks.io.tensor_files import Layout
 from tallmasks.masks.equal_lengths import equal_lambda
-from tallmasks.methods import PerTask, Vector, bits, method
+from tallmasks.methods import PerTask, Vector, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import array
 
 
@@ -16,7 +16,7 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import array
     title="TALL Mask + TIES, equal length",
     paper="Wang et al. 2024, Eq. 5, without data",
     protocol=PerTask(),
-    storage=bits.masked,
+    storage=storage_formulas.masked,
     merge="ties_sum",
     group="later",
 )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Coding, Levels, in_few_bits
-from tallmasks.methods import PerTask, Vector, bits, by_tensor, method
+from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.few_bits import Bits
 from tallmasks.vectors.levels import fitted_levels, rounded_rows
 
@@ -18,7 +18,7 @@ def coding(shape: tuple[int, ...], *, bits: Bits = 3) -> Coding:
     title="Lloyd-Max",
     paper="Lloyd 1982; Max 1960",
     protocol=PerTask(),
-    storage=bits.rounded,
+    storage=storage_formulas.rounded,
     group="later",
 )
 @by_tensor(coding)

@@ -4,7 +4,7 @@ from typing import Any
 
 from tallmasks.bundles.codings import Levels
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods import PerTask, Vector, bits, method
+from tallmasks.methods import PerTask, Vector, method, storage_formulas
 from tallmasks.methods.few_bits import Bits
 from tallmasks.methods.rows.parts.arrays_and_tensors import copied
 from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
@@ -16,7 +16,7 @@ from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
     title="RTVQ",
     paper="Kim et al. 2025, RTVQ",
     protocol=PerTask(),
-    storage=bits.shared_and_rounded,
+    storage=storage_formulas.shared_and_rounded,
     merge="sum",
     group="later",
 )

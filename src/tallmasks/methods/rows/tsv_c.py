@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Coding, Dense, LowRank
-from tallmasks.methods import PerTask, Vector, bits, by_tensor, method
+from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import eigenvectors, exact
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
@@ -20,7 +20,7 @@ def coding(shape: tuple[int, ...], tasks: int) -> Coding:
     title="TSV-C",
     paper="Gargiulo et al. 2025, TSV-Compress",
     protocol=PerTask(),
-    storage=bits.low_rank,
+    storage=storage_formulas.low_rank,
     group="later",
 )
 @by_tensor(coding)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Coding, Levels
-from tallmasks.methods import PerTask, Vector, bits, by_tensor, method
+from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.few_bits import Bits
 from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
 
@@ -18,7 +18,7 @@ def coding(shape: tuple[int, ...], name: str, *, bits: Bits = 3) -> Coding:
     title="TVQ",
     paper="Kim et al. 2025, TVQ",
     protocol=PerTask(),
-    storage=bits.evenly_rounded,
+    storage=storage_formulas.evenly_rounded,
     group="later",
 )
 @by_tensor(coding)
