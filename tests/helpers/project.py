@@ -67,7 +67,7 @@ from tallmasks.errors import TallmasksError
 from tallmasks.methods import Scaled, merge, merged_row
 
 @merge("held")
-def held(rows, place, facts):
+def held(rows, place, prepared):
     if Path("wait").exists():
         print("begun", os.getpid(), os.getppid(), flush=True)
         time.sleep(600)

@@ -115,7 +115,7 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with task weights if given. Its facts are computed at construction."""
+    """A merge on a stream, with task weights if given. What it prepares is computed at construction."""
 
     def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name

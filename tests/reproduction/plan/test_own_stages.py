@@ -22,7 +22,7 @@ def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, 
     return Spec(f"overlaps-{len(tasks)}-s{seed}", params, inputs)
 
 
-def largest(rows: Any, place: Any, facts: Any) -> Any:
+def largest(rows: Any, place: Any, prepared: Any) -> Any:
     return max(rows)
 
 

@@ -9,7 +9,7 @@ from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, merge, m
 
 
 @merge("emr_unified")
-def elect(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vector:
+def elect(vectors: Sequence[Vector], piece: TensorPiece, prepared: None) -> Vector:
     """g * max of the |tau_t| with sign g, where g is the sign of the mean of tau_t."""
     stacked = np.stack(vectors)
     sign = np.sign(stacked.sum(axis=0))
