@@ -14,8 +14,8 @@ Prepared = tuple[Elected, dict[str, np.float32]]
 
 
 def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Fraction = 0.2) -> Prepared:
-    """What TIES prepares, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside blocks,
-    with alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
+    """What TIES prepares, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside
+    blocks, with alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
     elected = trim_and_elect(task_vectors, keep=keep)
 
     def lengths(vectors: list[Vector], piece: TensorPiece, part: slice) -> np.ndarray:
