@@ -30,7 +30,7 @@ except TallmasksError as error:  # in a plug-in, such as a method's file
     sys.exit(f"error: {error}")
 
 config, BRIDGE = begin(workflow)
-ARRAYS = {"gpu": 0, "mem_mb": BRIDGE.arrays("mem_mb"), "runtime": BRIDGE.arrays("runtime")}
+CPU = {"gpu": 0, "mem_mb": BRIDGE.cpu("mem_mb"), "runtime": BRIDGE.cpu("runtime")}
 
 
 onstart:

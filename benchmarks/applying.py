@@ -89,6 +89,8 @@ def main() -> None:
     forms = [
         (f"masks over tau_MTL in {dtype}", {"method": "task_arithmetic", "dtype": dtype}) for dtype in arguments.dtypes
     ]
+    forms += [(f"masks over tau_MTL in {bits} bits", {"method": "task_arithmetic", "bits": bits}) for bits in (2, 3, 8)]
+    forms += [(f"Lloyd-Max, {bits} bits", {"method": "lloyd_max", "bits": bits}) for bits in (2, 3)]
     for what, options in (*forms, ("T-Switch", {"method": "t_switch"})):
         with tempfile.TemporaryDirectory() as place:
             shapes = vision_tower(arguments.layers, arguments.width, 32)

@@ -1,12 +1,13 @@
 """Which method keeps most accuracy without data, and in how many bytes: what `tallmasks compress` does by default.
 
     python benchmarks/default_method.py stored tiny 8tasks 14tasks 20tasks   # needs `snakemake checkpoints_tiny`
-    python benchmarks/default_method.py trained bert vit llama t5
+    python benchmarks/default_method.py trained bert vit llama t5 llama-bfloat16 bert-slow
 
 `stored` takes fine-tuned models of the workflow and their validation data.  `trained` makes a small base and eight
 fine-tuned models of transformers' classes on the spot: each task has four classes, a head of its own, and validation
-data that no training saw.  Prints a line for each method: the accuracy in percent of the fine-tuned models', mean and
-worst task, and the bytes of the bundle's tensors beside those of the models, all in float32.
+data that no training saw; `-bfloat16` rounds all models, `-slow` has a tenth of the learning rate.  Prints a line for
+each method: the accuracy in percent of the fine-tuned models', mean and worst task, and the bytes of the bundle's
+tensors beside those of the models, all in float32.
 """
 
 import argparse
@@ -20,19 +21,23 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.protocols import InMemory, updates_on
+from reproduction.evaluation.evaluator import Evaluator, TaskData
+from reproduction.evaluation.method_evaluation import InMemory, updates_on
 from reproduction.models.families import family
 from reproduction.plan import chain
 from reproduction.plan.params import FILE, read_params
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector, open_task_vector
 
 GRID = [0.2, 0.3, 0.4, 0.5, 0.6]
-MASKS = ("tall_mask_task_arithmetic", "tall_mask_ties")
-OTHERS = ("emr", "bitdelta", "t_switch", "tsv_c")
+MASKS = ("tall_mask_ties", "tall_mask_ties:bits=3", "tall_mask_task_arithmetic")
+OWN = (
+    "lloyd_max:bits=2", "lloyd_max", "lloyd_max:bits=4", "tvq:bits=2", "tvq", "rtvq", "t_switch", "bitdelta", "tsv_c",
+    "emr", "emr:bits=3", "tall_mask_ties_equal_length", "tall_mask_ties_equal_length:bits=3",
+    "tall_mask_ties_equal_length:bits=2",
+)  # fmt: skip
 Flat = NDArray[np.float32]
 Accuracy = Callable[[int, Flat], float]
 """Of a task's model with an update, in percent."""
@@ -43,25 +48,16 @@ def rows(vectors: Sequence[TaskVector], theta_0: Flat, accuracy: Accuracy) -> It
     """Each method with the accuracy of every task and the bytes of its bundle's tensors."""
     memory = InMemory(vectors, theta_0, GRID, lambda _: ())
     size, count = vectors[0].flat.size, len(vectors)
-    masked = 4 * size + count * -(-size // 8)
-    for name in MASKS:
-        method = methods.get(name)
-        source = memory.of(method)
-        update = updates_on(_OnCpu(), method, source)
-        curve = [[accuracy(task, update(task, index)) for index in range(len(GRID))] for task in range(count)]
-        for index, value in enumerate(GRID):
-            yield f"{name}, lambda = {value:g}", [row[index] for row in curve], masked
-        merged = memory.merged(str(method.merge))
-        indices = [of_equal_length(vector.flat, merged) for vector in vectors]
-        yield f"{name}, lambda of equal length", [row[p] for row, p in zip(curve, indices, strict=True)], masked
-    for name in OTHERS:
+    for name in (*MASKS, *OWN):
         method = methods.get(name)
         update = updates_on(_OnCpu(), method, memory.of(method))
-        nbytes = masked
-        if method.codec:
-            codings = method.codec.codings(vectors[0].layout, count).values()
-            nbytes = count * sum(spec.nbytes for coding in codings for spec in coding.specs.values())
-        yield name, [accuracy(task, update(task)) for task in range(count)], nbytes
+        nbytes = method.stored(count, size, 0, vectors[0].layout.by_name).bits // 8 - 4 * size
+        if name in MASKS:
+            for place, value in enumerate(GRID):
+                scores = [accuracy(task, update(task, place)) for task in range(count)]
+                yield f"{name}, lambda = {value:g}", scores, nbytes
+        else:
+            yield name, [accuracy(task, update(task)) for task in range(count)], nbytes
 
 
 class _OnCpu:
@@ -73,12 +69,6 @@ class _OnCpu:
         return torch.from_numpy(np.array(values))
 
 
-def of_equal_length(own: Flat, merged: Flat) -> int:
-    """The place in the grid where the masked vector is as long as the task vector, in the L1 norm."""
-    lengths = [np.abs(merged[np.abs(own) > value * np.abs(merged - own)]).sum(dtype=np.float64) for value in GRID]
-    return int(np.argmin(np.abs(np.log(np.array(lengths) / np.abs(own).sum(dtype=np.float64)))))
-
-
 def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy]:
     """Fine-tuned models of the workflow, with their validation data."""
     plan = Plan(read_params(FILE))
@@ -87,17 +77,18 @@ def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy
     (source,) = chain.pretrained_source(plan, model).values()
     pretrained = Path(getattr(source, "path", source))
     network = model_family.load(params, pretrained, "float32", "cpu")
-    tasks = plan.benchmark(benchmark).merge
+    tasks = plan.benchmark(model, benchmark).merge
     vectors, evaluators = [], []
     with tempfile.TemporaryDirectory() as folder:
         for task in tasks:
-            checkpoint = Path(chain.STAGES["finetune"](plan, model, task, plan.seeds[0]).path)
+            checkpoint = Path(chain.finetune(plan, model, task, plan.seeds[0]).path)
             out, initial = Path(folder, f"{task}.safetensors"), model_family.initial_state(params, pretrained)
             compute_task_vector(pretrained, checkpoint, initial, out, {}, [], 0)
             vector = open_task_vector(out)
             vectors.append(TaskVector(np.array(vector.flat), vector.layout, {}))
-            own = {role: Path(nodes[0].path) for role, nodes in chain.task_inputs(plan, model, task).items()}
-            examples = model_family.examples(Path(chain.STAGES["examples"](plan, model, task, "validation").path), own)
+            inputs = chain.task_inputs(plan, model, task, plan.seeds[0])
+            own = {role: Path(nodes[0].path) for role, nodes in inputs.items()}
+            examples = model_family.examples(Path(chain.examples(plan, model, task, "validation").path), own)
             evaluators.append(Evaluator(network, [TaskData(task, {"validation": examples})]))
 
     def accuracy(task: int, update: Flat) -> float:
@@ -158,6 +149,7 @@ def trained(kind: str) -> tuple[list[TaskVector], Flat, Accuracy]:
     """A base that was trained on tasks of the same kind, and eight models of other tasks."""
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
+    kind, _, variant = kind.partition("-")
     of_class, settings = KINDS[kind]
     base = of_class(of_class.config_class(**settings, num_labels=CLASSES))
     fit(base, kind, range(100, 108), 1200, 1e-3, 0)
@@ -168,8 +160,11 @@ def trained(kind: str) -> tuple[list[TaskVector], Flat, Accuracy]:
         for head in (getattr(model, name, None) for name in ("classifier", "score", "classification_head")):
             if head is not None:
                 head.apply(lambda part: part.reset_parameters() if isinstance(part, torch.nn.Linear) else None)
-        fit(model, kind, [task], 500, 5e-4, 1 + task)
+        fit(model, kind, [task], 500, 5e-5 if variant == "slow" else 5e-4, 1 + task)
         models.append(model)
+    if variant == "bfloat16":
+        for model in (base, *models):
+            model.bfloat16().float()
     names = [n for n, _ in base.named_parameters() if not n.startswith(("classifier", "score", "classification_head"))]
     states = [{name: model.state_dict()[name].numpy() for name in names} for model in (base, *models)]
     layout = Layout.of(states[0])

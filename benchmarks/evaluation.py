@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from measured import median_ratio, rate
 
-from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.models import cuda
 from reproduction.models.clip import network as clip
 from reproduction.models.clip.clip_examples import ClipExamples

@@ -20,7 +20,7 @@ import torch
 from measured import median_ratio
 from torch.nn import functional
 
-from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.models import cuda
 from reproduction.models.language.text_batches import TextBatch
 from reproduction.models.language.text_scoring import Scoring

@@ -72,7 +72,7 @@ def methods_page() -> str:
 
 
 def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
-    heads = ["name", "title", "needs", "options", "α without data", "paper", "published", "asked for by"]
+    heads = ["name", "title", "needs", "options", "α without data", "paper", "published", "selected by"]
     lines = []
     for method in rows:
         words = [
@@ -83,7 +83,7 @@ def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
             f"{method.protocol.unvalidated:g}" if isinstance(method.protocol, Scaled) else "",
             method.paper,
             f"{published[method.name]:.1f}" if method.name in published else "",
-            "`all`" if method.group == "paper" else f"`{method.group}`",
+            f"`{method.group}`",
         ]
         lines.append(words)
     return [f"| {' | '.join(map(_cell, words))} |" for words in (heads, ["---"] * len(heads), *lines)]

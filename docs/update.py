@@ -218,10 +218,10 @@ def draw_picture() -> None:
     """
     table = pd.read_csv(ROOT / "docs" / "tiny" / "figures" / "overview.csv")
     rows = table[table["tasks"] == table["tasks"].max()].set_index("method").loc[[*PICTURE]]
-    unit, factor = byte_unit(rows["storage_gb"])
+    unit, factor = byte_unit(rows["formula_gbit"])
     columns = {
         "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
-        f"storage, {rows['tasks'].iloc[0]} tasks": (factor * rows["storage_gb"], f"{{:.1f}} {unit}"),
+        f"storage, {rows['tasks'].iloc[0]} tasks": (factor * rows["formula_gbit"], f"{{:.1f}} {unit}"),
     }
     with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
         figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 1.7), sharey=True, layout="constrained")

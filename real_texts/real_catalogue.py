@@ -26,7 +26,7 @@ class RealTexts:
     """Reads labelled texts from installed packages; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = False
-    numbered = True
+    has_edition = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return TASKS

@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 
-from reproduction.evaluation import counting
+from reproduction.evaluation import evaluator
 from reproduction.models import cuda, prefetching
 from reproduction.models.clip import network
 from reproduction.models.language import text_tokenizer
@@ -96,7 +96,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(text_tokenizer, "_utf8", _utf8)
     monkeypatch.setattr(torch.nn.Module, "to", _to)
     here = torch.device("cpu")  # modes are a thread's own
-    for module in (finetuning, counting):
+    for module in (finetuning, evaluator):
         monkeypatch.setattr(module, "prefetched", lambda prepared, device: prefetching.prefetched(prepared, here))
     for module in (network, t5_loading):
         monkeypatch.setattr(module, "read_pretrained", _read)

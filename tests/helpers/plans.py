@@ -2,8 +2,8 @@
 
 from conftest import ROOT
 from reproduction.plan.params import Params
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import closure
+from reproduction.plan.settings import Plan
 
 
 def paths(params: Params, model: str = "tiny") -> dict[str, str]:

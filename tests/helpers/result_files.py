@@ -68,7 +68,7 @@ def _benchmark(folder: Path, tasks: tuple[str, ...]) -> None:
         per_task,
         "method task split accuracy normalized_accuracy scaling_coefficient mask_lambda",
     )
-    _write(folder / "table.csv", table, "section method accuracy normalized_accuracy storage_gb stored_gb")
+    _write(folder / "table.csv", table, "section method accuracy normalized_accuracy formula_gbit file_gbit")
     _write(folder / "agreement.csv", agreement, "method n fraction merged_zero")
     (folder / "selection.json").write_text(json.dumps(selection))
 
@@ -80,7 +80,7 @@ def _field(folder: Path, tasks: int) -> None:
         method, score = methods.get(name), 45 + 1.5 * place + draw.normal()
         stored = method.stored(tasks, 1_400_000, 200_000).gigabits
         rows.append((method.section, name, score, score - 1, score + 1, score + 3, stored))
-    columns = "section method accuracy accuracy_low accuracy_high normalized_accuracy storage_gb"
+    columns = "section method accuracy accuracy_low accuracy_high normalized_accuracy formula_gbit"
     _write(folder / "field.csv", rows, columns)
 
 
@@ -143,7 +143,7 @@ def _subsets(folder: Path, tasks: int) -> None:
         for n in range(1, tasks + 1)
         for name, fall, cost in falls
     ]
-    _write(folder / "accuracy.csv", rows, "order n method accuracy normalized_accuracy storage_gb")
+    _write(folder / "accuracy.csv", rows, "order n method accuracy normalized_accuracy formula_gbit")
 
 
 def _illustration(folder: Path, tasks: tuple[str, ...]) -> None:

@@ -8,8 +8,11 @@ import torch
 from safetensors.torch import save_file
 
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
-from tallmasks.bundles.codings import Coding, Dense, LowRank, Signs, Ternary
+from tallmasks.bundles.codings import Coding, Dense, Levels, LowRank, Signs, Ternary, in_few_bits
+from tallmasks.io.tensor_files import Layout
+from tallmasks.methods.few_bits import tau_codings
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.levels import normal_levels
 
 FORMS = {
     "a.bias": (torch.float32, (13,)),
@@ -21,6 +24,7 @@ FORMS = {
     "narrow": (torch.float32, (6, 1)),
     "scalar": (torch.float32, ()),
     "steps": (torch.int64, (3,)),
+    "tall": (torch.bfloat16, (24, 17)),
     "wide": (torch.float32, (9, 8)),
 }
 UNCHANGED = ("frozen",)
@@ -53,7 +57,7 @@ def base_tensors(rng: np.random.Generator, forms: dict = FORMS) -> dict[str, tor
 
 
 def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **contents) -> Made:
-    """Write a base model and a bundle of random task masks and a random merged vector."""
+    """Write a base model and a bundle of random task masks and a random merged vector, in a dtype or in `N bits`."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     base = base_tensors(rng, forms)
@@ -68,16 +72,24 @@ def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TAS
     masks = {task: {name: rng.random(shape) < 0.4 for name, shape in stored.items()} for task in tasks}
     scales = contents.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
     options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **contents}
+    if dtype.endswith("bits"):
+        layout = Layout(tuple(sorted(stored)), tuple(stored[name] for name in sorted(stored)))
+        options["codings"] = tau_codings(layout, int(dtype[0]))
+    else:
+        options["dtype"] = dtype
     described = BundleContents(
-        base=open_checkpoint(base_file), tasks=tasks, dtype=dtype, unchanged=unchanged, scale=scales, **options
+        base=open_checkpoint(base_file), tasks=tasks, unchanged=unchanged, scale=scales, **options
     )
     with new_bundle(folder / "bundle", described) as new:
         for name, values in merged.items():
             packed = {task: np.packbits(masks[task][name], bitorder="little") for task in tasks}
-            half = values.size // 16 * 8
+            half = values.size // 2 // new.unit(name) * new.unit(name)
             for start, stop in ((half, values.size), (0, half)):
                 bits = {task: held[start // 8 : -(-stop // 8)] for task, held in packed.items()}
                 new.write(name, start, values.reshape(-1)[start:stop], bits)
+    for name in described.codings:  # a mask holds no zero of a tensor that is rounded to levels
+        for of_task in masks.values():
+            of_task[name] &= merged[name] != 0
     return Made(folder / "bundle", base_file, base, merged, masks, scales, dtype)
 
 
@@ -98,7 +110,7 @@ def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS,
     save_file(base, base_file)
     theta = open_checkpoint(base_file)
     unchanged = [name for name, (kind, _) in forms.items() if kind.is_floating_point and name not in codings]
-    described = BundleContents("own", theta, tasks, unchanged=unchanged, codings=codings, **contents)
+    described = BundleContents("own", theta, tasks, unchanged=unchanged, by_task=True, codings=codings, **contents)
     wanted = {task: dict(base) for task in tasks}
     with new_coded_bundle(folder / "bundle", described) as new:
         for task in tasks:
@@ -121,27 +133,37 @@ def coded_content(coding: Coding, draw: np.random.Generator):
         return draw.random(coding.shape) < 0.4, abs(draw.normal())
     if isinstance(coding, Ternary):
         return 1.0 * draw.integers(-1, 2, coding.shape), abs(draw.normal())
+    if isinstance(coding, Levels):
+        levels, scales = draw.normal(size=2**coding.bits), draw.normal(size=coding.size // coding.group)
+        index = draw.integers(0, 2**coding.bits, coding.shape)
+        return index, levels.astype(np.float32), scales.astype(np.float32)
     assert isinstance(coding, Dense)
     return np.asarray(draw.normal(size=coding.shape), np.float32)
 
 
 def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:
-    """tau after it was rounded to the bundle's dtype, float32."""
+    """tau after it was rounded to the bundle's dtype or bits, float32; no mask keeps the zeros of rounded tensors."""
     if dtype == "float32" or values.size == 0:
         return values
-    if dtype != "int8":
+    if not dtype.endswith("bits"):
         return torch.from_numpy(values).to(getattr(torch, dtype)).float().numpy()
-    rows = values.reshape(values.shape[0] if values.ndim > 1 else 1, -1)
-    scales = (np.abs(rows).max(axis=1, keepdims=True) / np.float32(127)).astype(np.float32)
-    levels = np.zeros_like(rows)
-    np.divide(rows, scales, out=levels, where=scales != 0)
-    return (np.clip(np.rint(levels), -127, 127).astype(np.int8).astype(np.float32) * scales).reshape(values.shape)
+    coding = in_few_bits(values.shape, int(dtype[0]))
+    if isinstance(coding, Dense):
+        return values
+    levels, rows = normal_levels(coding.bits).astype(np.float64), values.reshape(-1, coding.group).astype(np.float64)
+    unit = np.sqrt(np.square(rows).mean(1, keepdims=True))
+    edges = (levels[1:] + levels[:-1]) / 2
+    nearest = levels[((rows / np.where(unit, unit, 1))[..., None] > edges).sum(-1)]
+    scales = np.sqrt(np.square(rows).sum(1) / np.square(nearest).sum(1))
+    return (nearest.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(values.shape) * (values != 0)
 
 
 def update(made: Made, task: str, name: str) -> np.ndarray:
     """scale * tau where the mask holds a weight, +0.0 elsewhere; float32, in the tensor's shape."""
     tau = as_stored(made.merged[name], made.dtype)
-    return np.where(made.masks[task][name], np.float32(made.scales[task]) * tau, np.float32(0))
+    is_rounded = made.dtype.endswith("bits") and isinstance(in_few_bits(tau.shape, 2), Levels)
+    kept = made.masks[task][name] & ((tau != 0) | (not is_rounded))
+    return np.where(kept, np.float32(made.scales[task]) * tau, np.float32(0))
 
 
 def expected(made: Made, task: str) -> dict[str, torch.Tensor]:

@@ -155,7 +155,7 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
 
         assert "--cores 2" in refused("--cores", "4")
         assert "--partition=nowhere" in refused("--default-resources", "slurm_partition=nowhere")
-        on_cluster.change(lambda params: params["models"]["tiny"]["resources"]["arrays"].update(mem_mb=90000))
+        on_cluster.change(lambda params: params["models"]["tiny"]["resources"]["cpu"].update(mem_mb=90000))
         assert "--mem=" in refused()
         on_cluster.git("checkout", "-q", "params.yaml")
         on_cluster.change(lambda params: params.update(longest_job=30))

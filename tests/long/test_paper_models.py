@@ -13,7 +13,7 @@ import torch
 from conftest import ROOT, shipped_params
 from gpus import fake_nvml
 from project import Project, lay_out
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 
 DRY_RUNS = """\
 import contextlib, sys
@@ -29,7 +29,7 @@ for table in sys.argv[1:]:
 """
 pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
 
-STEPS = ("arrays", "one_task", "evaluation", "finetuning")
+STEPS = ("cpu", "one_task", "evaluation", "finetuning")
 
 
 def one_model(params: dict[str, Any]) -> None:

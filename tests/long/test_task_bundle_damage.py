@@ -27,10 +27,10 @@ FORMS = {
 }
 TASKS = ("x", "y", "z")
 CODINGS = {"a.weight": LowRank((3, 7), 2), "b.bias": Ternary((9,)), "c": Dense(()), "frozen": Signs((4,))}
-CASES = {"bfloat16": 2500, "int8": 2500, "own": 300}
+CASES = {"bfloat16": 2500, "3 bits": 2500, "own": 300}
 """For each of two bundles: of masks over a merged vector of a dtype, or of compressed tensors."""
 STRANGE = [
-    None, True, 0, -1, 2**31, 2**64, 10**400, 1.5, 1e308, "", "..", "/etc/passwd", "low_rank:9", "int8", "\ud800",
+    None, True, 0, -1, 2**31, 2**64, 10**400, 1.5, 1e308, "", "..", "/etc/passwd", "low_rank:9", "levels:3:1", "\ud800",
     "masks/../bundle.json", "masks/x.safetensors", "masks/\0.safetensors", "a" * 5000, "x", "c", "frozen", [], [[]],
     [2**40, 2**40], [2**62, 0], [0, 2**59], ["x", "x"], ["x", 1], {}, {"x": 1}, {"a.weight": "c"}, {"steps": "c"},
 ]  # fmt: skip

@@ -21,7 +21,7 @@ OWN: dict[str, Any] = {
     "evaluation": {"batch_size": 100, "precision": "float32"},
     "resources": {
         step: {"threads": 1, "gpu": 0, "mem_mb": 500, "runtime": 5}
-        for step in ("arrays", "one_task", "evaluation", "finetuning")
+        for step in ("cpu", "one_task", "evaluation", "finetuning")
     },
 }  # fmt: skip
 
@@ -36,7 +36,7 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     draw = np.random.default_rng(0)
     weights = {"bias": np.zeros(4, np.float32), "weight": draw.normal(0, 0.1, (4, 8)).astype(np.float32)}
     write_tensors(project.path("models", "own.safetensors"), weights, {})
-    project.change(lambda params: params.update(methods="all"))
+    project.change(lambda params: params.update(methods="paper"))
     run = project.snakemake("results/own/own/table.csv")
     assert "head" not in run.jobs, "a stage of CLIP's"
     assert {"examples", "finetune"} <= run.jobs.keys()

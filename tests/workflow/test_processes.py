@@ -11,8 +11,8 @@ import pytest
 
 from conftest import PARAMS, ROOT
 from processes import gone, wait_for
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import closure
+from reproduction.plan.settings import Plan
 from small_checkpoints import file_of, saved_llama, state
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -26,7 +26,7 @@ import tallmasks.masks.mask_bundles, tallmasks.masks.consensus, reproduction.res
 import tallmasks.vectors.multi_task_vectors
 from reproduction.plan import chain
 from reproduction.plan.project import closure
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 open_checkpoint(sys.argv[1]).piece("a.half", 0, 3)

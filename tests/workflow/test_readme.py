@@ -81,7 +81,7 @@ UNIT_LENGTH = """
 import numpy as np
 import tallmasks
 from tallmasks import methods
-from reproduction.evaluation.protocols import InMemory
+from reproduction.evaluation.method_evaluation import InMemory
 from reproduction.plan.chain import STAGE_OF
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector

@@ -88,9 +88,9 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(
     assert project.path("results/tiny/three/table.csv").read_bytes() == before.read_bytes()
     shown = pd.read_csv(before).set_index("method")
     assert set(METHODS) < set(shown.index) < set(table.index)
-    for name in ("accuracy", "normalized_accuracy", "storage_gb"):
+    for name in ("accuracy", "normalized_accuracy", "formula_gbit"):
         assert table.loc[shown.index, name].to_dict() == shown[name].to_dict()
-    assert set(table.index[table["stored_gb"].isna()]) == {"magnitude_pruning"}, "which has no format"
+    assert set(table.index[table["file_gbit"].isna()]) == {"magnitude_pruning", "rtvq"}, "which have no format"
     assert all(project.path(f"results/tiny/three/field.{ending}").stat().st_size > 500 for ending in ("md", "tex"))
     assert not project.path("results/tiny/three/vs_published.csv").exists()
     assert project.dry_run(FIELD, FIGURE).planned == {}

@@ -22,7 +22,7 @@ class Drawn:
     """Draws examples from a seed, without downloads; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = True
-    numbered = True
+    has_edition = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return drawn_tasks.TASKS

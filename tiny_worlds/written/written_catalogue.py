@@ -18,7 +18,7 @@ class Written:
     """Generates examples from a seed, without downloads; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = True
-    numbered = True
+    has_edition = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return written_tasks.TASKS

@@ -34,8 +34,8 @@ from reproduction.plan import preflight
 from reproduction.plan.drawings import DRAWINGS
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.params import FILE, from_command_line, overridden, read_params
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, Index, closure, damaged_artifacts
+from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_text
@@ -62,7 +62,7 @@ def configuration(workflow: Any) -> dict[str, Any]:
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     """The configuration and the bridge; exits with one line if params.yaml is wrong or a folder is not writable."""
     for folder in (SCRATCH, Path(".snakemake"), RESULTS):
-        run.check_room(folder)
+        run.ensure_writable(folder)
     # jobs use the Python of this Snakemake, even if its environment is not active
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # otherwise glibc returns large buffers to the kernel and requests them again, a quarter of the training time
@@ -76,7 +76,7 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
         plan.model(model)
     for folder in (RESULTS / model for model in plan.models):
         if folder.exists():
-            run.check_room(folder)
+            run.ensure_writable(folder)
     if workflow.is_main_process:
         refuse_folders(plan, get_argument_parser().parse_known_args()[0].targets)
     return params, Bridge(workflow, plan)
@@ -109,14 +109,14 @@ def before_first_job(workflow: Any, bridge: Bridge) -> None:
     report_progress(logger)
     report_interruption()
     if needed := bridge.planned_artifacts():
-        run.check_room(STORE)
+        run.ensure_writable(STORE)
     if workflow.local_exec:
         run.check_gpus(max((bridge.resources(node)["gpu"] for node in needed), default=0))
     if workflow.executor_plugin.name == "slurm":
         run.check_slurm(workflow, bridge.plan.params["longest_job"])
     if problems := preflight.unavailable(needed):
         raise WorkflowError("\n".join(["no job was started, because some inputs are not available:", *problems]))
-    run.date_now({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
+    run.reset_future_times({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
     if workflow.local_exec and needed:
         run.start_warm_python()
 
@@ -172,9 +172,9 @@ class Bridge:
 
         return files
 
-    def arrays(self, name: str) -> InputFunction:
-        """Resource function: a value of the model's `resources.arrays` in params.yaml."""
-        return for_users(lambda wildcards: self.plan.resources(wildcards.model, "arrays")[name])
+    def cpu(self, name: str) -> InputFunction:
+        """Resource function: a value of the model's `resources.cpu` in params.yaml."""
+        return for_users(lambda wildcards: self.plan.resources(wildcards.model, "cpu")[name])
 
     def _report_only(self) -> bool:
         """True if the report has to take results as they are: for its rule, and for Snakemake's --report."""
@@ -328,7 +328,7 @@ class RuleFunctions:
             logged = {role: path.format(**wildcards) for role, path in logs.items()}
             fields: dict[str, Any] = {"threads": threads, "gpus": resources.gpu, "submitted": bridge.run.submitted}
             fields["micro_batch_size"] = bridge.resources(node).get("micro_batch_size")
-            if node.stage.uses != "arrays" and node.model in bridge.plan.models:
+            if node.stage.uses != "cpu" and node.model in bridge.plan.models:
                 spec = bridge.plan.models[node.model]
                 fields["jobs_per_gpu"] = spec["resources"].get("jobs_per_gpu")
                 fields["imports"] = [*family(spec).imports, *LIBRARIES]

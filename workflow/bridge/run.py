@@ -88,7 +88,7 @@ def check_settings(workflow: Any) -> None:
         raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
 
 
-def check_room(folder: Path) -> None:
+def ensure_writable(folder: Path) -> None:
     """Create a folder if needed; raises WorkflowError if it cannot be written."""
     try:
         folder.mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ def check_room(folder: Path) -> None:
         ) from None
 
 
-def date_now(files: Iterable[Path]) -> None:
+def reset_future_times(files: Iterable[Path]) -> None:
     """Set modification times in the future to now; otherwise Snakemake fails jobs with outputs older than inputs."""
     now = time.time()
     for path in files:

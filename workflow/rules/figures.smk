@@ -36,7 +36,7 @@ for _kind, (_specs, _file, _endings) in DRAWINGS.items():
                 f"logs/{{model}}/{_kind}/{_name}.log",
             threads: 1
             resources:
-                **ARRAYS,
+                **CPU,
             params:
                 script=_kind,
                 job=BRIDGE.drawing(_kind, _name).job(),

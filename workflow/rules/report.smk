@@ -29,7 +29,7 @@ rule about:
         "logs/{model}/about/about.log",
     threads: 1
     resources:
-        **ARRAYS,
+        **CPU,
     params:
         job=BRIDGE.about,
     shell:

@@ -30,7 +30,7 @@ for _view, _stage in VIEWS.items():
             f"logs/{{model}}/{_view}/{{benchmark}}.log",
         threads: 1
         resources:
-            **ARRAYS,
+            **CPU,
         params:
             job=BRIDGE.view(_view).job(),
         shell:

@@ -2,7 +2,7 @@
 
 from job import Job, main, say
 from model_io import load_model, load_tasks, new_evaluator
-from reproduction.evaluation.protocols import FromFiles, Tuner, evaluate
+from reproduction.evaluation.method_evaluation import FromFiles, Tuner, evaluate
 from reproduction.evaluation.records import read_joined, read_origins
 from reproduction.evaluation.sweeps import sampled
 from reproduction.models.checkpoint_sources import seen_validation

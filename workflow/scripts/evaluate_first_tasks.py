@@ -2,7 +2,7 @@
 
 from job import Job, main, say
 from model_io import load_model, load_tasks, new_evaluator
-from reproduction.evaluation.protocols import Tuner
+from reproduction.evaluation.method_evaluation import Tuner
 from reproduction.evaluation.records import read_joined
 from reproduction.evaluation.subsets import orders
 from reproduction.evaluation.sweeps import TaskSubset, sampled

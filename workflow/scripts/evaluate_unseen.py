@@ -2,7 +2,7 @@
 
 from job import Job, main
 from model_io import load_model, load_tasks, new_evaluator
-from reproduction.evaluation.protocols import FromFiles, evaluate_chosen
+from reproduction.evaluation.method_evaluation import FromFiles, evaluate_chosen
 from reproduction.evaluation.records import read_evaluation
 from reproduction.plan.chain import evaluate, files_by_input
 from tallmasks import methods

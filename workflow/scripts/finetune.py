@@ -34,6 +34,6 @@ def run(job: Job) -> None:
     )
     atomic_write_text(job.outputs["loss"], result.curve_csv())
     sources = origins(job, "examples")
-    facts = {"origin": json.dumps(sources)} if sources else {}
-    write_tensors(artifact, result.checkpoint, job.metadata | facts)
+    fields = {"origin": json.dumps(sources)} if sources else {}
+    write_tensors(artifact, result.checkpoint, job.metadata | fields)
     state.remove()

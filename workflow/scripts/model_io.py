@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from job import Job, say
-from reproduction.evaluation.counting import Evaluator, TaskData
+from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.evaluation.records import SPLITS
 from reproduction.models import cuda
 from reproduction.models.families import Examples, Model, Precision, family
@@ -18,7 +18,7 @@ from tallmasks.io.tensor_files import read_metadata
 def load_model(job: Job, precision: Precision | None = None) -> Model:
     """The pretrained model on the job's device; ``precision`` defaults to that of the recipe's `evaluation`."""
     precision = precision or job.params.get("evaluation", {}).get("precision", "float32")
-    with cuda.room_for("the model's weights") if job.gpus else nullcontext():
+    with cuda.reporting_out_of_memory("the model's weights") if job.gpus else nullcontext():
         return family(job.params).load(job.params, job.input("pretrained"), precision, "cuda" if job.gpus else "cpu")
 
 
@@ -50,4 +50,4 @@ def load_tasks(job: Job, splits: Sequence[str] = SPLITS, only: Collection[str] =
 def origins(job: Job, *roles: str) -> dict[str, Any]:
     """The sources of the input files, with warnings, by role; nothing for data shipped with the project."""
     metadata = {role: read_metadata(job.input(role)) for role in roles if role in job.inputs}
-    return {role: json.loads(facts["origin"]) for role, facts in metadata.items() if "origin" in facts}
+    return {role: json.loads(fields["origin"]) for role, fields in metadata.items() if "origin" in fields}

@@ -55,20 +55,21 @@ def versions(params: Mapping[str, Any]) -> dict[str, str]:
     return by_package
 
 
-def publish(job: Job, files: Mapping[str, Any], facts: Mapping[str, Any] = {}) -> None:
-    """Write results files to the job's folder, and their provenance with digests and non-empty `facts`.
+def publish(job: Job, files: Mapping[str, Any], further: Mapping[str, Any] = {}) -> None:
+    """Write results files to the job's folder, and their provenance with digests and `further` fields.
 
     Old files are replaced only after all new ones are on disk.
 
     Args:
         files: str, bytes or a memory-mapped array of bytes, by name.
+        further: fields of the provenance; empty ones are left out.
     """
     contents = {name: one.encode() if isinstance(one, str) else memoryview(one) for name, one in files.items()}
     provenance = {
         FILES: {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
         "versions": versions(job.params),
         "machine": machine(job.threads),
-        **{name: fact for name, fact in {"finetuning_seeds": job.params.get("seeds"), **facts}.items() if fact},
+        **{name: value for name, value in {"finetuning_seeds": job.params.get("seeds"), **further}.items() if value},
     }
     text = json.dumps(as_json(provenance, job.recipe), indent=1) + "\n"
     with ExitStack() as renamed:  # on exit, in reverse order: the provenance last

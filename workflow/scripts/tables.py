@@ -51,7 +51,7 @@ def run(job: Job) -> None:
     summary = summary_table(evaluations, finetuned, counts_of(job))
     with starting_point(job.params, job.input("pretrained")) as start:
         stored = pd.Series([stored_gigabits(one, start) for one in evaluations], dtype=float)
-    table = summary.drop(columns="at_grid_end").assign(stored_gb=stored, at_grid_end=summary["at_grid_end"])
+    table = summary.drop(columns="at_grid_end").assign(file_gbit=stored, at_grid_end=summary["at_grid_end"])
     per_task = per_task_table(evaluations, finetuned)
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {

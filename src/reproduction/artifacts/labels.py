@@ -75,17 +75,17 @@ def read_label(path: Path) -> Label:
 
 def _read_label(path: Path) -> Label:
     try:
-        facts: Mapping[str, Any] = read_metadata(path) if path.suffix == ".safetensors" else load_json(path)
+        fields: Mapping[str, Any] = read_metadata(path) if path.suffix == ".safetensors" else load_json(path)
     except TallmasksError as error:
         raise Damaged(path, str(error).removeprefix(f"{path} ")) from None
     named = ARTIFACT.fullmatch(path.name)
     try:
-        recipe = facts["recipe"]  # in metadata it is JSON text
-        label = Label(dict(json.loads(recipe) if isinstance(recipe, str) else recipe), facts[CONTENT])
-        files = dict(facts.get(FILES, {})) if path.suffix == ".json" else {}
+        recipe = fields["recipe"]  # in metadata it is JSON text
+        label = Label(dict(json.loads(recipe) if isinstance(recipe, str) else recipe), fields[CONTENT])
+        files = dict(fields.get(FILES, {})) if path.suffix == ".json" else {}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise Damaged(path, "has no valid recipe and content digest; this workflow did not write it") from None
-    if path.suffix == ".json" and _content(facts) != label.content:
+    if path.suffix == ".json" and _content(fields) != label.content:
         raise Damaged(path, CHANGED)
     if named and digest_of(label.recipe) != named["digest"]:
         raise Damaged(path, "has a recipe whose digest is not the one in the file name")
@@ -179,9 +179,9 @@ def as_json(value: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, An
     return {**plain, CONTENT: _content(plain)}
 
 
-def _content(facts: Mapping[str, Any]) -> str:
+def _content(fields: Mapping[str, Any]) -> str:
     """The content digest of a JSON artifact, or of a provenance.json, which includes the recipe."""
-    return content_of_json(facts, (CONTENT,)) if FILES in facts else content_of_json(facts)
+    return content_of_json(fields, (CONTENT,)) if FILES in fields else content_of_json(fields)
 
 
 def write_json(path: Path, value: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:

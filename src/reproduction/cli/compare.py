@@ -86,5 +86,5 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
             "epsilon": 1e-8,
         },
         "evaluation": {"batch_size": 64, "precision": "float32"},
-        "resources": {step: dict(_STEP) for step in ("arrays", "one_task", "evaluation", "finetuning")},
+        "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }

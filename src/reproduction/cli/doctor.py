@@ -31,8 +31,8 @@ from reproduction.models.families import family
 from reproduction.plan import preflight
 from reproduction.plan.chain import pretrained_source, task_vector
 from reproduction.plan.node import Node
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, closure, open_plan
+from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors
 from tallmasks.io import hub
@@ -68,19 +68,19 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
     stopped, downloads = False, dict[str, None]()
     for target, model, nodes in asked:
-        facts = list[str]() if arguments.targets else None
-        found = problems(plan, model, nodes, facts, downloads)
-        shown = list(found if arguments.targets else islice(found, 1))
-        stopped |= bool(shown)
-        print(f"{target}: {'cannot be run as it is' if shown else 'ready'}")
-        if facts is not None:
-            print("\n".join(f"    {line}" for line in [*facts, *(f"- {text}" for text in shown)]))
-        elif shown:
-            print(f"    - {textwrap.shorten(shown[0], WIDTH, placeholder=' ...')}")
+        details = list[str]() if arguments.targets else None
+        found = problems(plan, model, nodes, details, downloads)
+        printed = list(found if arguments.targets else islice(found, 1))
+        stopped |= bool(printed)
+        print(f"{target}: {'cannot be run as it is' if printed else 'ready'}")
+        if details is not None:
+            print("\n".join(f"    {line}" for line in [*details, *(f"- {text}" for text in printed)]))
+        elif printed:
+            print(f"    - {textwrap.shorten(printed[0], WIDTH, placeholder=' ...')}")
     if downloads:
         atomic_write_text(DOWNLOADS, "".join(f"{command}\n" for command in downloads))
     if not arguments.targets:
-        print("`tallmasks doctor MODEL` shows all facts and problems of a model.")
+        print("`tallmasks doctor MODEL` shows all details and problems of a model.")
     return int(stopped)
 
 
@@ -106,30 +106,30 @@ def problems(
     plan: Plan,
     model: str,
     nodes: list[Node] | TallmasksError,
-    facts: list[str] | None,
+    details: list[str] | None,
     commands: dict[str, None],
 ) -> Iterator[str]:
     """Yield the problems that keep a target from running on this machine, the cheapest checks first.
 
-    Appends what the artifacts need to ``facts``, which takes longer; None skips that. If the hub does not answer, adds
-    the commands that download the missing files to ``commands``.
+    Appends what the artifacts need to ``details``, which takes longer; None skips that. If the hub does not answer,
+    adds the commands that download the missing files to ``commands``.
     """
     if isinstance(nodes, TallmasksError):
         yield str(nodes)
         return
     missing = Files(plan.root).missing(nodes)
-    if facts is not None and not missing:
-        facts.append(f"all {len(nodes)} artifacts exist")
-    elif facts is not None:
+    if details is not None and not missing:
+        details.append(f"all {len(nodes)} artifacts exist")
+    elif details is not None:
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in missing).items())
-        facts.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to build: {kinds}")
+        details.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to build: {kinds}")
     if not missing:
         return
     on_gpu = [node for node in missing if plan.resources(model, node.stage.uses)["gpu"]]
     if on_gpu:
         problem = _gpu_problem(max(plan.resources(model, node.stage.uses)["gpu"] for node in on_gpu))
-        if facts is not None:
-            facts += _gpu_facts(plan, model, on_gpu)
+        if details is not None:
+            details += _gpu_details(plan, model, on_gpu)
         if problem:
             yield problem
     size, wanted = 0, preflight.downloads(missing)
@@ -143,10 +143,10 @@ def problems(
             f"`sh {DOWNLOADS}` on a machine with a network and copy its cache here (HF_HOME is the location), or name "
             "local folders in params.yaml (data.TASK.path)"
         )
-    if wanted and facts is not None:
-        facts.append(f"{len(wanted)} repositories to download{f', {size / 1e9:.3g} GB' if size else ''}")
+    if wanted and details is not None:
+        details.append(f"{len(wanted)} repositories to download{f', {size / 1e9:.3g} GB' if size else ''}")
     yield from preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None)
-    yield from _disk_problems(plan, model, missing, size, facts)
+    yield from _disk_problems(plan, model, missing, size, details)
 
 
 def _parameters(plan: Plan, model: str) -> tuple[int, int]:
@@ -201,7 +201,7 @@ def _gpu_problem(count: int) -> str | None:
     return None
 
 
-def _gpu_facts(plan: Plan, model: str, jobs: list[Node]) -> Iterator[str]:
+def _gpu_details(plan: Plan, model: str, jobs: list[Node]) -> Iterator[str]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in jobs).items())
     yield f"{len(jobs)} jobs on a GPU: {kinds}"
     spec = plan.model(model)
@@ -214,12 +214,12 @@ def _gpu_facts(plan: Plan, model: str, jobs: list[Node]) -> Iterator[str]:
 
 
 def _disk_problems(
-    plan: Plan, model: str, missing: list[Node], downloads: int, facts: list[str] | None
+    plan: Plan, model: str, missing: list[Node], downloads: int, details: list[str] | None
 ) -> Iterator[str]:
     made = bytes_made(plan, model, missing)
     parts = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size)
-    if parts and facts is not None:
-        facts.append(f"to write: {parts}")
+    if parts and details is not None:
+        details.append(f"to write: {parts}")
     needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
     for disk in dict.fromkeys(folder.stat().st_dev for folder, _ in needed):
         folders, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)

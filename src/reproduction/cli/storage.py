@@ -28,7 +28,7 @@ from tallmasks import methods
 from tallmasks.cli import storage
 from tallmasks.errors import OptionError
 
-HEADER = ("model", "benchmark", "method", "storage_gb")
+HEADER = ("model", "benchmark", "method", "formula_gbit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -94,7 +94,7 @@ def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
 
 def _lost_sources() -> Iterator[str]:
     from reproduction.plan.params import FILE, read_params  # slow to import
-    from reproduction.plan.planner import Plan
+    from reproduction.plan.settings import Plan
 
     models = Plan(read_params(FILE)).models.values() if FILE.is_file() else ()
     for named in sorted({str(model["pretrained"]) for model in models}):

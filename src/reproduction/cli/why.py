@@ -21,8 +21,8 @@ from reproduction.artifacts.folders import RESULTS
 from reproduction.artifacts.labels import ARTIFACT, Damaged, load_json, read_label
 from reproduction.plan.drawings import DRAWINGS
 from reproduction.plan.node import STAGES, Node
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Files, Index, open_plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
 from tallmasks.io.tensor_files import name_some

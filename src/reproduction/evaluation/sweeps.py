@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.protocols import InMemory, Tuner, evaluate
+from reproduction.evaluation.evaluator import Evaluator, TaskData
+from reproduction.evaluation.method_evaluation import InMemory, Tuner, evaluate
 from reproduction.evaluation.records import Evaluation
 from reproduction.models.families import Examples
 from tallmasks.methods import Masked, Method, Scaled, Vector

@@ -110,7 +110,7 @@ MORE_MEMORY = "end other programs on the GPU, set jobs_per_gpu: 1, or use a GPU 
 
 
 @contextmanager
-def room_for(what: str, advice: str = MORE_MEMORY) -> Iterator[None]:
+def reporting_out_of_memory(what: str, advice: str = MORE_MEMORY) -> Iterator[None]:
     """A context that turns an out-of-memory error into a TallmasksError: what did not fit, and what to do."""
     import torch
 

@@ -180,8 +180,8 @@ class Family(Protocol):
         """The settings besides the architecture on which scores depend; part of recipes.  ``sums_of_scores`` is true if
         `Model.count_right` can return sums of scores; ``further_scores`` lists the names of additional scores."""
 
-    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
-        """The settings on which a fine-tuning depends; scoring settings only if it ``looks`` at validation data."""
+    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
+        """The settings on which a fine-tuning depends; scoring settings only if it ``validates`` while training."""
 
     def initial_state(self, spec: Spec, pretrained: Path) -> Mapping[str, NDArray[Any]]:
         """theta_0 by tensor name, float16 or float32; can be memory-mapped from the pretrained file."""

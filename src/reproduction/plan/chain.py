@@ -19,7 +19,7 @@ from reproduction.models.families import (
 )
 from reproduction.plan import preflight
 from reproduction.plan.node import Node, Spec, Stage, stage
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plugins import outside_code
 from reproduction.tasks.catalogues import CATALOGUES, catalogue
 from reproduction.training.controlled import Controlled
@@ -47,7 +47,7 @@ def slug_of_tasks(name: str, tasks: Tasks, seed: Seed) -> str:
 @stage(
     version=2,
     folder="store/data/{model}/{stage}",
-    uses="arrays",
+    uses="cpu",
     missing=lambda node: catalogue(node.model).missing(node.params),
 )
 def examples(plan: Plan, model: str, task: str, split: str) -> Spec:
@@ -55,12 +55,12 @@ def examples(plan: Plan, model: str, task: str, split: str) -> Spec:
     spec = plan.model(model)
     source = catalogue(spec["tasks"])
     recipe = source.recipe(plan.params, spec, task, split, plan.root)
-    code = None if getattr(source, "numbered", False) else outside_code(spec["tasks"], CATALOGUES)
+    code = None if getattr(source, "has_edition", False) else outside_code(spec["tasks"], CATALOGUES)
     params = {**recipe.params, **({"catalogue_code": code} if code else {})}
     return Spec(f"{task}-{split}", params, sources=recipe.sources, owner=spec["tasks"])
 
 
-@stage(version=2, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
+@stage(version=2, folder=CHECKPOINTS, uses="cpu", missing=preflight.missing_file)
 def pretrained(plan: Plan, model: str) -> Spec:
     """Pretrained weights, converted to the project's format."""
     weights = plan.model(model)["pretrained"]
@@ -136,7 +136,7 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
     return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
-@stage(version=3, folder=CHECKPOINTS, uses="arrays", missing=preflight.missing_file)
+@stage(version=3, folder=CHECKPOINTS, uses="cpu", missing=preflight.missing_file)
 def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
     """The trainable tensors of a downloaded or local checkpoint, the same for every seed."""
     params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe, **new_head(plan, model, task)}
@@ -192,7 +192,7 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
 
 
-@stage(version=3, uses="arrays", role="task_vectors")
+@stage(version=3, uses="cpu", role="task_vectors")
 def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
     """The task vector, with exact trim thresholds for the fractions that methods keep by default."""
     params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
@@ -205,7 +205,7 @@ def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> li
     return [task_vector(plan, model, task, seed) for task in tasks]
 
 
-@stage(version=2, uses="arrays", joint=True, role="multi_task_vector")
+@stage(version=2, uses="cpu", joint=True, role="multi_task_vector")
 def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The multi-task vector; some merges also read statistics of the tasks' data."""
     inputs = {task_vector.role: task_vectors(plan, model, tasks, seed)}
@@ -216,7 +216,7 @@ def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
     return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
-@stage(version=2, uses="arrays", joint=True, role="mask_bundle")
+@stage(version=2, uses="cpu", joint=True, role="mask_bundle")
 def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The masks of all tasks, for every lambda of the grid."""
     params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
@@ -237,7 +237,7 @@ def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
     }
 
 
-@stage(version=2, uses="arrays", joint=True, role="agreement")
+@stage(version=2, uses="cpu", joint=True, role="agreement")
 def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
     """The number of tasks whose TALL-mask keeps each weight, with the lambdas that the TALL-mask row selected."""
     inputs = masking_inputs(plan, model, tasks, methods.masking(merge_name).name, seed)
@@ -396,7 +396,7 @@ def evaluate_first_tasks(plan: Plan, model: str, tasks: Tasks, order: str, n: in
     return Spec(f"{order}-{n}of{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
-@stage(version=5, uses="arrays")
+@stage(version=5, uses="cpu")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """The models of a masking row, or of a method with a codec, as a bundle on top of the pretrained file."""
     (theta0,) = pretrained_source(plan, model).values()

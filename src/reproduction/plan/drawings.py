@@ -8,7 +8,7 @@ from typing import Any
 from reproduction.artifacts.folders import PROVENANCE
 from reproduction.plan import figure_views  # noqa: F401  (declares views that figures show)
 from reproduction.plan.node import Spec, results
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from reproduction.results import figures, paper
 from tallmasks.errors import TallmasksError, nearest
@@ -26,7 +26,7 @@ def figure(plan: Plan, model: str, name: str) -> Spec:
     return _drawn(plan, model, "figure", name)
 
 
-@results(version=6, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
+@results(version=7, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
 def paper_table(plan: Plan, model: str, name: str) -> Spec:
     """One of the paper's tables.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "paper_table", name)
@@ -37,22 +37,24 @@ def _drawn(plan: Plan, model: str, kind: str, name: str) -> Spec:
     drawing = drawings[name]
     if unknown := [view for view in drawing.views if view not in VIEWS]:
         raise TallmasksError(f"{kind} {name}: there is no view {unknown[0]!r}{nearest(unknown[0], VIEWS)}")
-    shown = figures.in_scope(drawing.scope, plan.paper_benchmarks(model))
-    if not shown:
-        able = plan.benchmarks(model)
+    benchmarks = figures.in_scope(drawing.scope, plan.paper_benchmarks(model))
+    if not benchmarks:
+        of_model = plan.benchmarks(model)
         raise TallmasksError(
             f"results/{model}/{folder}/{name}: {model} has the tasks of none of paper.benchmarks in params.yaml; it "
-            f"has the tasks of: {', '.join(able) or 'no benchmark'}"
+            f"has the tasks of: {', '.join(of_model) or 'no benchmark'}"
         )
     published = paper.published_name(plan.model(model))
     is_compared = published or model in paper.PUBLISHED.values()
     params = {
         "model": model,
         "name": name,
-        "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in shown.items()],
+        "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in benchmarks.items()],
         **({"published": published} if published != model and is_compared else {}),
     }
     inputs = {
-        f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)] for benchmark in shown for view in drawing.views
+        f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)]
+        for benchmark in benchmarks
+        for view in drawing.views
     }
     return Spec(name, params, inputs)

@@ -8,8 +8,8 @@ from reproduction.models.families import trains_heads
 from reproduction.plan import chain
 from reproduction.plan.chain import Seed, Tasks
 from reproduction.plan.node import Node
-from reproduction.plan.planner import Plan
-from reproduction.plan.views import Artifacts, NotOfThisBenchmark, ShownParams, agreeing_merges, view
+from reproduction.plan.settings import Plan
+from reproduction.plan.views import Artifacts, FurtherParams, NotOfThisBenchmark, agreeing_merges, view
 from reproduction.training.controlled import Controlled
 from tallmasks import methods
 from tallmasks.methods import Method
@@ -19,7 +19,7 @@ from tallmasks.methods.rows.masks_over_merges import keep_agreed
 ILLUSTRATED = 4  # tasks in figure 1
 
 
-def _rows(of_merge: Callable[[str], Method]) -> ShownParams:
+def _rows(of_merge: Callable[[str], Method]) -> FurtherParams:
     """Parameters with the row of every merge that has consensus masks."""
     return lambda plan, model, benchmark: {
         "methods": [of_merge(merge).name for merge in agreeing_merges(plan, model, benchmark)]
@@ -92,7 +92,7 @@ def controlled(plan: Plan, model: str, name: str) -> Artifacts:
 
 
 @view(
-    version=3,
+    version=4,
     files=("accuracy.csv", "orders.json"),
     params=lambda plan, model, benchmark: {"orders": list(plan.subset_orders)},
 )

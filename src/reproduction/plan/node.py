@@ -19,7 +19,7 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
 
 Which = ParamSpec("Which")
-Uses = Literal["arrays", "one_task", "evaluation", "finetuning"]
+Uses = Literal["cpu", "one_task", "evaluation", "finetuning"]
 """A key of a model's `resources` in params.yaml."""
 
 
@@ -60,7 +60,7 @@ class Stage(Generic[Which]):
     version: int
     declare: Callable[Which, Spec | Node]
     files: tuple[str, ...]
-    uses: Uses = "arrays"
+    uses: Uses = "cpu"
     joint: bool = False
     role: str = ""
     missing: Callable[[Node], str | None] | None = None

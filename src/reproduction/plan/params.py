@@ -16,7 +16,7 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.validation import validated
 from tallmasks.io.yaml_files import read_yaml, scalar
-from tallmasks.masks.mask_bundles import apply_mask
+from tallmasks.methods import Masked
 
 Params = Mapping[str, Any]
 
@@ -96,9 +96,9 @@ def bundled_row(params: Params) -> str:
     Raises TallmasksError if the method has neither masks nor a codec.
     """
     row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties"), f"{FILE}: bundle:"))
-    if row.codec is None and row.update is not apply_mask:
+    if row.codec is None and not isinstance(row.protocol, Masked):
         rows = list(map(methods.get, methods.names()))
-        masking = ", ".join(row.name for row in rows if row.update is apply_mask)
+        masking = ", ".join(row.name for row in rows if isinstance(row.protocol, Masked))
         coded = ", ".join(row.name for row in rows if row.codec)
         raise refusal("bundle", f"found {row.name!r}, expected a masking row: {masking}; or {coded}")
     return row.name
@@ -170,9 +170,9 @@ def _check_paper(paper: Params, benchmarks: Mapping[str, Benchmark]) -> None:
         if data := methods.statistics_behind(methods.get(name)):
             why = f"{name} needs {data.meaning}, but figure 5 uses only task vectors; remove it"
             raise refusal("paper.subsets.methods", why)
-    shown = () if paper["benchmarks"] == "all" else paper["benchmarks"]
-    _check_names("paper.benchmarks", shown, benchmarks)
-    if unseen := ", ".join(name for name in shown if benchmarks[name].unseen):
+    named = () if paper["benchmarks"] == "all" else paper["benchmarks"]
+    _check_names("paper.benchmarks", named, benchmarks)
+    if unseen := ", ".join(name for name in named if benchmarks[name].unseen):
         why = "evaluates tasks that it does not merge, but figures also show single-task models; remove it"
         raise refusal("paper.benchmarks", f"{unseen} {why}")
 

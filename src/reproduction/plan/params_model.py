@@ -12,6 +12,7 @@ from typing_extensions import TypeAliasType
 
 from tallmasks.errors import short
 from tallmasks.io.validation import Section, optional
+from tallmasks.methods.contract import Group
 
 
 def _different(values: list[Any]) -> list[Any]:
@@ -26,7 +27,7 @@ def _ascending(values: list[float]) -> list[float]:
     return values
 
 
-Whole = Annotated[int, Field(ge=1, le=10**6)]
+WholeNumber = Annotated[int, Field(ge=1, le=10**6)]
 # used in file names, which are limited to 255 bytes
 NAME = "letters, digits, dots, dashes and underscores, at most 100, with a letter or a digit first"
 Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description=NAME)]
@@ -45,7 +46,7 @@ Examples = Annotated[int, Field(ge=1, le=10**7)]  # 30 GB of 32 x 32 images
 SplitImages = dict[Literal["validation", "test"], Annotated[int, Field(ge=1, le=10**9)]]
 Steps = Annotated[int, Field(ge=1, le=10**8)]  # a day even at 1,000 steps a second
 Warmup = Annotated[int, Field(ge=0, le=10**8)]
-Batch = Whole
+Batch = WholeNumber
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy's RandomState takes 32 bits
 Rate = Annotated[float, Field(ge=1e-30, le=1000)]  # float32 underflows below 1e-38
@@ -72,7 +73,7 @@ Column = Annotated[str, Field(min_length=1)]
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
 # values of an open_clip configuration; a list for the stages of a ResNet or a non-square image
-Size = Whole | Annotated[list[Whole], Field(min_length=1, max_length=16)]
+Size = WholeNumber | Annotated[list[WholeNumber], Field(min_length=1, max_length=16)]
 Number = Annotated[float, Field(ge=-1e9, le=1e9)]
 Setting = TypeAliasType("Setting", "Number | str | bool | list[Setting] | dict[str, Setting] | None")
 """Any other value of a network's configuration."""
@@ -226,7 +227,7 @@ class Finetuning(Section):
     clip_norm: Norm = optional()
     precision: Precision = optional()
     validate_every: Steps = optional("steps between validations; the best validated weights are kept")
-    patience: Whole = optional("stop after this many validations without improvement")
+    patience: WholeNumber = optional("stop after this many validations without improvement")
     augmentation: Literal["crop"] | Changes = optional(AUGMENTATION)
 
     @model_validator(mode="after")
@@ -280,7 +281,7 @@ class StepResources(Section):
     runtime: Minutes
 
 
-class ArrayResources(StepResources):
+class CpuResources(StepResources):
     gpu: Literal[0] = Field(description="these steps use no GPU")
 
 
@@ -289,7 +290,7 @@ class FinetuningResources(StepResources):
 
 
 class Resources(Section):
-    arrays: ArrayResources
+    cpu: CpuResources
     one_task: StepResources = Field(description="heads, and evaluations of one model on one task")
     evaluation: StepResources
     finetuning: FinetuningResources
@@ -375,7 +376,7 @@ class Params(Section):
         min_length=1,
         description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
     )
-    methods: Literal["all", "paper", "later"] | Annotated[list[Row], Field(min_length=1)] = Field(
+    methods: Group | Annotated[list[Row], Field(min_length=1)] = Field(
         description="rows of every table; a name can have options, such as {ties: {keep: 0.1}}"
     )
     bundle: Row = optional("row stored in bundles, with or without options; default: tall_mask_ties")

@@ -11,7 +11,7 @@ from reproduction.artifacts.labels import ARTIFACT, Damaged, digest_of, read_lab
 from reproduction.plan import drawings  # noqa: F401  (declares every stage)
 from reproduction.plan.node import Node
 from reproduction.plan.params import FILE, read_params
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS, NotOfThisBenchmark, results_of
 from tallmasks.errors import TallmasksError
 

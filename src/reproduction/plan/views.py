@@ -12,14 +12,14 @@ from reproduction.plan import chain
 from reproduction.plan.chain import Seed
 from reproduction.plan.node import Node, Spec, Stage, results
 from reproduction.plan.params import bundled_row
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import LEARNED
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[[Plan, str, str], Artifacts]
-ShownParams = Callable[[Plan, str, str], dict[str, Any]]
+FurtherParams = Callable[[Plan, str, str], dict[str, Any]]
 
 VIEWS: dict[str, Stage[Any]] = {}
 
@@ -32,7 +32,7 @@ def view(
     *,
     version: int,
     files: Sequence[str],
-    params: ShownParams = lambda plan, model, benchmark: {},
+    params: FurtherParams = lambda plan, model, benchmark: {},
     seeds: Literal["none", "first", "all"] = "first",
     own_folder: bool = True,
     provenance: str = PROVENANCE,
@@ -96,10 +96,10 @@ def _rows_of(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> tu
     return tuple(row.name for row in rows if not unseen or row.looks_at_one_task or row.section == "merging")
 
 
-def _shown(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
+def _params_of_rows(plan: Plan, model: str, benchmark: str, names: Sequence[str]) -> dict[str, Any]:
     tasks = plan.benchmark(model, benchmark)
     merged = {"merged": list(tasks.merge)} if tasks.unseen else {}
-    return {"methods": list(names), "shown": methods.table_digests(names), **merged}
+    return {"methods": list(names), "table_digests": methods.table_digests(names), **merged}
 
 
 def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
             "task_arithmetic"
         )
     agreements = [methods.masking(merge).name for merge in agreeing_merges(plan, model, benchmark)]
-    return {**_shown(plan, model, benchmark, rows), "agreements": agreements}
+    return {**_params_of_rows(plan, model, benchmark, rows), "agreements": agreements}
 
 
 def agreeing_merges(plan: Plan, model: str, benchmark: str) -> list[str]:
@@ -156,7 +156,7 @@ def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Arti
 
 
 @view(
-    version=9,
+    version=10,
     files=("table.csv", "table.md", "per_task.csv", "intervals.csv", "selection.json", "agreement.csv", "metrics.json"),
     own_folder=False,
     params=_rows,
@@ -207,7 +207,7 @@ def field_methods(plan: Plan, model: str) -> list[str]:
 
 
 def _field_rows(plan: Plan, model: str, benchmark: str) -> dict[str, Any]:
-    return _shown(plan, model, benchmark, _rows_of(plan, model, benchmark, field_methods(plan, model)))
+    return _params_of_rows(plan, model, benchmark, _rows_of(plan, model, benchmark, field_methods(plan, model)))
 
 
 def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts:
@@ -216,7 +216,7 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
 
 
 @view(
-    version=6,
+    version=7,
     files=("field.csv", "field.md", "field.tex"),
     own_folder=False,
     provenance=f"field.{PROVENANCE}",
@@ -244,7 +244,7 @@ def _merges(plan: Plan) -> list[str]:
     files=("held_out.csv", "held_out.md"),
     own_folder=False,
     provenance=f"held_out.{PROVENANCE}",
-    params=lambda plan, model, benchmark: _shown(plan, model, benchmark, ["zeroshot", *_merges(plan)]),
+    params=lambda plan, model, benchmark: _params_of_rows(plan, model, benchmark, ["zeroshot", *_merges(plan)]),
     least_tasks=2,
 )
 def held_out(plan: Plan, model: str, name: str) -> Artifacts:

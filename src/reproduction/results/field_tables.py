@@ -52,24 +52,24 @@ def field_table(
                 "accuracy_low": percent(low),
                 "accuracy_high": percent(high),
                 "normalized_accuracy": scores["normalized_accuracy"],
-                "storage_gb": counts.stored(method, len(evaluation.tasks)),
-                "storage_at_least": method.stores_more,
-                "stored_gb": (stored or {}).get(evaluation.method),
+                "formula_gbit": counts.stored(method, len(evaluation.tasks)),
+                "formula_at_least": method.stores_more,
+                "file_gbit": (stored or {}).get(evaluation.method),
                 "at_grid_end": sum(evaluation.at_grid_ends),
             }
         )
     order = {name: index for index, name in enumerate(get_args(Section))}
     rows.sort(key=lambda row: (order[row["section"]], row["year"] or 0, methods.get(row["method"]).row))
-    return pd.DataFrame(rows).astype({"year": "Int64", "stored_gb": float})
+    return pd.DataFrame(rows).astype({"year": "Int64", "file_gbit": float})
 
 
 def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
     """Lay out a `field_table`, with sizes as in `byte_unit`; the best accuracy of each section is bold."""
-    files = bool(table["stored_gb"].notna().any())
-    unit, factor = byte_unit(table["storage_gb"])
+    files = bool(table["file_gbit"].notna().any())
+    unit, factor = byte_unit(table["formula_gbit"])
 
     def cells(row: Mapping[str, Any]) -> list[str]:
-        stored = [_number(factor * row["stored_gb"], ".1f")] if files else []
+        stored = [_number(factor * row["file_gbit"], ".1f")] if files else []
         return [
             _number(row["year"], "d"),
             row["needs"],
@@ -77,7 +77,7 @@ def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:
             f"{row['accuracy']:.1f}",
             f"{row['accuracy_low']:.1f}–{row['accuracy_high']:.1f}",
             f"{row['normalized_accuracy']:.1f}",
-            f"{'>' if row['storage_at_least'] else ''}{factor * row['storage_gb']:.1f}",
+            f"{'>' if row['formula_at_least'] else ''}{factor * row['formula_gbit']:.1f}",
             *stored,
         ]
 

@@ -24,8 +24,8 @@ def side_by_side(
     ``name``: a key of ``TABLES``; ``model``: a `published_name`; ``ours``: table.csv or controlled.csv by benchmark.
     """
     table, parts = TABLES[name], []
-    numbers = ["accuracy", "normalized_accuracy", *(["storage_gb"] if table.storage else [])]
-    dropped = ["stored_gb"] if table.storage else ["stored_gb", "storage_gb"]
+    numbers = ["accuracy", "normalized_accuracy", *(["formula_gbit"] if table.storage else [])]
+    dropped = ["file_gbit"] if table.storage else ["file_gbit", "formula_gbit"]
     for benchmark, part in ours.items():
         if table.methods:
             part = part.set_index("method")
@@ -49,8 +49,8 @@ def laid_out(
     Sizes next to the paper's are in its unit, Gb; others as in `byte_unit`.
     """
     table, compared = TABLES[name], bool(data["accuracy_paper"].notna().any())
-    unit, factor = ("Gb", 1.0) if compared or not table.storage else byte_unit(data["storage_gb"])
-    heads = {"accuracy": "Acc. (%)", "storage_gb": "Bits (Gb)" if compared else f"Size ({unit})"}
+    unit, factor = ("Gb", 1.0) if compared or not table.storage else byte_unit(data["formula_gbit"])
+    heads = {"accuracy": "Acc. (%)", "formula_gbit": "Bits (Gb)" if compared else f"Size ({unit})"}
     numbers = [(key, suffix) for key in heads if key in data for suffix in ("", "_paper")[: 1 + compared]]
     of_finetuning = "finetuning" in data
     if of_finetuning:  # table 1: a section per method, a row per way of fine-tuning
@@ -104,5 +104,5 @@ def _score(row: Mapping[str, Any], suffix: str) -> str:
 
 
 def _size(row: Mapping[str, Any], suffix: str, factor: float) -> str:
-    size = factor * row[f"storage_gb{suffix}"]
+    size = factor * row[f"formula_gbit{suffix}"]
     return "–" if pd.isna(size) else f"{'>' if methods.get(row['method']).stores_more else ''}{size:.1f}"

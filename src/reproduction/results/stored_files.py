@@ -23,7 +23,7 @@ from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import Layout, TensorInfo, bytes_of_file, write_tensors
-from tallmasks.methods import bits
+from tallmasks.methods import storage_formulas
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -76,7 +76,6 @@ def bundle_contents(
     """The contents of the bundle of a method for these tasks; ``mask_lambda``: the chosen values, if there are any."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
     lambdas = mask_lambda or (None,) * len(tasks)
-    codec = methods.get(method).codec
     names = sorted(start.trainable)
     stored = Layout(tuple(names), tuple(tuple(start.base.tensors[name].shape) for name in names))
     return BundleContents(
@@ -86,7 +85,8 @@ def bundle_contents(
         unchanged=[name for name in floats if name not in start.trainable],
         mask_lambda=dict(zip(tasks, lambdas, strict=True)),
         include_base=start.included,
-        codings=codec.codings(stored, len(tasks)) if codec else None,
+        by_task=methods.get(method).codec is not None,
+        codings=methods.get(method).codings(stored, len(tasks)),
     )
 
 
@@ -98,14 +98,14 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
     EMR-Merging's scales in bundle.json, about 20 bytes per task, are not counted.  None if there is no file format: for
     magnitude pruning, whose vectors are sparse, and for user-defined storage.
     """
-    storage, tensors, whole = methods.get(evaluation.method).storage, start.base.tensors, start.base.nbytes
-    if storage is bits.single:
+    row, tensors, whole = methods.get(evaluation.method), start.base.tensors, start.base.nbytes
+    if row.storage is storage_formulas.single:
         stored = whole
-    elif storage is bits.finetuned:
+    elif row.storage is storage_formulas.finetuned:
         values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
         infos = {name: TensorInfo("F32", tensors[name].shape) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + whole - values
-    elif storage in (bits.masked, bits.masked_and_scaled) or methods.get(evaluation.method).codec:
+    elif row.codec or row.storage in (storage_formulas.masked, storage_formulas.masked_and_scaled):
         contents = bundle_contents(evaluation.method, evaluation.tasks, start, evaluation.mask_lambda)
         stored = sum(bytes_of_bundle(contents).values()) + (0 if start.included else whole)
     else:

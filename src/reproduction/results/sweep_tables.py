@@ -63,7 +63,7 @@ def subset_table(
             tasks = evaluations[0].tasks
             for one in (zeroshot.in_order(tasks), *evaluations, finetuned.in_order(tasks)):
                 bits = methods.get(one.method).stored(n, counts.trainable, counts.frozen, counts.shapes)
-                stored = {"storage_gb": round(bits.gigabits, 6)}
+                stored = {"formula_gbit": round(bits.gigabits, 6)}
                 rows.append({"order": order, "n": n, "method": one.method, **mean_scores(one, finetuned), **stored})
     return pd.DataFrame(rows)
 

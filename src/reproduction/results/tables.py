@@ -17,7 +17,7 @@ from reproduction.results.typesetting import Cell, TableLayout, byte_unit, markd
 from tallmasks import methods
 from tallmasks.masks.consensus import AgreementProfile
 from tallmasks.methods import Method
-from tallmasks.methods.bits import Shapes
+from tallmasks.methods.storage_formulas import Shapes
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 
@@ -116,7 +116,7 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
             "section": methods.get(evaluation.method).section,
             "method": evaluation.method,
             **mean_scores(evaluation, finetuned),
-            "storage_gb": counts.stored(methods.get(evaluation.method), len(evaluation.tasks)),
+            "formula_gbit": counts.stored(methods.get(evaluation.method), len(evaluation.tasks)),
             "at_grid_end": sum(evaluation.at_grid_ends),
         }
         for evaluation in evaluations
@@ -236,12 +236,12 @@ def mark_explained(table: pd.DataFrame) -> str:
 
 def table_for_people(summary: pd.DataFrame, title: str) -> str:
     """A `summary_table` as Markdown; sizes as in `byte_unit`."""
-    unit, factor = byte_unit(summary["storage_gb"])
+    unit, factor = byte_unit(summary["formula_gbit"])
 
     def cells(row: Mapping[str, Any]) -> list[str]:
         more = ">" if methods.get(row["method"]).stores_more else ""
         score = score_text(row["accuracy"], row["normalized_accuracy"], row["method"])
-        return [marked(score, row), f"{more}{factor * row['storage_gb']:.1f}"]
+        return [marked(score, row), f"{more}{factor * row['formula_gbit']:.1f}"]
 
     note = "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models."
     note += mark_explained(summary)

@@ -45,8 +45,8 @@ class Catalogue(Protocol):
     One more method is optional: ``example_bytes(recipe)`` returns the approximate size of the examples in bytes.
 
     The recipes of a catalogue outside this package contain a hash of its code (its module and the local modules that it
-    imports), so any code change remakes all examples.  Set ``numbered = True`` to leave the hash out; then put a number
-    in the recipe and raise it whenever the same recipe gives different examples.
+    imports), so any code change remakes all examples.  Set ``has_edition = True`` to leave the hash out; then put the
+    number of an edition in the recipe and raise it whenever the same recipe gives different examples.
 
     Attributes:
         versioned: True if DVC stores the examples because they cannot be downloaded.

@@ -44,7 +44,7 @@ class BestSoFar:
         If the GPU's memory is too small, halves the batch size for this and all later validations.
         """
         model.train(False)
-        with cuda.room_for("one validation example"):
+        with cuda.reporting_out_of_memory("one validation example"):
             while (right := self._right(model)) is None:
                 self.batch_size //= 2
                 print(f"the GPU's memory is too small: validating {self.batch_size} examples at once", flush=True)

@@ -180,7 +180,7 @@ def finetune(
                 part.mask_gradients()
             if config.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-            with cuda.room_for("AdamW's moments, which take twice as much as the weights"):
+            with cuda.reporting_out_of_memory("AdamW's moments, which take twice as much as the weights"):
                 optimizer.step()
             if part:
                 part.restore_others()
@@ -236,7 +236,10 @@ def _backward(training: TrainingRun, batch: Batch) -> torch.Tensor:
     drawn, step = training.dropout.get_state(), len(training.curve) + 1
     while True:
         try:
-            with _deterministic(training.is_deterministic), cuda.room_for("a training pass of one example"):
+            with (
+                _deterministic(training.is_deterministic),
+                cuda.reporting_out_of_memory("a training pass of one example"),
+            ):
                 loss = _gradients(training.model, batch, training.at_once)
         except RuntimeError as error:
             if not training.is_deterministic or "does not have a deterministic implementation" not in str(error):

@@ -68,7 +68,7 @@ class TrainingRun:
             "at_once": torch.tensor([self.at_once]),
         }
         if self.best and self.best.weights is not None:
-            everything |= {"best": self.best.weights, "looks": torch.tensor(self.best.curve, dtype=torch.float64)}
+            everything |= {"best": self.best.weights, "validations": torch.tensor(self.best.curve, dtype=torch.float64)}
         return everything
 
     def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -89,7 +89,7 @@ class TrainingRun:
         self.at_once = min(self.at_once, int(tensors["at_once"]))
         if self.best and "best" in tensors:
             self.best.weights = tensors["best"]
-            self.best.curve[:] = [(int(step), score) for step, score in tensors["looks"].tolist()]
+            self.best.curve[:] = [(int(step), score) for step, score in tensors["validations"].tolist()]
 
 
 def _global_generator(device: torch.device) -> torch.Generator:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, read_manifest
-from tallmasks.bundles.packed_tau import SCALE, PackedTau
+from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES, OF_BUNDLES
@@ -31,15 +31,15 @@ def file_infos(manifest: Manifest) -> dict[str, Infos]:
     """The tensors of every safetensors file except the base's. Raises TallmasksError if two would get the same name."""
     files: dict[str, Infos] = {}
     of_task = [(name, TensorInfo(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
-    for name, coding in manifest.codings.items():
-        of_task += [(name + ending, info) for ending, info in coding.specs.items()]
-    if manifest.dtype is not None:
+    codings = manifest.codings
+    coded = [(name + ending, spec) for name, coding in codings.items() for ending, spec in coding.specs.items()]
+    if manifest.dtype is None:
+        of_task += coded
+    else:
         code, stored = OF_BUNDLES[manifest.dtype], manifest.stored.items()
         of_task += [(name, TensorInfo("U8", (-(-tensor.size // 8),))) for name, tensor in stored]
-        merged = [(name, TensorInfo(code, tensor.shape)) for name, tensor in stored]
-        if code == "I8":
-            merged += [(name + SCALE, TensorInfo("F32", (tensor.rows,))) for name, tensor in stored]
-        files[MERGED] = _by_name(merged)
+        dense = [(name, TensorInfo(code, tensor.shape)) for name, tensor in stored if name not in codings]
+        files[MERGED] = _by_name(dense + coded)
     files |= dict.fromkeys(manifest.task_files.values(), _by_name(of_task))
     for model in manifest.models.values():
         if model.own_file is not None:
@@ -158,12 +158,15 @@ class BundleParts:
 
     def add(self, theta: NDArray, task: str, name: str, start: int, out: NDArray[np.float32]) -> None:
         """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
-        if coding := self.manifest.codings.get(name):
-            tensors = self.of_task(task)
-            own = {ending: tensors[name + ending] for ending in coding.specs}
-            np.add(theta, coding.piece(own, start, start + out.size), out=out)
+        if self.manifest.updates:
+            self.manifest.codings[name].add(self.coded(task, name), theta, start, out)
         else:
             self.tau(name).add(theta, start, self.of_task(task)[name], self.manifest.scale[task], out)
+
+    def coded(self, task: str | None, name: str) -> Arrays:
+        """The stored arrays of a tensor with a coding, by name suffix: of a task, or of tau_MTL if it is None."""
+        tensors = self._opened(MERGED) if task is None else self.of_task(task)
+        return {ending: tensors[name + ending] for ending in self.manifest.codings[name].specs}
 
     def buffer(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of the task's flattened buffer."""
@@ -219,9 +222,7 @@ class BundleParts:
         return {key: opened.view(key) for key in opened.names}
 
     def _packed_tau(self, name: str) -> PackedTau:
-        tensor, code, merged = self.manifest.stored[name], OF_BUNDLES[str(self.manifest.dtype)], self._opened(MERGED)
-        raw = merged[name].reshape(-1).view(np.uint8)
-        if code != "I8":
-            return PackedTau(raw, code)
-        scales = np.ascontiguousarray(merged[name + SCALE], np.float32)
-        return PackedTau(raw, code, scales, max(tensor.size // max(tensor.rows, 1), 1))
+        if coding := self.manifest.codings.get(name):
+            return PackedTau(self.coded(None, name), coding)
+        raw = self._opened(MERGED)[name].reshape(-1).view(np.uint8)
+        return PackedTau({"": raw}, OF_BUNDLES[str(self.manifest.dtype)])

@@ -38,7 +38,7 @@ from tallmasks.bundles.manifest import (
     task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.packed_tau import Merged, pieces, scratch_for
+from tallmasks.bundles.packed_tau import Merged, pieces
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
 from tallmasks.io.dtypes import DTYPES, FLOATS, OF_BUNDLES
@@ -68,8 +68,9 @@ class BundleContents:
         sizes: bytes of the base, and of all models.
         mask_lambda: by task; tasks without a mask lambda can be left out.
         scale: factor of the update (default: 1).
-        codings: by stored tensor, for a bundle of compressed tensors; dtype, mask_lambda and scale are then unused.
-            None for a bundle of masks.
+        by_task: True for a bundle of compressed tensors per task, without tau_MTL; dtype, mask_lambda and scale are
+            then unused.
+        codings: by stored tensor; with tau_MTL, of its tensors that are not stored as values of ``dtype``.
     """
 
     method: str
@@ -86,7 +87,8 @@ class BundleContents:
     mask_lambda: Mapping[str, float | None] = field(default_factory=dict)
     scale: Mapping[str, float] = field(default_factory=dict)
     include_base: bool = False
-    codings: Mapping[str, Coding] | None = None
+    by_task: bool = False
+    codings: Mapping[str, Coding] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,24 +103,31 @@ class NewBundle:
     _masks: Mapping[str, NewTensors]
     error: dict[str, float] = field(default_factory=dict)
 
-    def write(self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]) -> None:
+    def unit(self, name: str) -> int:
+        """Pieces of a tensor start at multiples of this many values."""
+        return self._merged.unit(name)
+
+    def write(
+        self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]
+    ) -> NDArray[np.float32]:
         """Writes values of one flattened stored tensor from ``start`` on. Thread-safe; each value is written once.
 
-        Pieces start at a multiple of 8 and end at one or at the end of the tensor.
+        Pieces start at a multiple of ``unit(name)`` and end at one or at the end of the tensor.
 
         Args:
             merged: tau_MTL, float32 [n].
             masks: by task uint8 [ceil(n / 8)]; bit i of byte j belongs to value start + 8 j + i. Padding bits are
-                cleared.
+                cleared, and those of zeros of a tensor with a coding, whose levels may lack 0.
 
-        Raises TallmasksError, naming the tensor, for NaN, infinity or a value too large for the bundle's dtype.
+        Returns tau_MTL as stored, except that it is not rounded to the dtype. Raises TallmasksError, naming the tensor,
+        for NaN, infinity or a value too large for the bundle's dtype.
         """
-        self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
+        stored = self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
+        is_coded = name in self.manifest.codings
+        used = np.packbits(merged != 0 if is_coded else np.ones(merged.size, bool), bitorder="little")
         for task, bits in masks.items():
-            packed = self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)]
-            packed[...] = bits
-            if merged.size % 8:
-                packed[-1] &= (1 << merged.size % 8) - 1
+            self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)] = bits & used
+        return stored * (merged != 0) if is_coded else stored
 
 
 @dataclass(frozen=True)
@@ -149,18 +158,17 @@ def new_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewBundle]
     with whole(out, _needed(contents, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
             tau = files.enter_context(new_tensors(folder / MERGED, file_infos(draft)[MERGED], metadata_of(draft)))
-            merged = Merged(contents.dtype, tau, files.enter_context(scratch_for(folder, draft)))
+            merged = Merged(contents.dtype, contents.codings, tau)
             masks = _new_task_files(files, folder, contents, draft)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), merged, masks)
             yield new
-            merged.finish()
         chosen = {"mask_lambda": new.mask_lambda, "scale": new.scale}
         _describe(folder, contents, draft.model_copy(update=chosen), new.error)
 
 
 @contextmanager
 def new_coded_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewCodedBundle]:
-    """Like :func:`new_bundle`, for contents with codings."""
+    """Like :func:`new_bundle`, for a bundle by task."""
     draft = _draft(contents)
     with whole(out, _needed(contents, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
@@ -186,7 +194,11 @@ def write_from_planes(out: Path, contents: BundleContents, merged: NDArray[np.fl
             new.write(name, start, merged[first:last], bits)
 
         tensors = zip(layout.names, layout.shapes, layout.offsets, strict=True)
-        parts = [(name, offset, *piece) for name, shape, offset in tensors for piece in pieces(math.prod(shape))]
+        parts = [
+            (name, offset, *piece)
+            for name, shape, offset in tensors
+            for piece in pieces(math.prod(shape), new.unit(name))
+        ]
         parallel(write, parts)
 
 
@@ -214,9 +226,7 @@ def _sizes(contents: BundleContents, draft: Manifest) -> tuple[dict[str, int], M
 
 def _needed(contents: BundleContents, draft: Manifest) -> int:
     """Disk space in bytes that writing the bundle needs."""
-    sizes, _ = _sizes(contents, draft)
-    scratch = 4 * sum(tensor.size for tensor in draft.stored.values()) if draft.dtype == "int8" else 0
-    return sum(sizes.values()) + scratch
+    return sum(_sizes(contents, draft)[0].values())
 
 
 def _new_task_files(files: ExitStack, folder: Path, contents: BundleContents, draft: Manifest) -> dict[str, NewTensors]:
@@ -273,11 +283,8 @@ def _draft(contents: BundleContents) -> Manifest:
         for name, tensor in sorted(contents.base.tensors.items())
         if tensor.dtype in FLOATS or name in buffers
     }
-    if contents.codings is not None:
-        kind: dict[str, Any] = {
-            "updates": task_files(contents.tasks, UPDATES),
-            "coding_texts": {name: coding.text for name, coding in sorted(contents.codings.items())},
-        }
+    if contents.by_task:
+        kind: dict[str, Any] = {"updates": task_files(contents.tasks, UPDATES)}
     else:
         kind = {
             "dtype": contents.dtype,
@@ -295,6 +302,7 @@ def _draft(contents: BundleContents) -> Manifest:
         tasks=tuple(contents.tasks),
         models=models,
         sizes=ModelSizes(base=contents.sizes[0], models=contents.sizes[1]) if contents.sizes else None,
+        coding_texts={name: coding.text for name, coding in sorted(contents.codings.items())},
         files={},
         **kind,
     )

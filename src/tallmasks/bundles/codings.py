@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.kernels import read_only
 
 if TYPE_CHECKING:
     import torch
 
 Parts = Mapping[str, NDArray]
 """The stored arrays of one tensor, by name suffix."""
+SHORTEST_ROW = 16
+"""A scale of 32 bits for fewer values would take more space than the values at 2 bits."""
 ONE_SCALE = TensorInfo("F32", (1,))
 _IN_A_BYTE = 5
 _WEIGHTS = (3 ** np.arange(_IN_A_BYTE)).astype(np.uint8)
@@ -51,7 +54,12 @@ class Coding(ABC):
 
     @property
     def text(self) -> str:
-        """The coding as written in bundle.json: its kind, plus `:number` if the shape does not determine it."""
+        """The coding as written in bundle.json: its kind, plus each `:number` that the shape does not determine."""
+        return self.kind
+
+    @property
+    def title(self) -> str:
+        """The coding, for people."""
         return self.kind
 
     @property
@@ -70,6 +78,10 @@ class Coding(ABC):
     @abstractmethod
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop of the flattened update, float32; the same bits for every division into pieces."""
+
+    def add(self, parts: Parts, theta: NDArray, start: int, out: NDArray[np.float32]) -> None:
+        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
+        np.add(theta, self.piece(parts, start, start + out.size), out=out)
 
     @abstractmethod
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -168,6 +180,89 @@ class Ternary(Coding):
 
 
 @dataclass(frozen=True)
+class Levels(Coding):
+    """Values rounded to 2^bits levels, with a scale for each ``group`` of consecutive values, such as a matrix's row.
+
+    ``.index`` uint8 [bits, ceil(n / 8)]: bit i (lowest first) of byte j of row k is bit k of the number of the level of
+    value 8 j + i, 0 in the padding; ``.levels`` float32 [2^bits]; ``.scale`` float32 [n / group]. A value is its level
+    times its group's scale. A method's function returns (numbers of levels, integers [shape]; levels; scales).
+    """
+
+    kind: ClassVar[str] = "levels"
+    bits: int
+    group: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 8 or not self.group or self.size % self.group:
+            raise ValueError(f"no {self.bits} bits and groups of {self.group} for a tensor of shape {self.shape}")
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind}:{self.bits}:{self.group}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.bits} bits"
+
+    @property
+    def unit(self) -> int:
+        """Pieces that are written separately start at multiples of this many values."""
+        return math.lcm(8, self.group)
+
+    @property
+    def specs(self) -> dict[str, TensorInfo]:
+        return {
+            ".index": TensorInfo("U8", (self.bits, -(-self.size // 8))),
+            ".levels": TensorInfo("F32", (2**self.bits,)),
+            ".scale": TensorInfo("F32", (self.size // self.group,)),
+        }
+
+    def values(self, content: Any) -> Any:
+        index, levels, scales = content
+        return (levels[index].reshape(-1, self.group) * scales[:, None]).reshape(self.shape)
+
+    def pack(self, content: Any) -> dict[str, NDArray]:
+        index, levels, scales = content
+        planes = [np.packbits(index.reshape(-1) & 1 << bit, bitorder="little") for bit in range(self.bits)]
+        return {".index": np.stack(planes), ".levels": levels, ".scale": scales}
+
+    def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
+        first = start // 8 * 8
+        nothing = np.full(stop - first, -0.0, np.float32)  # x + -0.0 is x for every x, including -0.0
+        out = np.empty_like(nothing)
+        self.add(parts, nothing, first, out)
+        return out[start - first :]
+
+    def add(self, parts: Parts, theta: NDArray, start: int, out: NDArray[np.float32]) -> None:
+        self.add_masked(parts, theta, start, np.full(-(-out.size // 32), 2**32 - 1, np.uint32), 1.0, out)
+
+    def add_masked(
+        self,
+        parts: Parts,
+        theta: NDArray,
+        start: int,
+        mask: NDArray[np.uint32],
+        factor: float,
+        out: NDArray[np.float32],
+    ) -> None:
+        """Writes theta + factor * update to ``out`` where the mask's bit is 1, and theta + 0.0 elsewhere; bit i of word
+        j, from the lowest, is for value 32 j + i. ``start``: a multiple of 8."""
+        from tallmasks.vectors import loops
+
+        first, last = start // 8, -(-(start + out.size) // 8)
+        planes = np.zeros((self.bits, mask.size), np.uint32)
+        planes.view(np.uint8)[:, : last - first] = parts[".index"][:, first:last]
+        levels, scales = (read_only(np.ascontiguousarray(parts[name])) for name in (".levels", ".scale"))
+        loops.add_levels(read_only(theta), planes, levels, scales, self.group, start, mask, np.float32(factor), out)
+
+    def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        from tallmasks.vectors.packed_bits import unpacked
+
+        index = sum(unpacked(plane)[: self.size].int() << bit for bit, plane in enumerate(parts[".index"]))
+        return (parts[".levels"][index].view(-1, self.group) * parts[".scale"][:, None]).flatten()
+
+
+@dataclass(frozen=True)
 class LowRank(Coding):
     """``.left`` float32 [m, rank], ``.singular`` float32 [rank], descending, ``.right`` float32 [rank, n]: the matrix
     [m, n] left * diag(singular) * right.
@@ -232,15 +327,27 @@ class LowRank(Coding):
         return out.flatten()
 
 
-CODINGS: dict[str, Any] = {coding.kind: coding for coding in (Dense, Signs, Ternary, LowRank)}
+CODINGS: dict[str, Any] = {coding.kind: coding for coding in (Dense, Signs, Ternary, Levels, LowRank)}
+
+
+def in_few_bits(shape: tuple[int, ...], bits: int) -> Coding:
+    """The coding of a tensor whose values are rounded to 2^bits levels: `Levels` for matrices, `Dense` for vectors.
+
+    A row is the shortest product of trailing axes of at least `SHORTEST_ROW`: a convolution's kernel of all inputs, and
+    a row of each of several stacked matrices.
+    """
+    if sum(length > 1 for length in shape) < 2:
+        return Dense(shape)
+    rows = [math.prod(shape[axis:]) for axis in reversed(range(len(shape)))]
+    return Levels(shape, bits, next((row for row in rows if row >= SHORTEST_ROW), rows[-1]))
 
 
 def coding_of(text: str, shape: tuple[int, ...]) -> Coding | None:
     """Parses a coding's ``text`` for a tensor of this shape; None if it is invalid."""
-    match = re.fullmatch(r"([a-z_]{1,40})(?::(0|[1-9]\d{0,8}))?", text, re.ASCII)
-    if match is None or match[1] not in CODINGS:
+    if not re.fullmatch(r"[a-z_]{1,40}(:(0|[1-9]\d{0,17}))*", text, re.ASCII):
         return None
+    kind, *numbers = text.split(":")
     try:
-        return CODINGS[match[1]](shape, *([int(match[2])] if match[2] else []))
-    except (TypeError, ValueError):  # a superfluous or missing rank, or one too large for the shape
+        return CODINGS[kind](shape, *map(int, numbers))
+    except (KeyError, TypeError, ValueError):  # also a superfluous or missing number, or one that the shape excludes
         return None

@@ -62,11 +62,6 @@ class BundledTensor(_Object):
     def size(self) -> int:
         return math.prod(self.shape)
 
-    @property
-    def rows(self) -> int:
-        """Number of int8 scales: one per row of the first axis, or one for fewer than two axes."""
-        return self.shape[0] if len(self.shape) > 1 else 1
-
 
 class TaskOnlyTensor(_Object):
     """A tensor that only one task has; stored whole in the task's file in `own/`."""
@@ -121,7 +116,7 @@ class Manifest(_Object):
     method: str
     options: dict[str, Any]
     base: BaseOrigin
-    dtype: Literal["float32", "bfloat16", "float16", "int8"] | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
     tensors: dict[str, BundledTensor]
     aliases: dict[str, str]
     tasks: Annotated[tuple[str, ...], Strict(False), FailFast(), Field(min_length=1)]
@@ -160,9 +155,16 @@ class Manifest(_Object):
 
     @cached_property
     def codings(self) -> dict[str, Coding]:
-        """The coding of each stored tensor; empty in bundles of masks."""
+        """The coding of each stored tensor; in bundles of masks, of each tensor of tau_MTL that is not stored as values
+        of ``dtype``."""
         codings = {name: coding_of(text, self.tensors[name].shape) for name, text in self.coding_texts.items()}
         return {name: coding for name, coding in codings.items() if coding is not None}
+
+    @property
+    def form(self) -> str:
+        """How the stored tensors are stored, for people."""
+        forms = Counter(self.codings[name].title if name in self.codings else self.dtype for name in self.stored)
+        return ", ".join(f"{count} tensors as {form}" for form, count in forms.items())
 
     @property
     def size(self) -> int:
@@ -211,9 +213,10 @@ class Manifest(_Object):
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "an alias", alias, "a name that no tensor has")
-        names, expected = [*self.coding_texts], "the names of all stored tensors" if self.updates else "no names"
-        stored = self.stored.keys() if self.updates else set()
-        expect({*names} == stored, "the keys of codings", names, expected)
+        names = {*self.coding_texts}
+        if self.updates:
+            expect(names == self.stored.keys(), "the keys of codings", sorted(names), "the names of all stored tensors")
+        expect(names <= self.stored.keys(), "the keys of codings", sorted(names), "names of stored tensors")
         for name, text in self.coding_texts.items():
             expected = f"one of {', '.join(CODINGS)} that fits shape {list(self.tensors[name].shape)}"
             expect(name in self.codings, f"codings[{name!a}]", text, expected)

@@ -33,7 +33,7 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
     else:
         what = (
             "The weights of task *t* are theta_0 + scale_t · (m_t ⊙ tau_MTL).\n"
-            f"All tasks share the merged vector tau_MTL ({manifest.dtype}); m_t is the task's mask, one bit per value."
+            f"All tasks share the merged vector tau_MTL ({manifest.form}); m_t is the task's mask, one bit per value."
         )
         rows = ["| task | mask lambda | scale | mask density | size |", "|---|---:|---:|---:|---:|"]
         rows += [

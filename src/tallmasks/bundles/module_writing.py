@@ -34,30 +34,32 @@ class Group:
     Attributes:
         parts: start and number of values of each tensor.
         base_dtype, dtype: safetensors dtype codes of theta_0 as loaded, and of the bundle's models.
+        is_coded: whether the tensors have a coding.
     """
 
     parts: dict[str, tuple[int, int]]
     size: int
     base_dtype: str
     dtype: str
+    is_coded: bool
 
 
 def groups_of(parts: BundleParts, base: Checkpoint, names: Iterable[str]) -> list[Group]:
-    stored = parts.manifest.stored
-    by_dtypes: dict[tuple[str, str], list[str]] = {}
+    stored, codings = parts.manifest.stored, parts.manifest.codings
+    by_form: dict[tuple[str, str, bool], list[str]] = {}
     for name in sorted({*names} & stored.keys() & base.tensors.keys()):
-        by_dtypes.setdefault((base.tensors[name].dtype, stored[name].dtype), []).append(name)
+        by_form.setdefault((base.tensors[name].dtype, stored[name].dtype, name in codings), []).append(name)
     groups = []
-    for dtypes, same in by_dtypes.items():
+    for form, same in by_form.items():
         taken: dict[str, tuple[int, int]] = {}
         end = 0
         for name in same:
             if taken and end + stored[name].size > GROUP:
-                groups.append(Group(taken, end, *dtypes))
+                groups.append(Group(taken, end, *form))
                 taken, end = {}, 0
             taken[name] = end, stored[name].size
             end += stored[name].size // 8 * 8 + 8
-        groups.append(Group(taken, end, *dtypes))
+        groups.append(Group(taken, end, *form))
     return groups
 
 
@@ -78,8 +80,7 @@ class DeviceWeights:
         self._weights = once(lambda task: TaskWeights(parts, base, task))
         cached = once if keep else lambda upload: upload
         self._theta, self._tau = cached(self._upload_theta), cached(self._upload_tau)
-        self._row_scales = cached(self._upload_row_scales)
-        self._bits, self._compressed = cached(self._upload_bits), cached(self._upload_compressed)
+        self._bits, self._coded = cached(self._upload_bits), cached(self._upload_coded)
         self._constant = cached(self._upload_constant)
 
     @torch.no_grad()
@@ -101,24 +102,21 @@ class DeviceWeights:
 
     def _model(self, group: Group, task: str) -> torch.Tensor:
         """theta_0 plus the update, in the dtype of the bundle's models, [size]."""
-        is_compressed = bool(self._parts.manifest.updates)
-        update = self._decoded_update(group, task) if is_compressed else self._masked_tau(group, task)
+        update = self._decoded(group, task) if self._parts.manifest.updates else self._masked_tau(group, task)
         return update.add_(self._theta(group).float()).to(torch_dtypes()[group.dtype])
 
     def _masked_tau(self, group: Group, task: str) -> torch.Tensor:
         """scale * tau where the task's mask is 1, +0.0 elsewhere, float32 [size]."""
-        tau = self._tau(group).float()
-        for name, scales in self._row_scales(group).items():
-            start, size = group.parts[name]
-            tau[start : start + size].view(len(scales), -1).mul_(scales[:, None])
+        tau = self._decoded(group, None) if group.is_coded else self._tau(group).float()
         update = tau * float(self._parts.manifest.scale[task])
         return update.masked_fill_(~unpacked(self._bits(group, task)), 0.0)
 
-    def _decoded_update(self, group: Group, task: str) -> torch.Tensor:
-        update = torch.zeros(group.size, device=self._device)
+    def _decoded(self, group: Group, task: str | None) -> torch.Tensor:
+        """The decoded tensors of a task, or of tau_MTL if it is None, float32 [size]."""
+        values = torch.zeros(group.size, device=self._device)
         for name, (start, size) in group.parts.items():
-            update[start : start + size] = self._parts.manifest.codings[name].update(self._compressed(task, name))
-        return update
+            values[start : start + size] = self._parts.manifest.codings[name].update(self._coded(task, name))
+        return values
 
     def _upload_theta(self, group: Group) -> torch.Tensor:
         pieces = ((start, self._base.stored(name, 0, size)) for name, (start, size) in group.parts.items())
@@ -126,26 +124,18 @@ class DeviceWeights:
 
     def _upload_tau(self, group: Group) -> torch.Tensor:
         code = OF_BUNDLES[str(self._parts.manifest.dtype)]
-        pieces = ((start, self._parts.tau(name).raw) for name, (start, _) in group.parts.items())
+        pieces = ((start, self._parts.tau(name).parts[""]) for name, (start, _) in group.parts.items())
         return self._upload(code, group.size, pieces)
-
-    def _upload_row_scales(self, group: Group) -> dict[str, torch.Tensor]:
-        """The int8 row scales, float32 [rows], by tensor; empty tensors are left out."""
-        if self._parts.manifest.dtype != "int8":
-            return {}
-        scales = {name: self._parts.tau(name).row_scales for name, (_, size) in group.parts.items() if size}
-        return {name: self._upload("F32", rows.size, [(0, rows)]) for name, rows in scales.items()}
 
     def _upload_bits(self, group: Group, task: str) -> torch.Tensor:
         masks = self._parts.of_task(task)
         pieces = ((start // 8, masks[name]) for name, (start, _) in group.parts.items())
         return self._upload("U8", group.size // 8, pieces)
 
-    def _upload_compressed(self, task: str, name: str) -> dict[str, torch.Tensor]:
-        stored, uploaded = self._parts.of_task(task), {}
-        for ending, info in self._parts.manifest.codings[name].specs.items():
-            part = stored[name + ending]
-            uploaded[ending] = self._upload(info.dtype, part.size, [(0, part)]).view(part.shape)
+    def _upload_coded(self, task: str | None, name: str) -> dict[str, torch.Tensor]:
+        specs, uploaded = self._parts.manifest.codings[name].specs, {}
+        for ending, part in self._parts.coded(task, name).items():
+            uploaded[ending] = self._upload(specs[ending].dtype, part.size, [(0, part)]).view(part.shape)
         return uploaded
 
     def _upload_constant(self, task: str | None, name: str) -> torch.Tensor:

@@ -1,19 +1,21 @@
 """Compress fine-tuned models of one base into a bundle, which restores any of them.
 
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
+    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --bits 2 -o ./bundle
     tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
 
 `tallmasks export` writes a task's model from the bundle, and `tallmasks.load_bundle` opens it in Python. A bundle
 keeps each task's own heads, configuration and tokenizer.
 
-t_switch stores -1, 0 or 1 per weight and task. Of the methods that need no data, it keeps the most accuracy for its
-size ("Which method" in the documentation). tsv_c stores matrices truncated to 1/T of their rank, and bitdelta one sign
-per weight of each matrix.
+lloyd_max, the default, rounds each weight of a task vector's matrices to one of 2^bits levels, with a scale per row. It
+needs no data ("Which method" in the documentation compares accuracy and size). tvq has evenly spaced levels, t_switch
+stores -1, 0 or 1 per weight, bitdelta one sign per weight of each matrix, and tsv_c matrices truncated to 1/T of their
+rank.
 
-The other methods store one shared vector plus one bit per weight and task. The shared vector is task_arithmetic, ties
-(the sum variant, as in the paper) or another merge. A mask keeps the weights with |tau_t| > lambda |tau_MTL - tau_t|;
-choose lambda on validation data. The masks of emr keep the weights whose sign agrees with the shared vector's, and
-each task has a scale.
+The other methods store one shared vector, in a few bits too, plus one bit per weight and task. The shared vector is
+task_arithmetic, ties (the sum variant, as in the paper) or another merge. A mask keeps the weights with
+|tau_t| > lambda |tau_MTL - tau_t|; choose lambda on validation data. Without it, the masked vector gets the L1 norm of
+tau_t. The masks of emr keep the weights whose sign agrees with the shared vector's, and each task has a scale.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import bytes_of_bundle, bytes_of_card
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import Refused
+from tallmasks.cli.options import Refused, whole_number
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
@@ -34,10 +36,19 @@ from tallmasks.operations.compress import METHOD, OF_MERGE, prepare_bundle, writ
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _, _, output = shared_options.add_arguments(parser, METHOD, registry.names_with_masks(), list(OF_BUNDLES))
+    names, dtypes = registry.names_with_masks(), list(OF_BUNDLES)
+    _, _, output = shared_options.add_arguments(
+        parser, METHOD, names, dtypes, "equal length", "the checkpoints', with --bits"
+    )
     for setting in OF_MERGE:
         text = "a bundle keeps each task's head" if setting == "heads" else "an option of `tallmasks merge`"
         output.add_argument(f"--{setting.replace('_', '-')}", action=Refused, const=text)
+    output.add_argument(
+        "--bits",
+        type=whole_number,
+        metavar="BITS",
+        help="round every value of a matrix to 2^BITS levels: 2, 3, 4 or 8 (default: 3, unless --dtype is given)",
+    )
     output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 
 
@@ -60,9 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     print_buffers(models)
     print_own(models)
     what = "scale" if method.scaled_mask else "lambda"
-    for task, error in errors.items():
+    for task, of_task in errors.items():
         value = f"{what} = {chosen[task]:g}, " if task in chosen else ""
-        print(f"  {task}: {value}relative error of its task vector {error:.3f}")
+        print(f"  {task}: {value}{of_task}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
     print(shared_options.NEXT)
     return 0

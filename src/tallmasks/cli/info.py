@@ -79,9 +79,7 @@ def of_bundle(bundle: Bundle) -> None:
     where = "included" if manifest.base.included else "not included"
     print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size_of_bundle(bundle))}")
     print(f"  base: {base} ({where})")
-    kinds = Counter(coding.kind for coding in manifest.codings.values())
-    how = ", ".join(f"{count} tensors {kind}" for kind, count in kinds.items()) or manifest.dtype
-    print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored as {how}")
+    print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored: {manifest.form}")
     if manifest.buffers:
         print(f"  stored whole for every task: {name_some(manifest.buffers)}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}

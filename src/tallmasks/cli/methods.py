@@ -66,7 +66,7 @@ def print_one(name: str) -> None:
             "looks at": looks_at(method),
             "takes": ", ".join(inputs_of(method)),
             "needs": needs(method),
-            "selected by": f"methods: {'all' if method.group == 'paper' else method.group}",
+            "selected by": f"methods: {method.group}",
         }
     elif kind in methods.merge_names():
         merge = methods.get_merge(name)

@@ -1,4 +1,4 @@
-"""Printed facts about the models of `tallmasks merge` and `tallmasks compress`."""
+"""Prints what is known about the models of `tallmasks merge` and `tallmasks compress`."""
 
 from __future__ import annotations
 

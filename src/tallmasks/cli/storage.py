@@ -22,7 +22,9 @@ from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
-BUNDLES = ("tall_mask_task_arithmetic", "t_switch", "bitdelta", "tsv_c")
+BUNDLES = (
+    "lloyd_max", "lloyd_max:bits=2", "t_switch", "bitdelta", "tsv_c", "tall_mask_ties", "tall_mask_ties:bits=3",
+)  # fmt: skip
 """One method per kind of bundle. Masks over any other merge, and EMR-Merging, need as much as the first."""
 
 
@@ -66,8 +68,7 @@ def _sizes(parameters: int, tasks: int, dtype: str) -> Iterator[tuple[str, int]]
     base = Checkpoint(title="", tensors={"blocks.0.weight": TensorInfo(code, (side, side))})
     names = [f"task{task}" for task in range(tasks)]
     for name in BUNDLES:
-        codec = methods.get(name).codec
-        contents = BundleContents(
-            name, base, names, dtype=dtype, codings=codec.codings(base.layout, tasks) if codec else None
-        )
+        method = methods.get(name)
+        codings, by_task = method.codings(base.layout, tasks), method.codec is not None
+        contents = BundleContents(name, base, names, dtype=dtype, by_task=by_task, codings=codings)
         yield f"base + {name}", model + sum(bytes_of_bundle(contents).values())

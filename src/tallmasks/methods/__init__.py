@@ -1,6 +1,6 @@
 """Merges and methods. Each file in ``rows`` registers its own. To add one, add a file there; nothing else changes.
 
-A *merge* combines the task vectors of a benchmark into one multi-task vector: a function ``(vectors, piece, facts,
+A *merge* combines the task vectors of a benchmark into one multi-task vector: a function ``(vectors, piece, prepared,
 **options) -> merged`` (see `Merge`). `merged_row` adds it to the results table.
 
 A *method* is any other row of the table: a function that returns an update, float32. The names of its parameters are

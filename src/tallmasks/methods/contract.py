@@ -12,16 +12,19 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tallmasks.bundles.codings import Coding
 from tallmasks.errors import TallmasksError
-from tallmasks.methods import bits
-from tallmasks.methods.bits import Shapes, Storage, Storing
+from tallmasks.io.tensor_files import Layout
+from tallmasks.methods import storage_formulas
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.codec import Codec
+from tallmasks.methods.few_bits import PLAIN, tau_codings
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
 from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
 from tallmasks.methods.options import Option, Value, options_for, options_of
 from tallmasks.methods.scaled_masks import ScaledMask
+from tallmasks.methods.storage_formulas import Shapes, Storage, Storing
 from tallmasks.vectors.task_vectors import TaskVector
 
 Group = Literal["paper", "later"]
@@ -51,10 +54,10 @@ class Method:
         row: position in the table.
         title, paper: shown in tables.
         merge: the merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
-        storage: bits from T, P' and F, see `tallmasks.methods.bits` (default: the protocol's).
+        storage: bits from T, P' and F, see `tallmasks.methods.storage_formulas` (default: the protocol's).
         kept: the fraction that the input ``threshold`` keeps.
         chosen: the values of its own options that are not those of ``update`` and its inputs.
-        group: "paper" (`methods: all` in params.yaml) or "later".
+        group: "paper" or "later": the entry under `methods` in params.yaml that selects this method.
     """
 
     name: str
@@ -127,6 +130,12 @@ class Method:
         """How a bundle stores the tensors of a task, for a `by_tensor` method."""
         return getattr(self.update, "codec", None)
 
+    def codings(self, layout: Layout, tasks: int) -> Mapping[str, Coding]:
+        """How a bundle of T tasks stores their tensors, or those of tau_MTL that are not stored as plain values."""
+        if self.codec:
+            return self.codec.codings(layout, tasks, **self.chosen)
+        return tau_codings(layout, int(self.chosen.get("bits", PLAIN)))
+
     @property
     def scaled_mask(self) -> ScaledMask | None:
         """How a bundle stores its update, if it is a scaled mask."""
@@ -143,8 +152,8 @@ class Method:
         share = self.kept.share(tasks, **options_for(self.kept.share, self.chosen))
         return vector.threshold(share, of_trainable=self.kept.of_trainable)
 
-    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = bits.NO_SHAPES) -> Storage:
-        """Storage for T tasks, P' trainable and F frozen parameters; exact if ``shapes`` is given (see `bits`)."""
+    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = storage_formulas.NO_SHAPES) -> Storage:
+        """Storage for T tasks, P' trainable and F frozen parameters; exact if ``shapes`` is given."""
         assert self.storage is not None
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
         return self.storage(tasks, trainable, frozen, **by_shape, **options_for(self.storage, self.chosen))
@@ -170,7 +179,9 @@ class Method:
         if self.storage is None:
             object.__setattr__(self, "storage", type(self.protocol).storage)
         if self.storage is None:
-            raise ValueError(f"method {self.name}: storage is missing; choose a function of tallmasks.methods.bits")
+            raise ValueError(
+                f"method {self.name}: storage is missing; choose a function of tallmasks.methods.storage_formulas"
+            )
         for name, parameter in inspect.signature(self.update).parameters.items():
             if parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
                 raise ValueError(f"method {self.name}: options are keyword-only; write `*, {name}=...`")
@@ -190,6 +201,11 @@ class Method:
             raise ValueError(f"method {self.name}: give {', '.join(wrong)} only if an input uses it; inputs: {needed}")
         if self.tuned and self.update is not merged_vector:
             raise ValueError(f"method {self.name}: tuned is only for methods that are a merge alone")
+
+
+def masked_vector(stored_vector: Any, mask: Any) -> Any:
+    """m_t * tau_MTL: the update of a row of TALL-masks."""
+    return stored_vector * mask
 
 
 def merged_vector(multi_task_vector: Any) -> Any:

@@ -29,8 +29,9 @@ def needs(method: Method) -> str:
 
 def looks_at(method: Method) -> str:
     """The part of the task vectors that a method and its merge need at once."""
+    if method.whole_model:
+        return "the whole model"
     seen = [seen_by(get_merge(method.merge))] if method.merge else []
-    seen += ["the whole model"] if method.whole_model else []
     whole = [WHOLE] if "threshold" in method.needs else []
     return ", ".join(whole + (seen or ["slices"]))
 
@@ -48,7 +49,10 @@ def data_of(merge: Merge) -> str:
 def inputs_of(method: Method) -> list[str]:
     """The inputs of a method, with its merge's name instead of ``multi_task_vector``."""
     merge = [f"merge {method.merge}"] if method.merge else []
-    return [*merge, *(name for name in sorted(method.needs) if not (merge and name == "multi_task_vector"))]
+    return [
+        *merge,
+        *(name for name in sorted(method.needs) if not (merge and name in ("multi_task_vector", "stored_vector"))),
+    ]
 
 
 def varies_by(entry: Input) -> str:

@@ -115,6 +115,7 @@ def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection
     return None
 
 
+input("tasks", "T, how many tasks there are, int", per="benchmark")(lambda source, task, lambda_index: source.count)
 input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="benchmark")(
     lambda source, task, lambda_index: source.pretrained
 )

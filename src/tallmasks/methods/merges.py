@@ -57,17 +57,25 @@ class TensorPiece:
     stop: int
 
 
-def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[TensorPiece]:
-    """Splits tensors of the given sizes into pieces of `step` values; the last piece of a tensor may be shorter."""
+def one(name: str) -> int:
+    return 1
+
+
+def pieces_of(sizes: Mapping[str, int], step: int, unit: Callable[[str], int] = one) -> Iterator[TensorPiece]:
+    """Splits tensors of the given sizes into pieces of `step` values; the last piece of a tensor may be shorter.
+    ``unit``: from a tensor's name, a number that divides the start of each of its pieces."""
     for name, size in sizes.items():
-        for start in range(0, size, step):
-            yield TensorPiece(name, start, min(start + step, size))
+        length = max(step // unit(name), 1) * unit(name)
+        for start in range(0, size, length):
+            yield TensorPiece(name, start, min(start + length, size))
 
 
-def pieces_of_layout(layout: Layout, whole_tensors: bool = False) -> list[TensorPiece]:
-    """Splits all tensors into pieces of `kernels.PIECE` values, or into whole tensors."""
+def pieces_of_layout(
+    layout: Layout, whole_tensors: bool = False, unit: Callable[[str], int] = one
+) -> list[TensorPiece]:
+    """Splits all tensors into pieces of about `kernels.PIECE` values, or into whole tensors."""
     sizes = {name: math.prod(shape) for name, shape in layout.by_name.items()}
-    return list(pieces_of(sizes, max([1, *sizes.values()]) if whole_tensors else kernels.PIECE))
+    return list(pieces_of(sizes, max([1, *sizes.values()]) if whole_tensors else kernels.PIECE, unit))
 
 
 def each_piece(
@@ -123,14 +131,14 @@ class Merge:
 
     Attributes:
         name: includes the options that are not at their defaults.
-        apply: ``(vectors, piece, facts, **options) -> merged``, float32, for one piece of the task vectors.
+        apply: ``(vectors, piece, prepared, **options) -> merged``, float32, for one piece of the task vectors.
         over: what ``vectors`` contains. "slices": T slices, float32 [n] each, as a list or one array [T, n]. "tensors":
             one whole tensor of all tasks, float32 [T, ...].
-        prepare: ``(task_vectors, **options) -> facts``, from whole task vectors, for example thresholds.
+        prepare: ``(task_vectors, **options) -> prepared``, from whole task vectors, for example thresholds.
         statistics: the second argument of ``prepare``: a list of mappings of tensors, one per task, or only one if
             they are computed from all tasks together.
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`). The result is the second
-            argument of ``prepare``; without ``prepare`` it is the facts.
+            argument of ``prepare``; without ``prepare`` it is ``prepared`` itself.
         masked_as: the merge to compute masks from, if it is another one.
         chosen: the options that are not at their defaults.
     """
@@ -153,17 +161,17 @@ class Merge:
                 f"merge {self.name} needs {self.statistics.meaning}, as in the workflow; use another merge"
             )
         of_data = [statistics[0] if self.learn else statistics] if self.statistics else []
-        facts: Any = of_data[0] if self.learn else None
+        prepared: Any = of_data[0] if self.learn else None
         if self.prepare is not None:
-            facts = self.prepare(task_vectors, *of_data, **options_for(self.prepare, self.chosen))
+            prepared = self.prepare(task_vectors, *of_data, **options_for(self.prepare, self.chosen))
         options = options_for(self.apply, self.chosen)
         if self.over == "slices":
-            return lambda vectors, piece: self.apply(vectors, piece, facts, **options)
+            return lambda vectors, piece: self.apply(vectors, piece, prepared, **options)
         shapes = task_vectors[0].layout.by_name
 
         def of_tensor(vectors: Sequence[Vector], piece: TensorPiece) -> Vector:
             tensors = np.stack(vectors).reshape(-1, *shapes[piece.name])
-            return np.asarray(self.apply(tensors, piece, facts, **options), np.float32).reshape(-1)
+            return np.asarray(self.apply(tensors, piece, prepared, **options), np.float32).reshape(-1)
 
         return of_tensor
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tallmasks.methods import bits
-from tallmasks.methods.bits import Storing
+from tallmasks.methods import storage_formulas
+from tallmasks.methods.storage_formulas import Storing
 
 Section = Literal["merging", "compression"]
 Grids = Mapping[str, Sequence[float]]
@@ -32,7 +32,7 @@ class Fixed(Protocol):
 
     coefficient: float | Callable[[int], float]
     section = "merging"
-    storage = bits.single
+    storage = storage_formulas.single
 
     def coefficient_for(self, tasks: int) -> float:
         return self.coefficient(tasks) if callable(self.coefficient) else self.coefficient
@@ -52,7 +52,7 @@ class Scaled(Protocol):
     tuned: str | None = None
     unvalidated: float = 0.3
     section = "merging"
-    storage = bits.single
+    storage = storage_formulas.single
 
     def __post_init__(self) -> None:
         if self.tuned and self.values is None:
@@ -76,7 +76,7 @@ class PerTask(Protocol):
 class Masked(Protocol):
     """One model per task, theta_0 + update; mask_lambda is chosen on the task's validation data."""
 
-    storage = bits.masked
+    storage = storage_formulas.masked
 
     def grid(self, grids: Grids) -> tuple[float, ...]:
         return tuple(grids["mask_lambda"])
@@ -86,4 +86,4 @@ class Masked(Protocol):
 class FineTuned(Protocol):
     """The fine-tuned checkpoints themselves; theta_0 + update equals them up to rounding."""
 
-    storage = bits.finetuned
+    storage = storage_formulas.finetuned

@@ -35,12 +35,13 @@ Fraction = Annotated[float, Between(1e-6, 1)]
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a function. Its values have the type of ``default``; strings must be one of ``words``."""
+    """One option of a function. Its values have the type of ``default``; if there are ``words``, they are one of
+    these, and strings must have them."""
 
     name: str
     default: Value
     bounds: Between | None = None
-    words: tuple[str, ...] = ()
+    words: tuple[Value, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.default, str) and self.default not in self.words:
@@ -49,7 +50,7 @@ class Option:
     @property
     def allowed(self) -> str:
         if self.words:
-            return " or ".join(self.words)
+            return " or ".join(map(str, self.words))
         kind = {float: "a number", int: "a whole number", bool: "true or false"}[type(self.default)]
         return f"{kind} from {self.bounds.low:g} to {self.bounds.high:g}" if self.bounds else kind
 
@@ -60,14 +61,14 @@ class Option:
             with suppress(OverflowError):
                 value = float(value)
         if self.words:
-            right = value in self.words
+            right = value in self.words and isinstance(value, type(self.default))
         elif isinstance(self.default, bool):
             right = isinstance(value, bool)
         else:
             low, high = (self.bounds.low, self.bounds.high) if self.bounds else (-math.inf, math.inf)
             right = number and abs(value) < math.inf and low <= value <= high and isinstance(value, type(self.default))
         if not right:
-            near = nearest(str(value), self.words)
+            near = nearest(str(value), list(map(str, self.words)))
             raise TallmasksError(f"{whose}: option {self.name}: found {value!r}, expected {self.allowed}{near}")
         return value
 

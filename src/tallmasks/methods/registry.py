@@ -8,7 +8,7 @@ import pkgutil
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from tallmasks.errors import TallmasksError, at_import, nearest
 from tallmasks.methods import options, rows
@@ -20,8 +20,8 @@ from tallmasks.methods.options import Option, Value
 
 Entry = TypeVar("Entry", Merge, Method)
 
-GROUPS: dict[str, Group] = {"all": "paper", "paper": "paper", "later": "later"}
-"""Words that can replace method names under `methods` in params.yaml, and the group that each selects."""
+GROUPS: tuple[Group, ...] = get_args(Group)
+"""Groups of methods, which can be listed under `methods` in params.yaml like names."""
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
@@ -97,6 +97,12 @@ def with_options(name: str, chosen: Mapping[str, Value]) -> str:
     return options.written(name, options.chosen_from(chosen, get_merge(name).options, f"merge {name}"))
 
 
+def with_option(method: Method, name: str, value: Value) -> Method:
+    """A method with one more option. Raises like `get`."""
+    plain, texts = options.parse_spec(method.name)
+    return get(options.written(plain, {**texts, name: value}))
+
+
 def spec_of(entry: str | Mapping[str, Mapping[str, Value]], where: str = "params.yaml: methods:") -> str:
     """The spec of an entry of `methods` in params.yaml: a name, or a name with options, ``{ties: {keep: 0.1}}``.
 
@@ -125,10 +131,11 @@ def names(group: Group | None = None) -> tuple[str, ...]:
 
 
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
-    """The specs of `methods` in params.yaml: words of `GROUPS` and entries of `spec_of`. Raises like `get`."""
+    """The specs of `methods` in params.yaml: groups and entries of `spec_of`. Raises like `get`."""
     specs: list[str] = []
     for entry in [entries] if isinstance(entries, str) else entries:
-        specs += names(GROUPS[entry]) if isinstance(entry, str) and entry in GROUPS else [spec_of(entry)]
+        group = next((group for group in GROUPS if group == entry), None)
+        specs += names(group) if group else [spec_of(entry)]
     return tuple(specs)
 
 

@@ -26,14 +26,14 @@ class ScaledMask:
     mask: Callable[[Vector, Vector], NDArray[np.bool_]]
     length: Callable[[Vector, int], float]
 
-    def __call__(self, task_vector: Any, multi_task_vector: Any, layout: Layout) -> Any:
-        """The update of a whole model, float32 [P']."""
-        kept = multi_task_vector * self.mask(task_vector, multi_task_vector)
+    def __call__(self, task_vector: Any, multi_task_vector: Any, stored_vector: Any, layout: Layout) -> Any:
+        """The update of a whole model, float32 [P']. Masks and scales are those of tau_MTL before it is rounded."""
+        mask = self.mask(task_vector, multi_task_vector)
         own, held = (
             math.fsum(self.length(part, math.prod(part.shape)) for part in layout.split(vector).values())
-            for vector in (task_vector, kept)
+            for vector in (task_vector, multi_task_vector * mask)
         )
-        return kept * self.scale(own, held)
+        return stored_vector * mask * self.scale(own, held)
 
     @staticmethod
     def scale(own: float, held: float) -> float:

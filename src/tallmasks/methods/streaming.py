@@ -22,7 +22,16 @@ from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import Difference, ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
-OF_PIECES = {"pretrained", "layout", "task_vector", "threshold", "multi_task_vector", "agreement", "mask"}
+OF_PIECES = {
+    "pretrained",
+    "layout",
+    "task_vector",
+    "threshold",
+    "multi_task_vector",
+    "stored_vector",
+    "agreement",
+    "mask",
+}
 """The inputs that can be computed for one piece. All others need the whole model."""
 
 
@@ -106,7 +115,7 @@ class _Streamed(TaskVector):
 
 
 class Merging:
-    """A merge on a stream, with task weights if given. Its facts are computed at construction."""
+    """A merge on a stream, with task weights if given. What it prepares is computed at construction."""
 
     def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
         self._name = merge.name

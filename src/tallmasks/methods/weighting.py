@@ -82,7 +82,7 @@ class WeightedMerge:
             name in ("ties_mean", "dare_ties", "della") if of_tasks.normalize is None else of_tasks.normalize
         )
         self._alone, self._limit = once(self._made_sparse), once(self._limit_in)
-        if name == "della":  # merges whole tensors and needs no facts
+        if name == "della":  # merges whole tensors and prepares nothing
             self._combined: Apply = lambda vectors, piece: agreeing_or_plus(vectors, mean=False)
         else:
             combined = registry.get_merge("ties_sum:keep=1.0" if name in _ELECTED else "sum")

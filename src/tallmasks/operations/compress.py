@@ -9,7 +9,7 @@ from itertools import chain
 from math import fsum, prod, sqrt
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
 from tallmasks.errors import OptionError, TallmasksError, option_errors, worded
 from tallmasks.io.dtypes import OF_BUNDLES
+from tallmasks.masks.equal_lengths import equal_lambdas
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
 from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.streaming import Merging, check_can_stream
+from tallmasks.methods.options import parse_spec
+from tallmasks.methods.streaming import Merging, Stream, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
@@ -29,11 +31,28 @@ from tallmasks.vectors import kernels
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
 
-METHOD = "t_switch"
+METHOD = "lloyd_max"
+BITS = 3
+"""Default bits of a value of tau_MTL, if no dtype is set."""
 OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "layers")  # fmt: skip
+Products = NDArray[np.float64]
+"""|tau|^2, tau . h and |h|^2 of one or several slices [..., 3]: tau of a task, and h that a bundle restores."""
 SUMMED = 1 << 16
 """Number of values per float32 sum; the last digits of a scale depend on it."""
+
+
+class Errors(NamedTuple):
+    """Relative errors of a restored task vector, |tau - tau'| / |tau|: of all tensors together, and the largest of one
+    tensor, with its name."""
+
+    total: float
+    largest: float = 0.0
+    tensor: str = ""
+
+    def __str__(self) -> str:
+        of_tensor = f"; largest {self.largest:.3f}, of {self.tensor}" if self.tensor else ""
+        return f"relative error of its task vector {self.total:.3f}{of_tensor}"
 
 
 def compress(
@@ -45,6 +64,7 @@ def compress(
     options: Mapping[str, Any] | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
     dtype: Any = None,
+    bits: int | None = None,
     include_base: bool = False,
     keep_base: Sequence[str] | None = None,
 ) -> Path:
@@ -56,6 +76,8 @@ def compress(
         out: a new folder.
         options: options of the method, for example {"keep": 0.1}.
         mask_lambda: one value, or a mapping by task.
+        dtype: of the shared vector's values that are not rounded; without `bits`, of all its values.
+        bits: 2, 3, 4 or 8: round every value of a matrix to 2^bits levels (default: 3).
         keep_base: patterns of tensor names.
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
@@ -72,6 +94,7 @@ def compress(
             options=options,
             mask_lambda=mask_lambda,
             dtype=dtype,
+            bits=bits,
             include_base=include_base,
             keep_base=keep_base,
         )
@@ -84,8 +107,16 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         settings.refuse(OF_MERGE, "merge")
         registry.check_name(settings.method, registry.names_with_masks(), "--method")
         method = registry.masks_over(settings.spec)
+        is_option = "bits" in (parse_spec(settings.method)[1].keys() | settings.options)
+        bits = settings.bits
+        if is_option and bits is not None:
+            raise OptionError("--bits: bits is also given as an option of the method; leave one of them out")
         if method.codec is None:
             check_can_stream(method)
+            if bits is None and settings.dtype is None and not is_option:
+                bits = BITS
+        if bits is not None:
+            method = registry.with_option(method, "bits", bits)
     has_lambdas = bool(settings.by_task("mask_lambda"))
     if has_lambdas and (method.scaled_mask or method.codec):
         raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
@@ -115,8 +146,9 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         own=models.own,
         missing=models.missing,
         sizes=models.nbytes,
-        mask_lambda={} if method.scaled_mask else dict(zip(settings.tasks, settings.mask_lambdas, strict=True)),
-        codings=method.codec.codings(models.layout, len(settings.tasks)) if method.codec else None,
+        mask_lambda={} if method.scaled_mask else settings.by_task("mask_lambda"),
+        by_task=method.codec is not None,
+        codings=method.codings(models.layout, len(settings.tasks)),
         include_base=settings.include_base,
     )
     return method, models, contents
@@ -139,68 +171,93 @@ def _common_dtype(models: Models) -> str:
     return by_code.get(codes.pop(), "float32") if len(codes) == 1 else "float32"
 
 
-def write_bundle(method: Method, models: Models, contents: BundleContents) -> tuple[dict[str, float], dict[str, float]]:
-    """Write the bundle. Returns each task's lambda or scale, if any, and the relative error of its task vector."""
+def write_bundle(
+    method: Method, models: Models, contents: BundleContents
+) -> tuple[dict[str, float], dict[str, Errors]]:
+    """Write the bundle. Returns each task's lambda or scale, if any, and the errors of its task vector."""
     settings = models.settings
     if method.codec:
         return {}, _write_coded(method.codec, method.chosen, models, contents)
-    with models.progress("compressing", passes(method.merge)) as progress:
+    needs_lambdas = not method.scaled_mask and settings.by_task("mask_lambda").keys() != settings.tasks.keys()
+    with models.progress("compressing", passes(method.merge) + needs_lambdas) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        mask_lambdas = settings.mask_lambdas
+        lambdas = settings.by_task("mask_lambda")
+        if needs_lambdas:
+            lambdas = dict(zip(settings.tasks, _equal_lambdas(stream, merging), strict=True)) | lambdas
         with new_bundle(settings.output, contents) as new:
+            new.mask_lambda.update(lambdas)
 
-            def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], list[list[float]]]:
+            def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], Products]:
                 vectors = stream.task_vectors_at(piece)
                 merged = merging(piece, vectors)
                 if method.scaled_mask is None:
-                    packed = list(kernels.pack_masks(vectors, merged, mask_lambdas))
+                    packed = list(kernels.pack_masks(vectors, merged, list(lambdas.values())))
                     lengths: list[list[tuple[float, float]]] = []
                 else:
                     of = prod(stream.layout.by_name[piece.name])
                     packed, lengths = _scaled(method.scaled_mask, vectors, merged, of)
-                new.write(piece.name, piece.start, merged, dict(zip(settings.tasks, packed, strict=True)))
-                products = [_products(vector, merged, bits) for vector, bits in zip(vectors, packed, strict=True)]
-                return lengths, products
+                stored = new.write(piece.name, piece.start, merged, dict(zip(settings.tasks, packed, strict=True)))
+                held = (stored * np.unpackbits(bits, count=stored.size, bitorder="little") for bits in packed)
+                return lengths, np.array([_products(*pair) for pair in zip(vectors, held, strict=True)])
 
-            every = parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
-            pieces, products = [one for one, _ in every], [one for _, one in every]
+            jobs = pieces_of_layout(stream.layout, merging.over_tensors, new.unit)
+            every = parallel(work, jobs, merging.threads)
+            pieces = [one for one, _ in every]
             if method.scaled_mask and pieces:
                 for task, pairs in zip(settings.tasks, zip(*pieces, strict=True), strict=True):
                     own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
                     new.scale[task] = method.scaled_mask.scale(own, held)
-            totals = np.sum(products or np.zeros((1, len(mask_lambdas), 3)), axis=0).tolist()
-            for task, (own, both, held) in zip(settings.tasks, totals, strict=True):
-                scale = new.scale[task]
-                new.error[task] = _relative(own - 2 * scale * both + scale**2 * held, own)
-    return new.scale if method.scaled_mask else dict(zip(settings.tasks, mask_lambdas, strict=True)), new.error
+            by_tensor: dict[str, Products] = {}
+            for piece, (_, products) in zip(jobs, every, strict=True):
+                by_tensor[piece.name] = by_tensor.get(piece.name, 0) + products
+            errors = {
+                task: _errors({name: products[number] for name, products in by_tensor.items()}, new.scale[task])
+                for number, task in enumerate(settings.tasks)
+            }
+            new.error.update({task: one.total for task, one in errors.items()})
+    return new.scale if method.scaled_mask else lambdas, errors
 
 
-def _products(vector: Vector, merged: Vector, bits: NDArray[np.uint8]) -> list[float]:
-    """|tau|^2, tau . h and |h|^2 of a slice, for h = mask * tau_MTL."""
-    held = merged * np.unpackbits(bits, count=merged.size, bitorder="little")
-    return [float(np.einsum("i,i", *pair)) for pair in ((vector, vector), (vector, held), (held, held))]
+def _equal_lambdas(stream: Stream, merging: Merging) -> list[float]:
+    def read(piece: TensorPiece) -> tuple[Sequence[Vector], Vector]:
+        vectors = stream.task_vectors_at(piece)
+        return vectors, merging(piece, vectors)
+
+    return equal_lambdas(
+        len(stream.changes), read, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads
+    )
 
 
-def _squared_length(values: Vector) -> float:
-    """|values|^2, in pieces, because a float64 copy of a tensor is twice its size."""
-    return fsum(kernels.in_pieces(values.size, lambda part: np.square(values[part], dtype=np.float64).sum()))
+def _products(vector: Vector, held: Vector) -> Products:
+    return np.array([np.einsum("i,i", *pair) for pair in ((vector, vector), (vector, held), (held, held))])
 
 
-def _relative(gap: float, own: float) -> float:
-    """The relative error from the squared lengths of the error and of the task vector."""
-    return sqrt(max(gap, 0) / own) if own else 0.0
+def _errors(products: Mapping[str, Products], scale: float = 1.0) -> Errors:
+    """The errors of tau' = scale * h, from the products by tensor."""
+
+    def relative(of: Products) -> float:
+        own, both, held = of.tolist()
+        return sqrt(max(own - 2 * scale * both + scale**2 * held, 0) / own) if own else 0.0
+
+    each = {name: relative(of) for name, of in products.items()}
+    total = relative(np.sum([*products.values(), np.zeros(3)], axis=0))
+    if not each:
+        return Errors(total)
+    worst = max(each, key=each.__getitem__)
+    return Errors(total, each[worst], worst)
 
 
 def _write_coded(
     codec: Codec, options: Mapping[str, Any], models: Models, contents: BundleContents
-) -> dict[str, float]:
-    """Write a bundle of separately compressed tensors. Returns the relative error of each task vector."""
+) -> dict[str, Errors]:
+    """Write a bundle of separately compressed tensors. Returns the errors of each task vector."""
     with (
         models.progress("compressing", passes(None)) as progress,
         new_coded_bundle(models.settings.output, contents) as new,
     ):
-        stream, squares = models.stream(progress), {task: np.zeros(2) for task in contents.tasks}
+        stream = models.stream(progress)
+        products: dict[str, dict[str, Products]] = {task: {} for task in contents.tasks}
 
         def work(job: tuple[TensorPiece, str]) -> None:
             piece, task = job
@@ -208,14 +265,16 @@ def _write_coded(
             tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
             content = codec.content(tensor, coding, **options)
             new.write(task, piece.name, content)
-            gap = tensor - coding.values(content)
-            squares[task] += [_squared_length(part.reshape(-1)) for part in (gap, tensor)]
+            restored, tau = np.asarray(coding.values(content), np.float32).reshape(-1), tensor.reshape(-1)
+            parts = kernels.in_pieces(tau.size, lambda part: _products(tau[part], restored[part]))
+            products[task][piece.name] = np.sum(parts, axis=0)
 
         # one tensor at a time: it can be large, and matrix products use several threads
         every = pieces_of_layout(stream.layout, whole_tensors=True)
         parallel(work, [(piece, task) for piece in every for task in contents.tasks], threads=1)
-        new.error.update({task: _relative(*pair.tolist()) for task, pair in squares.items()})
-    return new.error
+        errors = {task: _errors(of_task) for task, of_task in products.items()}
+        new.error.update({task: one.total for task, one in errors.items()})
+    return errors
 
 
 def _scaled(

@@ -12,7 +12,8 @@
     keep_base: ["embed*"]                  # `only` and `heads` too
     tokens: base
 
-`weight`, `density`, `trim` and `normalize` belong to `tallmasks merge`, `include_base` to `tallmasks compress`.
+`weight`, `density`, `trim` and `normalize` belong to `tallmasks merge`, `bits` and `include_base` to `tallmasks
+compress`.
 `mergekit_files` translates mergekit's files.
 """
 
@@ -109,6 +110,7 @@ class Settings(Section):
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
     dtype: Annotated[str, AfterValidator(lambda name: DTYPE_ALIASES.get(name, name))] = optional()
+    bits: Literal[2, 3, 4, 8] = optional()
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
     only: Patterns = Field([])
     keep_base: Patterns = Field([])

@@ -14,6 +14,7 @@ Words = NDArray[np.uint32]
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
+_BIT = np.int32(1)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
@@ -48,6 +49,19 @@ def levels(row: Floats, merged: Floats, mask_lambdas: tuple[float, ...], out: ND
         for mask_lambda in mask_lambdas:
             level += np.uint8(own > mask_lambda * others)
         out[i] = level
+
+
+@njit(nogil=True, cache=True)
+def add_lengths(row: Floats, merged: Floats, lengths: NDArray[np.float64]) -> None:
+    """float32 [n], [n] -> float64 [2561]: add |tau_MTL| to the class of the ratio |tau| / |tau_MTL - tau|: below 2^-10,
+    then by the upper half of its bits. Weights with tau = 0 are in no mask."""
+    last = np.int64(lengths.size - 1)
+    for i in range(row.size):
+        own, others = abs(row[i]), abs(merged[i] - row[i])
+        if own > _ZERO:
+            ratio = own / others if others > _ZERO else np.float32(np.inf)
+            number = np.int64(np.float32(ratio).view(np.uint32) >> _HALF) - np.int64(0x3A7F)
+            lengths[max(np.int64(0), min(number, last))] += abs(merged[i])
 
 
 @njit(nogil=True, cache=True)
@@ -96,6 +110,63 @@ def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale
             held = np.int32(-np.int32((word >> np.int32(i)) & np.int32(1)))
             value = np.int32(np.int32(update[i]) << np.int32(shift)).view(np.float32)
             total[i] = own[i] + np.int32(np.float32(scale * value).view(np.int32) & held).view(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def add_levels(
+    theta: Floats,
+    planes: Words,
+    levels: Floats,
+    scales: Floats,
+    group: int,
+    first: int,
+    mask: Words,
+    factor: np.float32,
+    out: Floats,
+) -> None:
+    """float32 [n], uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups], uint32 [ceil(n / 32)] -> float32 [n]:
+    theta + factor * level * scale where the mask's bit is 1, else + 0.0.
+
+    Bit i (lowest first) of word j of plane k is bit k of the number of the level of value 32 j + i; the mask is packed
+    likewise. ``first``: the index of the first value among the values that are grouped. With 2 to 4 bits the lowest two
+    bits select one of four levels at a time, which is faster than a table.
+    """
+    bits, numbers, values = planes.shape[0], np.empty(32, np.int32), np.empty(32, np.float32)
+    row, left = first // group, group - first % group
+    for start in range(0, out.size, 32):
+        column = start // 32
+        if 2 <= bits <= 4:
+            low, high = np.int32(planes[0, column]), np.int32(planes[1, column])
+            for four in range(0, levels.size, 4):
+                zero, one, two, three = levels[four], levels[four + 1], levels[four + 2], levels[four + 3]
+                here = np.int32(-1)  # the values whose other bits are those of the number `four`
+                for k in range(2, bits):
+                    word = np.int32(planes[k, column])
+                    here &= word if (four >> k) & 1 else ~word
+                for i in range(32):
+                    odd = (low >> np.int32(i)) & _BIT != 0
+                    lower, upper = one if odd else zero, three if odd else two
+                    level = upper if (high >> np.int32(i)) & _BIT != 0 else lower
+                    values[i] = level if (here >> np.int32(i)) & _BIT != 0 else values[i]
+        else:
+            numbers[:] = 0
+            for k in range(bits):
+                word = np.int32(planes[k, column])
+                for i in range(32):
+                    numbers[i] |= np.int32(((word >> np.int32(i)) & _BIT) << np.int32(k))
+            for i in range(32):
+                values[i] = levels[numbers[i]]
+        done, stop = start, min(start + 32, out.size)
+        while done < stop:
+            scale, held = scales[row], np.int32(np.int32(mask[column]) >> np.int32(done - start))
+            own, total, chosen = theta[done:stop][:left], out[done:stop][:left], values[done - start :]
+            for i in range(total.size):
+                pattern = np.float32(factor * np.float32(chosen[i] * scale)).view(np.int32)
+                total[i] = own[i] + np.int32(pattern & -np.int32((held >> np.int32(i)) & _BIT)).view(np.float32)
+            done += total.size
+            left -= total.size
+            if left == 0:
+                row, left = row + 1, group
 
 
 @njit(nogil=True, cache=True)

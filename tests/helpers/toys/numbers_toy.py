@@ -153,7 +153,7 @@ class Linear:
     def settings(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
-    def training_settings(self, spec: Mapping[str, Any], task: Task, looks: bool) -> dict[str, Any]:
+    def training_settings(self, spec: Mapping[str, Any], task: Task, validates: bool) -> dict[str, Any]:
         return self.settings(spec)
 
     def initial_state(self, spec: Mapping[str, Any], pretrained: Path) -> dict[str, Any]:

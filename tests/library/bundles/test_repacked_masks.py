@@ -16,8 +16,10 @@ from strategies import no_deadline
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle, write_from_planes
 from tallmasks.bundles.verification import verify_bundle
+from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.io.tensor_files import load_state
 from tallmasks.masks.mask_bundles import open_mask_bundle
+from tallmasks.methods.few_bits import tau_codings
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
 
@@ -30,10 +32,13 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     return chain
 
 
-def contents_of(chain: Chain, dtype: str) -> BundleContents:
+def contents_of(chain: Chain, form: str) -> BundleContents:
     base = replace(open_checkpoint(chain.folder / "theta0.safetensors"), origin={"path": "models/here.safetensors"})
     lambdas = dict(zip(chain.tasks, LAMBDAS, strict=False))
-    return BundleContents("tall_mask_ties", base, chain.tasks, dtype=dtype, unchanged=["c.frozen"], mask_lambda=lambdas)
+    contents = BundleContents("tall_mask_ties", base, chain.tasks, unchanged=["c.frozen"], mask_lambda=lambdas)
+    if form in OF_BUNDLES:
+        return replace(contents, dtype=form)
+    return replace(contents, codings=tau_codings(open_mask_bundle(chain.folder / "masks-sum").layout, 3))
 
 
 @no_deadline
@@ -48,7 +53,7 @@ def test_any_piece_of_a_mask_equals_that_of_the_whole(chain: Chain, start: int, 
     np.testing.assert_array_equal(found, reference.unpacked(bundle, "cars", mask_lambda)[start:stop])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "3 bits"])
 def test_a_bundle_holds_the_masked_models_and_has_the_predicted_size(
     chain: Chain, tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,13 +12,14 @@ from safetensors.torch import load_file, save_file
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
+from tallmasks.bundles.codings import in_few_bits
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 from tallmasks.operations.compress import compress
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from task_bundles import TASKS, all_same, expected, make
+from task_bundles import TASKS, all_same, as_stored, expected, make
 
 BITS = {"x": np.ones(2, np.uint8)}
 
@@ -32,7 +33,7 @@ def base(tmp_path):
 
 def test_the_files_follow_the_documented_format(tmp_path):
     """A bundle could not be read with safetensors and the description of the format alone."""
-    made = make(tmp_path, "int8", mask_lambda={"mnist": 0.4})
+    made = make(tmp_path, "3 bits", mask_lambda={"mnist": 0.4})
     manifest = json.loads((made.folder / "bundle.json").read_text())
     assert manifest["format"] == "tallmasks/bundle/1" and manifest["digest"] == bundle_digest(manifest)
     assert manifest["tasks"] == list(TASKS) and manifest["mask_lambda"] == {
@@ -49,18 +50,22 @@ def test_the_files_follow_the_documented_format(tmp_path):
         "bundle.json", "README.md", *manifest["files"]
     }  # fmt: skip
     merged = load_file(made.folder / "merged.safetensors")
-    assert merged.keys() == {*made.merged, *(f"{name}.scale" for name in made.merged)}
-    levels, scales = merged["wide"].numpy(), merged["wide.scale"].numpy()
-    assert levels.dtype == np.int8 and scales.shape == (9,) and merged["a.bias.scale"].shape == (1,)
-    np.testing.assert_array_equal(scales, np.abs(made.merged["wide"]).max(1) / np.float32(127))
-    assert not levels[made.merged["wide"] == 0].any()
-    np.testing.assert_allclose(levels * scales[:, None], made.merged["wide"], atol=scales.max() * 0.51)
+    coded = {"a.weight": 35, "short": 45, "tall": 17, "wide": 72}  # values per scale
+    assert manifest["codings"] == {name: f"levels:3:{group}" for name, group in coded.items()}
+    endings = (".index", ".levels", ".scale")
+    assert merged.keys() == {*made.merged, *(f"{name}{ending}" for name in coded for ending in endings)} - {*coded}
+    planes = np.unpackbits(merged["tall.index"].numpy(), axis=1, bitorder="little").astype(int)
+    assert planes.shape == (3, 408)
+    tau = merged["tall.levels"].numpy()[planes[0] + 2 * planes[1] + 4 * planes[2]].reshape(24, 17)
+    values, kept = tau * merged["tall.scale"].numpy()[:, None], made.merged["tall"] != 0
+    np.testing.assert_array_equal(values[kept], as_stored(made.merged["tall"], "3 bits")[kept])
     masks = load_file(made.folder / manifest["masks"]["mnist"])
     bits = np.unpackbits(masks["short"].numpy(), bitorder="little")
-    np.testing.assert_array_equal(bits[:45], made.masks["mnist"]["short"].reshape(-1))
+    kept = made.masks["mnist"]["short"] & (made.merged["short"] != 0)
+    np.testing.assert_array_equal(bits[:45], kept.reshape(-1))
     assert bits.size == 48 and not bits[45:].any()
     with pytest.raises(TallmasksError, match=str(made.folder)):
-        make(tmp_path, "int8")
+        make(tmp_path, "3 bits")
     assert verify_bundle(made.folder) == []
 
 
@@ -144,26 +149,30 @@ def test_values_that_cannot_be_stored_are_refused(tmp_path, base, changes, value
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_tensor_with_the_name_of_int8_scales_is_refused(tmp_path):
+def test_a_tensor_with_the_name_of_scales_is_refused(tmp_path):
     """A tensor would overwrite the scales of another one."""
-    save_file({"w": torch.ones(2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
-    contents = BundleContents("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+    save_file({"w": torch.ones(2, 2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
+    base = open_checkpoint(tmp_path / "base.safetensors")
+    contents = BundleContents("sum", base, ["x"], codings={"w": in_few_bits((2, 2), 3)})
     with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", contents):
         pass
 
 
-def test_int8_rows_of_zeros_and_denormals(tmp_path):
+def test_rows_of_zeros_denormals_and_large_values(tmp_path):
     """A row of zeros or denormals would become NaN."""
-    save_file({"w": torch.zeros(3, 8)}, tmp_path / "base.safetensors")
-    values = np.zeros((3, 8), np.float32)
+    save_file({"w": torch.zeros(4, 16)}, tmp_path / "base.safetensors")
+    values = np.zeros((4, 16), np.float32)
     values[1, :2] = [1e-45, -1e-45]
     values[2, :3] = [2e-43, -1e-43, 1e-45]
+    values[3] = np.tile([3e38, -3e38], 8)
+    base = open_checkpoint(tmp_path / "base.safetensors")
     with new_bundle(
-        tmp_path / "out", BundleContents("sum", open_checkpoint(tmp_path / "base.safetensors"), ["x"], dtype="int8")
+        tmp_path / "out", BundleContents("sum", base, ["x"], codings={"w": in_few_bits((4, 16), 8)})
     ) as new:
-        new.write("w", 0, values.reshape(-1), {"x": np.full(3, 255, np.uint8)})
+        new.write("w", 0, values.reshape(-1), {"x": np.full(8, 255, np.uint8)})
     found = load_bundle(tmp_path / "out").state_dict("x")["w"].numpy()
-    assert np.abs(found - values).max() < 1e-43 and not found[0].any()
+    assert np.abs(found - values)[:3].max() < 1e-43 and not found[0].any()
+    np.testing.assert_allclose(found[3], values[3], rtol=1e-2)
 
 
 def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):

@@ -17,6 +17,10 @@ from transformers import LlamaForCausalLM
 import reference
 import tallmasks
 from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
+from tallmasks import methods
+from tallmasks.io.tensor_files import Layout
+from tallmasks.methods import few_bits
+from tallmasks.vectors.task_vectors import TaskVector
 
 
 def flat(parameters: dict[str, torch.Tensor]) -> np.ndarray:
@@ -65,6 +69,38 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
     np.testing.assert_array_equal(flat(parameters), before)
 
 
+def test_few_bits_and_lambdas_without_data_are_those_of_the_table(here: Path, tmp_path: Path) -> None:
+    """A bundle would give back another model than the one whose accuracy is in the table, or one on a GPU."""
+    out = tmp_path / "bundle"
+    words = ["--method", "ties", "--bits", "3", "--dtype", "float32"]
+    assert run("compress", "--base", "base", *NAMED, *words, "-o", out) == 0
+    base, *tuned = of_base_and_tasks(here).values()
+    layout = Layout.of({name: values for name, values in base.items() if "embed" not in name})
+    theta = layout.join(base)
+    vectors = [TaskVector(layout.join(one) - theta, layout, {}) for one in tuned]
+    method = methods.get("tall_mask_ties_equal_length:bits=3")
+    frozen = sum(values.size for values in base.values()) - layout.size
+    merged = reference.ties(
+        [vector.flat for vector in vectors],
+        [reference.trim_threshold(np.append(vector.flat, np.zeros(frozen, np.float32)), 0.2) for vector in vectors],
+        mean=False,
+    )
+    bundle, on_device = tallmasks.load_bundle(out), tallmasks.load_bundle(out, device="cpu")
+    model, other = (LlamaForCausalLM.from_pretrained("base") for _ in range(2))
+    for task, vector in zip(TASKS, vectors, strict=True):
+        stored = few_bits.rounded(merged, layout, 3)
+        given = {"task_vector": vector.flat, "multi_task_vector": merged, "stored_vector": stored, "layout": layout}
+        update = method(**given)
+        kept, own = np.abs(merged[update != 0]).sum(), np.abs(vector.flat).sum()
+        assert kept == pytest.approx(own, rel=0.02) or bundle.manifest.mask_lambda[task] == 0
+        np.testing.assert_array_equal(np.concatenate([bundle.update(task, name) for name in layout.names]), update)
+        bundle.apply_(model, task)
+        on_device.apply_(other, task)
+        assert all(torch.equal(*pair) for pair in zip(model.parameters(), other.parameters(), strict=True))
+    files = {path.name: path.stat().st_size for path in out.rglob("*.safetensors")}
+    assert files["merged.safetensors"] < layout.size  # a byte per value
+
+
 def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A command of twenty tasks would have to be kept in a shell script, in part."""
     said = {"base": "base", "tasks": {task: task for task in TASKS}, "output": str(tmp_path / "bundle")}
@@ -92,7 +128,7 @@ def test_a_bundle_with_its_base_needs_nothing_else(
     (tmp_path / "id_rsa").write_text("secret")
     (base / "tokenizer.json").symlink_to("../id_rsa")
     (base / "modeling_own.py").touch()
-    words = ["--method", "task_arithmetic", "--dtype", "float32", "--include-base"]
+    words = ["--method", "task_arithmetic", "--mask-lambda", "0.4", "--dtype", "float32", "--include-base"]
     assert run("compress", "--base", base, *NAMED, *words, "-o", out) == 0
     assert run("merge", "--base", base, *NAMED, "--method", "task_arithmetic", "-o", tmp_path / "merged") == 0
     assert capsys.readouterr().out.count("left out: modeling_own.py, tokenizer.json (a link") == 2
@@ -130,6 +166,10 @@ BASE = ["--base", "base", "--task", "cars=cars"]
         (["magnitude_masking"], "magnitude_masking"),
         (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
         (["bitdelta", "--dtype", "bfloat16"], "--dtype: found bfloat16, but bitdelta"),
+        (["bitdelta", "--bits", "3"], "there is no option 'bits'"),
+        (["ties", "--bits", "32"], "expected one of 2, 3, 4, 8"),
+        (["tvq", "--option", "bits=3", "--bits", "4"], "leave one of them out"),
+        (["emr:bits=2", "--bits", "4"], "leave one of them out"),
     ],
 )
 def test_what_means_nothing_to_a_method_is_refused(

@@ -16,6 +16,8 @@ CALLS = {
     "tsv_c": ["--method", "tsv_c"],
     "bitdelta": ["--method", "bitdelta"],
     "t_switch:drop=0.3": ["--method", "t_switch", "--option", "drop=0.3"],
+    "lloyd_max": ["--method", "lloyd_max"],
+    "tvq:bits=4": ["--method", "tvq", "--bits", "4"],
 }
 
 

@@ -162,7 +162,7 @@ def test_python_names_its_own_arguments(small: Path) -> None:
             tallmasks.merge_checkpoints("base", tasks, "ties", "third", **{settings: wrong})
     with pytest.raises(tallmasks.TallmasksError, match=r"mask_lambda: t_switch has .*`method='ties'`"):
         tallmasks.compress("base", tasks, "third", "T-Switch", mask_lambda=0.3)
-    assert tallmasks.load_bundle(tallmasks.compress("base", tasks, "bundle", "EMR")).manifest.method == "emr"
+    assert tallmasks.load_bundle(tallmasks.compress("base", tasks, "bundle", "EMR")).manifest.method == "emr:bits=3"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -30,7 +30,17 @@ LAYOUT = Layout(("0.weight", "1.weight", "2.bias", "scale"), ((300, 500), (400, 
 CHOSEN = {"cars": 0.2, "dtd": 0.3, "mnist": 1.0}
 LAMBDAS = [0.2, 0.3, 0.5, 1.0]
 MERGES = ("sum", "ties_sum", "ties_mean", "lines_ties", "dare", "dare_ties", "della")
-METHODS = ("magnitude_masking", "tall_mask_ties", "consensus_ties", "emr", "bitdelta", "t_switch")
+METHODS = (
+    "magnitude_masking",
+    "tall_mask_ties",
+    "consensus_ties",
+    "emr",
+    "bitdelta",
+    "t_switch",
+    "lloyd_max",
+    "tvq",
+    "rtvq",
+)
 """They use code outside `rows/`, and no matrix products, whose bits depend on the machine."""
 
 
@@ -67,6 +77,8 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
     inputs = {
         "task_vector": task_vector.flat,
         "multi_task_vector": tau,
+        "stored_vector": tau,
+        "tasks": len(CHOSEN),
         "agreement": open_agreement(agreement),
         "mask": np.unpackbits(bits, count=LAYOUT.size, bitorder="little").astype(bool),
         "threshold": task_vector.threshold(0.1),

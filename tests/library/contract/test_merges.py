@@ -66,7 +66,9 @@ def test_iso_c_and_emr_are_the_plain_statements() -> None:
     updates = reference.emr(np.stack([vector.flat for vector in given]), list(pairwise([*LAYOUT.offsets, LAYOUT.size])))
     unified = merged("emr_unified", given)
     for vector, expected in zip(given, updates, strict=True):
-        found = methods.get("emr")(task_vector=vector.flat, multi_task_vector=unified, layout=LAYOUT)
+        found = methods.get("emr")(
+            task_vector=vector.flat, multi_task_vector=unified, stored_vector=unified, layout=LAYOUT
+        )
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

@@ -25,6 +25,7 @@ INPUTS = {
     "pretrained": np.ones(6, np.float32),
     "task_vector": TAU,
     "multi_task_vector": MERGED,
+    "stored_vector": MERGED,
     "agreement": np.array([0, 1, 2, 3, 1, 3], np.uint8),
     "mask": np.array([1, 0, 1, 1, 0, 1], bool),
     "threshold": np.float32(2),
@@ -59,6 +60,12 @@ UPDATES = {
     "tsv_c": TAU,
     "bitdelta": [1.625, -1.625, 1.625, -1.625, 0, 4],
     "t_switch": [*(np.sqrt(14.25 / 4) * np.array([1, -1, 1, -1])), 0, 4],
+    # the four weights of the matrix have a level each
+    "lloyd_max": TAU,
+    # seven steps from -2 to 3, of which one is at 0; the vector is whole
+    "tvq": [4 / 1.4, -3 / 1.4, 1 / 1.4, -1 / 1.4, 0, 4],
+    # a third of the merged vector in steps of 2 / 7, and the rest in steps of 25 / 21
+    "rtvq": [12 / 7 + 25 / 21, 2 / 7 - 50 / 21, -2 / 7 + 25 / 21, 4 / 7 - 25 / 21, 0, 4],
 }
 ELEMENTWISE = [name for name in methods.names() if not methods.get(name).whole_model]
 
@@ -94,13 +101,14 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
     draw = np.random.default_rng(0)
     grid = np.array([-2, -0.5, -0.0, 0, 0.25, 0.5, 2], np.float32)
     given = {
-        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector")},
+        **{key: draw.choice(grid, 5000) for key in ("pretrained", "task_vector", "multi_task_vector", "stored_vector")},
         "agreement": draw.integers(0, 9, 5000, np.uint8),
         "mask": draw.random(5000) < 0.4,
         "threshold": np.float32(0.5),
         "tasks": 3,
         "layout": Layout(("0.a", "b"), ((40, 100), (1000,))),
     }
+    given["stored_vector"] = given["multi_task_vector"]
     method = methods.get(name)
     inputs = {key: given[key] for key in method.needs}
     tensors = {key: value if is_single(value) else torch.from_numpy(value) for key, value in inputs.items()}

@@ -276,7 +276,7 @@ def test_a_mean_is_scaled_beyond_one() -> None:
 def test_a_group_word_selects_the_rows_of_the_group() -> None:
     """Existing tables would get new rows, or `later` would have none."""
     paper, later = methods.specs_of("paper"), methods.specs_of("later")
-    assert methods.specs_of("all") == methods.specs_of(["paper"]) == paper
+    assert methods.specs_of(["paper"]) == paper
     assert methods.specs_of(["paper", "later"]) == (*paper, *later) and {*paper, *later} == set(methods.names())
     assert {"tsv_m", "iso_cts", "lines", "dare", "tall_mask_iso_c"} <= set(later)
     assert {"iso_c", "emr"} <= set(paper) and "iso_cts" not in paper

@@ -15,7 +15,7 @@ from conftest import PARAMS, ROOT
 from reproduction.cli import doctor
 from reproduction.models import cuda
 from reproduction.plan import chain, preflight
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from tallmasks.cli.main import main
 from tallmasks.io import hub
 
@@ -106,14 +106,16 @@ def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) 
     assert sizes[1] == 4 * sizes[0], "levels of 8 lambdas take four bits, of one a single bit"
 
 
-def test_doctor_imports_no_torch() -> None:
+def test_doctor_imports_no_torch(tmp_path: Path) -> None:
     """`tallmasks doctor` would take a minute on a busy machine without a GPU."""
+    for name in ("params.yaml", "models", "tiny_worlds", "real_texts"):
+        (tmp_path / name).symlink_to(ROOT / name)
     code = (
         "import sys; from tallmasks.cli.main import main; main(['doctor']);"
         "print(sorted({'torch', 'open_clip', 'transformers'} & sys.modules.keys()))"
     )
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert "vit_b32: cannot be run as it is" in done.stdout and done.stdout.endswith("[]\n")

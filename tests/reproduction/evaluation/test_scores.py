@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from reproduction.evaluation import counting
-from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.protocols import Tuner
+from reproduction.evaluation.evaluator import Evaluator, TaskData
+from reproduction.evaluation.method_evaluation import Tuner
 from reproduction.evaluation.records import Evaluation
 from reproduction.models.prefetching import prefetched
 from reproduction.results.tables import interval_table, per_task_table
@@ -91,9 +90,12 @@ def test_scores_do_not_depend_on_the_batches(weights: Path, monkeypatch: pytest.
     """A model's accuracy would depend on how its examples are batched."""
     expected = Evaluator(HalfPoints(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS)
     assert Evaluator(Sorted(weights), tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
-    monkeypatch.setattr(counting, "prefetched", lambda prepared, device: prefetched(prepared, torch.device("cuda")))
+    monkeypatch.setattr(
+        "reproduction.evaluation.evaluator.prefetched",
+        lambda prepared, device: prefetched(prepared, torch.device("cuda")),
+    )
     together = Together(weights)
-    monkeypatch.setattr(counting, "CPU_BYTES", 3 * together.initial().nbytes)
+    monkeypatch.setattr("reproduction.evaluation.evaluator.CPU_BYTES", 3 * together.initial().nbytes)
     assert Evaluator(together, tasks(), 7).scaled("test", UPDATE, ALPHAS) == expected
     assert together.passes == 2 * 2 * 6  # tasks, rounds of weight sets, batches
     assert torch.equal(together.flat, together.initial()), "the model is unchanged"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import reference
 from reproduction.evaluation.choice import choose_coefficient, choose_per_task
-from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.protocols import Tuner
+from reproduction.evaluation.evaluator import Evaluator, TaskData
+from reproduction.evaluation.method_evaluation import Tuner
 from reproduction.evaluation.sweeps import TaskSubset, sample
 from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import Model, load

@@ -4,7 +4,7 @@ from typing import Any
 
 from conftest import ROOT
 from reproduction.plan import chain
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 
 Params = dict[str, Any]
 

@@ -15,7 +15,7 @@ from reproduction.models.t5 import FAMILY
 from reproduction.plan import chain
 from reproduction.plan.drawings import DRAWINGS, figure
 from reproduction.plan.node import STAGES
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks import methods
 from tallmasks.errors import TallmasksError

@@ -7,9 +7,9 @@ import pytest
 from conftest import ROOT
 from reproduction.plan import chain
 from reproduction.plan.node import Node, Spec, Stage
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import field_methods
-from tallmasks.methods import INPUTS, Input, Merge, PerTask, bits, registry
+from tallmasks.methods import INPUTS, Input, Merge, PerTask, registry, storage_formulas
 from tallmasks.methods.contract import Method
 from tallmasks.methods.merges import Statistic
 
@@ -22,7 +22,7 @@ def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, 
     return Spec(f"overlaps-{len(tasks)}-s{seed}", params, inputs)
 
 
-def largest(rows: Any, place: Any, facts: Any) -> Any:
+def largest(rows: Any, place: Any, prepared: Any) -> Any:
     return max(rows)
 
 
@@ -48,7 +48,9 @@ def plan(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setitem(INPUTS, "overlap", own)
     merge = Merge("largest_own", largest, prepare=look, statistics=statistic)
     monkeypatch.setitem(registry._merges, "largest_own", merge)
-    method = Method("scaled_own", scaled, PerTask(), 900, "Scaled", "nobody", storage=bits.finetuned, group="later")
+    method = Method(
+        "scaled_own", scaled, PerTask(), 900, "Scaled", "nobody", storage=storage_formulas.finetuned, group="later"
+    )
     monkeypatch.setitem(registry._methods, "scaled_own", method)
     return Plan(params, ROOT)
 

@@ -7,8 +7,8 @@ import pytest
 from conftest import ROOT
 from reproduction.plan import chain
 from reproduction.plan.drawings import figure
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS, results_of
 from reproduction.results.figures import FIGURES
 from reproduction.training.controlled import Controlled

@@ -19,8 +19,8 @@ from ruamel.yaml import YAML
 from conftest import PARAMS, ROOT
 from reproduction.models.clip.clip_family import architectures, configuration_keys
 from reproduction.plan.params import check_params, read_params
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import open_plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks.errors import TallmasksError
 

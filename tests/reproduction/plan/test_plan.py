@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT
 from plans import paths
 from reproduction.plan import chain
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index, closure
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks import methods
 from tallmasks.errors import TallmasksError

@@ -8,8 +8,8 @@ import pytest
 from conftest import ROOT, shipped_params
 from plans import paths
 from reproduction.plan import chain
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index, closure
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from reproduction.tasks.vision.vision_tasks import vision_task_of
 from tallmasks.errors import TallmasksError

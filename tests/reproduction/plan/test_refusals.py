@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import closure
+from reproduction.plan.settings import Plan
 from tallmasks.errors import TallmasksError
 
 OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 from plans import paths
 from reproduction.plan import chain
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import FISHER, GRAMS

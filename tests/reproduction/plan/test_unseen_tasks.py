@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index, closure
+from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks import methods
 from tallmasks.errors import TallmasksError

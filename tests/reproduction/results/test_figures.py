@@ -74,7 +74,7 @@ def test_a_line_is_the_rows_of_its_method(results: ResultFiles, name: str) -> No
 def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> None:
     """A method would be missing or have another one's name, a size another unit, or the overview's title be wrong."""
     data, figure = drawn(results, name)
-    data["size"] = data["storage_gb"] * 125  # MB
+    data["size"] = data["formula_gbit"] * 125  # MB
     assert "(MB)" in figure.axes[-1].get_xlabel()
     for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
         part = part.assign(point=list(zip(part["size"], part["normalized_accuracy"], strict=True)))
@@ -86,7 +86,7 @@ def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> 
             assert sorted(zip(*lines(panel).get(label, ((), ())), strict=True)) == sorted(rows["point"])
     data, figure = drawn(results, "overview")
     models, masks = data.tail(2).to_dict("records")
-    saved, kept = models["storage_gb"] / masks["storage_gb"], masks["normalized_accuracy"]
+    saved, kept = models["formula_gbit"] / masks["formula_gbit"], masks["normalized_accuracy"]
     assert figure.get_suptitle() == f"20 tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
 
 
@@ -123,7 +123,7 @@ def test_task_count(results: ResultFiles) -> None:
     for method, rows in data.groupby("method"):
         label = style.title_of(str(method))
         assert lines(accuracy)[label] == (rows["n"].tolist(), rows["normalized_accuracy_mean"].tolist())
-        assert lines(size)[label] == (rows["n"].tolist(), (125 * rows["storage_gb"]).tolist())
+        assert lines(size)[label] == (rows["n"].tolist(), (125 * rows["formula_gbit"]).tolist())
     bands = [band.get_paths()[0].get_extents().intervaly for band in accuracy.collections]
     assert len(bands) == 2
     for band, method in zip(bands, ("task_arithmetic", "tall_mask_task_arithmetic"), strict=True):
@@ -187,7 +187,7 @@ def test_the_front_holds_what_nothing_beats(tmp_path: Path) -> None:
     rows = [("task_arithmetic", 60, 1), ("ties", 70, 1), ("tall_mask_ties", 99, 2), ("magnitude_masking", 80, 2)]
     rows += [("fine_tuned", 100, 9), ("zeroshot", 70, 1)]
     (tmp_path / "x").mkdir()
-    table = pd.DataFrame(rows, columns=["method", "normalized_accuracy", "storage_gb"])
+    table = pd.DataFrame(rows, columns=["method", "normalized_accuracy", "formula_gbit"])
     table.to_csv(tmp_path / "x" / "table.csv")
     found = pareto.data(ResultFiles(tmp_path, {"x": ("a", "b")}))
     assert set(found[found["on_front"]]["method"]) == {"ties", "zeroshot", "tall_mask_ties", "fine_tuned"}

@@ -39,7 +39,7 @@ def test_the_papers_numbers_stand_beside_ours(results: ResultFiles, model: str, 
     assert len(compared) == len(paper) == 33
     for key, row in paper.iterrows():
         assert compared.loc[key, "accuracy_paper"] == row["accuracy"]
-        assert compared.loc[key, "storage_gb_paper"] == row["storage_gb"]
+        assert compared.loc[key, "formula_gbit_paper"] == row["formula_gbit"]
     ours = pd.read_csv(results.path("14tasks", "table.csv")).set_index("method")["accuracy"]
     assert data.query("benchmark == '14tasks'").set_index("method")["accuracy"].to_dict() == ours.to_dict()
 

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import ROOT
 from reproduction.plan import drawings
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.results.paper import published_name
 from reproduction.results.reference import (
     BENCHMARKS,
@@ -26,9 +26,9 @@ NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7n
 @pytest.mark.parametrize(
     ("number", "model", "benchmark", "method", "expected"),
     [  # read off the paper, one from each corner
-        (2, "t5_large", "7nlp", "zeroshot", {"accuracy": 44.9, "storage_gb": 25.1}),
-        (2, "t5_large", "8qa", "magnitude_pruning", {"accuracy": 70.8, "storage_gb": 55.1, "lower_bound": True}),
-        (3, "vit_l14", "20tasks", "fine_tuned", {"accuracy": 94.7, "storage_gb": 195.8}),
+        (2, "t5_large", "7nlp", "zeroshot", {"accuracy": 44.9, "formula_gbit": 25.1}),
+        (2, "t5_large", "8qa", "magnitude_pruning", {"accuracy": 70.8, "formula_gbit": 55.1, "lower_bound": True}),
+        (3, "vit_l14", "20tasks", "fine_tuned", {"accuracy": 94.7, "formula_gbit": 195.8}),
         (4, "vit_l14", "20tasks", "consensus_ties", {"accuracy": 76.8, "normalized_accuracy": 80.9}),
         (5, "vit_b16", "20tasks", "consensus_task_arithmetic", {"accuracy": 70.0, "normalized_accuracy": 75.2}),
         (6, "t5_large_ia3", "8qa", "consensus_task_arithmetic_k1", {"accuracy": 60.2, "normalized_accuracy": 77.1}),
@@ -97,8 +97,20 @@ def test_ours_stands_beside_the_papers() -> None:
     """The difference would have the wrong sign, or a method of the user's own would be dropped with an error."""
     summary = pd.DataFrame(
         [
-            {"section": "merging", "method": "ties", "accuracy": 75.6, "normalized_accuracy": 81.2, "storage_gb": 3.63},
-            {"section": "merging", "method": "mine", "accuracy": 99.0, "normalized_accuracy": 99.0, "storage_gb": 3.63},
+            {
+                "section": "merging",
+                "method": "ties",
+                "accuracy": 75.6,
+                "normalized_accuracy": 81.2,
+                "formula_gbit": 3.63,
+            },
+            {
+                "section": "merging",
+                "method": "mine",
+                "accuracy": 99.0,
+                "normalized_accuracy": 99.0,
+                "formula_gbit": 3.63,
+            },
         ]
     )
     paper = paper_rows("vit_b32", PAPER_TASKS[:8])
@@ -106,7 +118,7 @@ def test_ours_stands_beside_the_papers() -> None:
     (row,) = beside_paper(summary, paper, "vit_b32", PAPER_TASKS[:8]).to_dict("records")
     assert row["method"] == "ties" and row["source"] == "Wang et al. 2024, table 3"
     assert (row["accuracy"], row["accuracy_paper"], row["accuracy_difference"]) == (75.6, 75.1, 0.5)
-    assert (row["normalized_accuracy_difference"], row["storage_gb_difference"]) == (0.2, 0.03)
+    assert (row["normalized_accuracy_difference"], row["formula_gbit_difference"]) == (0.2, 0.03)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +163,7 @@ NOTES = (LEAK, REACH, PRECISION, "FER2013", "QASC", "embedding table", "in the l
 def test_where_the_paper_differs_is_said_beside_it(model: str, method: str, expected: tuple[str, ...]) -> None:
     """A reader would look in their own code for two points that the paper gained by a leak."""
     tasks = PAPER_TASKS[:8] if "vit" in model else NLP["7nlp"]
-    numbers = {"accuracy": 70.0, "normalized_accuracy": 90.0, "storage_gb": 3.0}
+    numbers = {"accuracy": 70.0, "normalized_accuracy": 90.0, "formula_gbit": 3.0}
     summary = pd.DataFrame([{"section": methods.get(method).section, "method": method, **numbers}])
     paper = paper_rows(model, tasks)
     assert paper is not None

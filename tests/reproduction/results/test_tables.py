@@ -45,15 +45,15 @@ def evaluations() -> list[Evaluation]:
 def test_summary(evaluations: list[Evaluation]) -> None:
     """The headline numbers would be wrong: mean accuracy, mean of ratios (not ratio of means), storage."""
     table = summary_table(evaluations, evaluations[1], COUNTS)
-    columns = ["section", "method", "accuracy", "normalized_accuracy", "storage_gb", "at_grid_end"]
+    columns = ["section", "method", "accuracy", "normalized_accuracy", "formula_gbit", "at_grid_end"]
     assert list(table.columns) == columns
     first, finetuned, masked = table.itertuples(index=False)
     assert (first.section, first.accuracy, first.normalized_accuracy) == ("merging", 35.0, 50.0)
-    assert first.storage_gb == round(32 * 1.5e6 / 1e9, 4)
+    assert first.formula_gbit == round(32 * 1.5e6 / 1e9, 4)
     assert (finetuned.accuracy, finetuned.normalized_accuracy) == (70.0, 100.0)
-    assert finetuned.storage_gb == round(32 * (2 * 1e6 + 0.5e6) / 1e9, 4)
+    assert finetuned.formula_gbit == round(32 * (2 * 1e6 + 0.5e6) / 1e9, 4)
     assert masked.normalized_accuracy == 95.0
-    assert masked.storage_gb == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
+    assert masked.formula_gbit == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
 
 
 def test_sizes_have_the_same_unit_and_digits_everywhere(evaluations: list[Evaluation]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from reproduction.plan import chain
 from reproduction.plan.node import Node
-from reproduction.plan.planner import Plan
+from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import ExamplesFile, catalogue
 from reproduction.tasks.task import SPLITS
 from reproduction.tasks.text import TASKS

@@ -9,8 +9,8 @@ import pytest
 import small_clip
 import small_t5
 from fake_gpu import fake_gpu
-from reproduction.evaluation.counting import Evaluator, TaskData
-from reproduction.evaluation.protocols import InMemory, Tuner, evaluate
+from reproduction.evaluation.evaluator import Evaluator, TaskData
+from reproduction.evaluation.method_evaluation import InMemory, Tuner, evaluate
 from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import load
 from reproduction.training.finetuning import FinetuneConfig, finetune

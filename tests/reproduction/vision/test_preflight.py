@@ -9,8 +9,8 @@ from image_files import cached_repository, write_repository
 from loopback_hub import REPOSITORY, loopback_hub
 from reproduction.plan import chain
 from reproduction.plan.node import Node
-from reproduction.plan.planner import Plan
 from reproduction.plan.preflight import Wanted, bytes_of, downloads, unavailable
+from reproduction.plan.settings import Plan
 from tallmasks.io import hub
 
 Params = dict[str, Any]

@@ -7,8 +7,8 @@ import pytest
 from conftest import ROOT, shipped_params
 from reproduction.plan import chain
 from reproduction.plan.node import STAGES
-from reproduction.plan.planner import Plan
 from reproduction.plan.project import Index
+from reproduction.plan.settings import Plan
 from tallmasks import methods
 
 TEXT = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))

@@ -67,7 +67,7 @@ class Clip:
     def settings(self, spec: Spec) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
 
-    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
         return self.settings(spec)
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:

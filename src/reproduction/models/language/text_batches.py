@@ -63,13 +63,13 @@ class TextBatch:
 
     def split(self, size: int) -> list[TextBatch]:
         """Pieces of at most `size` * `longest` input tokens, including padding; the longest inputs come first."""
-        room = size * self.longest
+        most_tokens = size * self.longest
         rest = tuple(sorted(self.examples, key=lambda example: -len(example.input)))
-        if len(rest) * len(rest[0].input) <= room:
+        if len(rest) * len(rest[0].input) <= most_tokens:
             return [self]
         pieces = []
         while rest:
-            count = max(1, room // len(rest[0].input))
+            count = max(1, most_tokens // len(rest[0].input))
             pieces.append(replace(self, examples=rest[:count]))
             rest = rest[count:]
         return pieces

@@ -24,9 +24,9 @@ class TextFamily:
         settings = {"scoring": asdict(scoring), "further_scores": list(MARKS)}
         return settings if scoring.counts else settings | {"sums_of_scores": True}
 
-    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
         used = ["max_input_tokens"]
-        if looks:
+        if validates:
             used += ["free_answers", "max_new_tokens"] if task.free else ["length_normalized"]
         scoring = asdict(Scoring.of(spec))
         return {"scoring": {key: scoring[key] for key in used}}

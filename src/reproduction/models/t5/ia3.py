@@ -43,11 +43,11 @@ class Ia3Model(T5Model):
     def count_right_of(self, batch: TextBatch, sets: Sequence[torch.Tensor]) -> torch.Tensor:
         """`count_right` of several weight sets, each float32 [P'], as [sets]; several sets share a pass."""
         answer_tokens = sum(len(e.answers) * max(map(len, e.answers)) for e in batch.examples)
-        room = max(1, min(INPUT_TOKENS // batch.inputs.numel(), ANSWER_TOKENS // answer_tokens))
+        sets_at_once = max(1, min(INPUT_TOKENS // batch.inputs.numel(), ANSWER_TOKENS // answer_tokens))
         sizes = [parameter.numel() for parameter in self._parameters]
         counts = []
-        for start in range(0, len(sets), room):
-            stacked = torch.stack(list(sets[start : start + room]))
+        for start in range(0, len(sets), sets_at_once):
+            stacked = torch.stack(list(sets[start : start + sets_at_once]))
             self._sets = list(stacked.split(sizes, dim=1))
             try:
                 counts.append(self._counts(batch, len(stacked)))

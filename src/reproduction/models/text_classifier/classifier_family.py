@@ -73,7 +73,7 @@ class TextClassifier:
     def settings(self, spec: Spec) -> dict[str, Any]:
         return {"scoring": dict(spec["scoring"])} if "scoring" in spec else {}
 
-    def training_settings(self, spec: Spec, task: Task, looks: bool) -> dict[str, Any]:
+    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
         return self.settings(spec)
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:

@@ -24,13 +24,13 @@ NAMES = {
 def data(results: ResultFiles) -> pd.DataFrame:
     """One row per benchmark and method: normalised test accuracy in percent, storage in 1e9 bits."""
     table = results.with_tasks(results.each("table.csv").query("method in @NAMES"))
-    return table[["benchmark", "method", "tasks", "normalized_accuracy", "storage_gb"]]
+    return table[["benchmark", "method", "tasks", "normalized_accuracy", "formula_gbit"]]
 
 
 def draw(data: pd.DataFrame) -> Figure:
     figure, panels = style.empty_panels(2, columns=2, height=2.3, width=4.4)
-    unit, factor = byte_unit(data["storage_gb"])
-    data = data.assign(size=factor * data["storage_gb"])
+    unit, factor = byte_unit(data["formula_gbit"])
+    data = data.assign(size=factor * data["formula_gbit"])
     titles = {"normalized_accuracy": "accuracy (% of fine-tuned)", "size": f"size ({unit})"}
     last = data[data["tasks"] == data["tasks"].max()].drop_duplicates("method")
     last = last.assign(name=last["method"].map(NAMES)).set_index("method")

@@ -30,7 +30,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
 def fronts(results: ResultFiles, file: str) -> pd.DataFrame:
     """One row per benchmark and method: normalised test accuracy in percent, storage in 1e9 bits, and whether it is
     Pareto optimal."""
-    table = results.each(file)[["benchmark", "method", "normalized_accuracy", "storage_gb"]]
+    table = results.each(file)[["benchmark", "method", "normalized_accuracy", "formula_gbit"]]
     stores_more = [methods.get(name).stores_more for name in table["method"]]
     table = results.with_tasks(table).assign(at_least=stores_more, on_front=False)
     for _, part in table.groupby("benchmark"):
@@ -39,14 +39,14 @@ def fronts(results: ResultFiles, file: str) -> pd.DataFrame:
 
 
 def _on_front(row: Any, part: pd.DataFrame) -> bool:
-    no_worse = (part["normalized_accuracy"] >= row.normalized_accuracy) & (part["storage_gb"] <= row.storage_gb)
-    better = (part["normalized_accuracy"] > row.normalized_accuracy) | (part["storage_gb"] < row.storage_gb)
+    no_worse = (part["normalized_accuracy"] >= row.normalized_accuracy) & (part["formula_gbit"] <= row.formula_gbit)
+    better = (part["normalized_accuracy"] > row.normalized_accuracy) | (part["formula_gbit"] < row.formula_gbit)
     return not (no_worse & better).any()
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    unit, factor = byte_unit(data["storage_gb"])
-    data = data.assign(size=factor * data["storage_gb"])
+    unit, factor = byte_unit(data["formula_gbit"])
+    data = data.assign(size=factor * data["formula_gbit"])
     labels = {"xlabel": f"size ({unit})", "ylabel": "normalised accuracy (%)"}
     figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.2, sharey=True, **labels)
     # the axis is stretched at high accuracies, where methods are close to each other

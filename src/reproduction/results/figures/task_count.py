@@ -27,13 +27,13 @@ def data(results: ResultFiles) -> pd.DataFrame:
         orders=("order", "nunique"),
         normalized_accuracy_mean=("normalized_accuracy", "mean"),
         normalized_accuracy_std=("normalized_accuracy", "std"),
-        storage_gb=("storage_gb", "first"),
+        formula_gbit=("formula_gbit", "first"),
     )
     return table.round(4).reset_index()
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    unit, factor = byte_unit(data["storage_gb"])
+    unit, factor = byte_unit(data["formula_gbit"])
     figure, (accuracy, size) = style.empty_panels(2, columns=2, height=2.6)
     for method, rows in style.groups(data, "method"):
         line = style.look_of(method).line | {"markevery": max(1, len(rows) // 10), "label": style.title_of(method)}
@@ -41,7 +41,7 @@ def draw(data: pd.DataFrame) -> Figure:
         accuracy.plot(rows["n"], mean, **line)
         if method in WITH_BAND:
             accuracy.fill_between(rows["n"], mean - spread, mean + spread, color=line["color"], alpha=0.2, linewidth=0)
-        size.plot(rows["n"], factor * rows["storage_gb"], **line)
+        size.plot(rows["n"], factor * rows["formula_gbit"], **line)
     accuracy.plot([], [], color=style.LIGHT, linewidth=8, label="± one standard deviation\nover orders of tasks")
     accuracy.set(title="Accuracy", ylabel="normalised accuracy (%)")
     size.set(title="Size", ylabel=f"size ({unit})", ylim=(0, None))

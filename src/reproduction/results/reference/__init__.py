@@ -121,7 +121,7 @@ def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame, model: str, tasks: 
 
     ``summary``: a `summary_table`; ``paper``: the `paper_rows` of the model and the tasks.
     """
-    numbers = ["accuracy", "normalized_accuracy", "storage_gb"]
+    numbers = ["accuracy", "normalized_accuracy", "formula_gbit"]
     joined = summary[["section", "method", *numbers]].merge(
         paper[["method", "source", *numbers]], on="method", suffixes=("", "_paper")
     )

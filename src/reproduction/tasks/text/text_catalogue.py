@@ -73,14 +73,14 @@ class TextDatasets:
         for note in rows.notes:
             out.say(f"warning: {task.name}: {note}")
         prompts = [task.prompt_file.prompts[index] for index in recipe["templates"]]
-        facts = {
+        origin = {
             "source": files.origin if folder is None else "a local folder",  # without its path
             "revision": files.revision,
             "rows": len(rows),
             "prompts": [prompt.name for prompt in prompts],
             "warnings": list(rows.notes),
         }
-        metadata = {**out.metadata, "origin": json.dumps(facts)}
+        metadata = {**out.metadata, "origin": json.dumps(origin)}
         count = write_texts(out.path, prompted_examples(task, split, rows, prompts), metadata)
         out.say(f"{task.name} {split}: {len(rows)} rows, {len(prompts)} prompts, {count} examples")
 

@@ -110,7 +110,7 @@ def write_examples(
     undecodable: dict[int, str] = {}
     while True:  # repeated without undecodable images, since the file's size is fixed in advance
         count = int(wanted.sum())
-        facts = {
+        origin = {
             "source": files.origin if folder is None else "a local folder",  # without its path
             "revision": files.revision,
             "images": count,
@@ -124,7 +124,7 @@ def write_examples(
         if has_sizes:
             infos["sizes"] = TensorInfo("I32", (count, 2))
         failed: dict[int, str] = {}
-        with suppress(_Undecodable), new_tensors(output, infos, {**metadata, "origin": json.dumps(facts)}) as new:
+        with suppress(_Undecodable), new_tensors(output, infos, {**metadata, "origin": json.dumps(origin)}) as new:
             new.tensors["labels"][:] = dataset.labels[wanted]
             for row, (index, name, decoded) in enumerate(_decoded(dataset, wanted, decode, threads)):
                 if isinstance(decoded, str):

@@ -50,8 +50,8 @@ def weighted(vectors: Sequence[Vector], piece: TensorPiece, coefficients: Statis
 
 
 @merge("adamerging_ties", prepare=elect, learn=learn_elected)
-def weighted_elected(vectors: Sequence[Vector], piece: TensorPiece, facts: tuple[Elected, Statistics]) -> Vector:
-    return weighted(left(vectors, facts[0]), piece, facts[1])
+def weighted_elected(vectors: Sequence[Vector], piece: TensorPiece, prepared: tuple[Elected, Statistics]) -> Vector:
+    return weighted(left(vectors, prepared[0]), piece, prepared[1])
 
 
 merged_row("adamerging", row=33, title="AdaMerging", paper="Yang et al. 2024", protocol=Fixed(1.0), group="later")

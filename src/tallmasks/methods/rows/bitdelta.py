@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Coding, Dense, Signs
-from tallmasks.methods import PerTask, Vector, bits, by_tensor, method
+from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 
@@ -18,7 +18,7 @@ def coding(shape: tuple[int, ...], name: str) -> Coding:
     title="BitDelta",
     paper="Liu et al. 2024, without distillation",
     protocol=PerTask(),
-    storage=bits.signs,
+    storage=storage_formulas.signs,
     group="later",
 )
 @by_tensor(coding)

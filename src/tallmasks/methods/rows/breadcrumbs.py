@@ -7,7 +7,7 @@ from tallmasks.methods import ALPHAS_TO_3, Scaled, Share, TensorPiece, Vector, m
 
 @merge("breadcrumbs", over="tensors")
 def breadcrumbs(
-    tensors: Vector, piece: TensorPiece, facts: None, *, middle: Share = 0.15, outliers: Share = 0.006
+    tensors: Vector, piece: TensorPiece, prepared: None, *, middle: Share = 0.15, outliers: Share = 0.006
 ) -> Vector:
     """float32 [T, ..., n] -> [..., n]: in each row, drops the int(outliers * n) largest magnitudes, keeps the next
     int(middle * n) and drops the rest; then sums over the tasks. Scalars are kept.

@@ -8,12 +8,12 @@ from tallmasks.methods.rows.parts.seeded_draws import dropped, dropped_vector, t
 from tallmasks.methods.rows.ties import Elected, agreeing, trim_and_elect
 from tallmasks.vectors.task_vectors import TaskVector
 
-Facts = tuple[list[bytes], Elected]
+Prepared = tuple[list[bytes], Elected]
 
 
 def drop_and_elect(
     task_vectors: Sequence[TaskVector], *, drop: Rate = 0.5, seed: Seed = 0, keep: Fraction = 0.2
-) -> Facts:
+) -> Prepared:
     """The keys of the random draws, and TIES' thresholds and majority sign after dropping."""
     keys = task_keys(task_vectors, seed)
     left = [dropped_vector(vector, key, drop) for vector, key in zip(task_vectors, keys, strict=True)]
@@ -21,13 +21,13 @@ def drop_and_elect(
 
 
 @merge("dare_ties", prepare=drop_and_elect)
-def dare_ties(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts, *, drop: Rate = 0.5) -> Vector:
+def dare_ties(vectors: Sequence[Vector], piece: TensorPiece, prepared: Prepared, *, drop: Rate = 0.5) -> Vector:
     """The disjoint mean of the task vectors after DARE.
 
     As in the official code (yule-BUAA/MergeLM), `keep` is a fraction of all parameters, including dropped ones. It is
     rounded as for TIES, which can keep one weight less than the official code.
     """
-    keys, elected = facts
+    keys, elected = prepared
     left = [dropped(vector, key, piece.name, piece.start, drop) for vector, key in zip(vectors, keys, strict=True)]
     return agreeing(left, elected, mean=True)
 

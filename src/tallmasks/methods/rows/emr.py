@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, bits, merge, method
+from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, merge, method, storage_formulas
 
 
 @merge("emr_unified")
-def elect(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vector:
+def elect(vectors: Sequence[Vector], piece: TensorPiece, prepared: None) -> Vector:
     """g * max of the |tau_t| with sign g, where g is the sign of the mean of tau_t."""
     stacked = np.stack(vectors)
     sign = np.sign(stacked.sum(axis=0))
@@ -36,6 +36,6 @@ method(
     title="EMR-Merging",
     paper="Huang et al. 2024",
     protocol=PerTask(),
-    storage=bits.masked_and_scaled,
+    storage=storage_formulas.masked_and_scaled,
     merge="emr_unified",
 )(ScaledMask(agrees, length))

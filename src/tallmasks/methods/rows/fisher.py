@@ -12,10 +12,10 @@ from tallmasks.methods.merges import FISHER
 from tallmasks.vectors.task_vectors import TaskVector
 
 EPSILON = 1e-6
-Facts = tuple[list[np.float32], Sequence[Statistics]]
+Prepared = tuple[list[np.float32], Sequence[Statistics]]
 
 
-def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics]) -> Facts:
+def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics]) -> Prepared:
     """The weight of each model, 1 / |F_t| over all of its parameters, normalised to sum to 1; and the F_t."""
     squares = [[np.square(part, dtype=np.float64).sum() for part in one.values()] for one in statistics]
     inverse = [1 / (math.sqrt(math.fsum(parts)) + EPSILON) for parts in squares]
@@ -23,14 +23,14 @@ def shares(task_vectors: Sequence[TaskVector], statistics: Sequence[Statistics])
 
 
 @merge("fisher", prepare=shares, statistics=FISHER)
-def fisher(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
+def fisher(vectors: Sequence[Vector], piece: TensorPiece, prepared: Prepared) -> Vector:
     """sum_t w_t tau_t / sum_t w_t with w_t = (F_t + 1e-6) / |F_t|, which is the same mean of the models theta_t.
 
     Like MergeLM's code with normalised weights (yule-BUAA/MergeLM, model_merging_methods/merging_methods.py).
     """
     weights = [
         share * (one[piece.name].reshape(-1)[piece.start : piece.stop] + np.float32(EPSILON))
-        for share, one in zip(*facts, strict=True)
+        for share, one in zip(*prepared, strict=True)
     ]
     return np.divide(sum(w * vector for w, vector in zip(weights, vectors, strict=True)), sum(weights))
 

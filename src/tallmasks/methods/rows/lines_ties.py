@@ -10,12 +10,12 @@ from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.methods.rows.ties import Elected, ties_mean, trim_and_elect
 from tallmasks.vectors.task_vectors import TaskVector
 
-Facts = tuple[Elected, dict[str, np.float32]]
+Prepared = tuple[Elected, dict[str, np.float32]]
 
 
-def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Fraction = 0.2) -> Facts:
-    """TIES' facts, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside blocks,
-    with alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
+def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, keep: Fraction = 0.2) -> Prepared:
+    """What TIES prepares, and the scale of every tensor: alpha + beta * l / (L - 1) in block l of L, alpha outside
+    blocks, with alpha = |sum of tau_t| / (T |tau_MTL|) in L1 norms."""
     elected = trim_and_elect(task_vectors, keep=keep)
 
     def lengths(vectors: list[Vector], piece: TensorPiece, part: slice) -> np.ndarray:
@@ -29,9 +29,9 @@ def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, ke
 
 
 @merge("lines_ties", prepare=elect_and_scale)
-def lines_ties(vectors: Sequence[Vector], piece: TensorPiece, facts: Facts) -> Vector:
+def lines_ties(vectors: Sequence[Vector], piece: TensorPiece, prepared: Prepared) -> Vector:
     """TIES' disjoint mean times the scale of its tensor (wang-kee/LiNeS, src/eval/eval.py)."""
-    elected, scales = facts
+    elected, scales = prepared
     return ties_mean(vectors, piece, elected) * scales[piece.name]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Fraction, Kept, PerTask, Vector, bits, method
+from tallmasks.methods import Fraction, Kept, PerTask, Vector, method, storage_formulas
 
 
 def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
@@ -16,7 +16,7 @@ def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
     title="Magnitude Masking",
     paper="Wang et al. 2024, compression baseline",
     protocol=PerTask(),
-    storage=bits.masked,
+    storage=storage_formulas.masked,
     merge="sum",
     kept=Kept(kept_fraction),
 )

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tallmasks.methods import Kept, PerTask, Vector, bits, method
-from tallmasks.methods.bits import FLOAT_BITS
+from tallmasks.methods import Kept, PerTask, Vector, method, storage_formulas
+from tallmasks.methods.storage_formulas import FLOAT_BITS
 
 
 def kept_fraction(tasks: int) -> float:
@@ -17,7 +17,7 @@ def kept_fraction(tasks: int) -> float:
     title="Magnitude Pruning",
     paper="Wang et al. 2024, compression baseline",
     protocol=PerTask(),
-    storage=bits.pruned,
+    storage=storage_formulas.pruned,
     kept=Kept(kept_fraction, of_trainable=True),  # only the trainable part is stored
 )
 def magnitude_pruning(task_vector: Vector, threshold: np.float32) -> Vector:

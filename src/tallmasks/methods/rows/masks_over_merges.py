@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tallmasks.masks.mask_bundles import apply_mask
 from tallmasks.methods import ALPHAS_TO_3, Between, Masked, Scaled, Vector, method
-from tallmasks.methods.contract import Group
+from tallmasks.methods.contract import Group, masked_vector
 
 Threshold = Annotated[int, Between(0, 255)]
 
@@ -15,7 +15,7 @@ Threshold = Annotated[int, Between(0, 255)]
 def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Group = "later") -> None:
     """Registers the TALL-mask method on a merge (default name: ``tall_mask_<merge>``): m_t * tau_MTL per task."""
     fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Masked()}
-    method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(apply_mask)
+    method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(masked_vector)
 
 
 def keep_agreed(multi_task_vector: Vector, agreement: NDArray[np.uint8], *, k: Threshold = 2) -> Vector:

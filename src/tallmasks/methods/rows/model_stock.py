@@ -10,7 +10,7 @@ SINGULAR = 1e-6
 
 
 @merge("model_stock", over="tensors")
-def model_stock(tensors: Vector, piece: TensorPiece, facts: None, *, filter_wise: bool = False) -> Vector:
+def model_stock(tensors: Vector, piece: TensorPiece, prepared: None, *, filter_wise: bool = False) -> Vector:
     """float32 [T, ..., n] -> [..., n]: t times the mean, with t = T cos / (1 + (T - 1) cos) and cos the mean cosine
     between two tasks' tensors, or between their rows with `filter_wise` (Jang et al. 2024, Eq. 4). A scalar is one row.
 

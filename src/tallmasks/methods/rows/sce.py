@@ -6,7 +6,7 @@ from tallmasks.methods import ALPHAS_TO_3, Scaled, Share, TensorPiece, Vector, m
 
 
 @merge("sce", over="tensors")
-def sce(tensors: Vector, piece: TensorPiece, facts: None, *, select_topk: Share = 1.0) -> Vector:
+def sce(tensors: Vector, piece: TensorPiece, prepared: None, *, select_topk: Share = 1.0) -> Vector:
     """float32 [T, ...] -> [...]: of the n weights that vary between tasks, keeps the int(select_topk * n) of largest
     variance. Then takes the mean, weighted by each task's mean square, of the values with the sign of the sum (plus if
     the sum is 0).

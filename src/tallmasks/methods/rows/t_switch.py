@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Ternary
-from tallmasks.methods import PerTask, Share, Vector, bits, by_tensor, method
+from tallmasks.methods import PerTask, Share, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact, positive, sign, smallest
 
 
@@ -13,7 +13,7 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import exact, positive, sig
     title="T-Switch",
     paper="Qi et al. 2025, T-Switch",
     protocol=PerTask(),
-    storage=bits.switches,
+    storage=storage_formulas.switches,
     group="later",
 )
 @by_tensor(Ternary)

@@ -6,7 +6,7 @@ from tallmasks.methods import Fixed, TensorPiece, Vector, merge, merged_row
 
 
 @merge("sum")
-def sum_merge(vectors: Sequence[Vector], piece: TensorPiece, facts: None) -> Vector:
+def sum_merge(vectors: Sequence[Vector], piece: TensorPiece, prepared: None) -> Vector:
     """tau_MTL = the sum of the tau_t, added task by task in float32."""
     total = vectors[0].copy()
     for vector in vectors[1:]:

@@ -3,14 +3,9 @@
 from typing import Any
 
 from tallmasks.bundles.codings import Coding, Dense, LowRank
-from tallmasks.methods import PerTask, Source, Vector, bits, by_tensor, input, method
+from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import eigenvectors, exact
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
-
-
-@input("tasks", "T, how many tasks there are, int", per="benchmark")
-def tasks_of(source: Source, task: int, lambda_index: int) -> int:
-    return source.count
 
 
 def coding(shape: tuple[int, ...], tasks: int) -> Coding:
@@ -25,7 +20,7 @@ def coding(shape: tuple[int, ...], tasks: int) -> Coding:
     title="TSV-C",
     paper="Gargiulo et al. 2025, TSV-Compress",
     protocol=PerTask(),
-    storage=bits.low_rank,
+    storage=storage_formulas.low_rank,
     group="later",
 )
 @by_tensor(coding)

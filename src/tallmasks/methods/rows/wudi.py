@@ -14,7 +14,7 @@ FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8  # Adam's usual constants
 def wudi(
     tensors: Vector,
     piece: TensorPiece,
-    facts: None,
+    prepared: None,
     *,
     steps: Annotated[int, Between(0, 100_000)] = 300,
     learning_rate: Share = 1e-5,

@@ -36,3 +36,26 @@ def smallest(values: Any, rank: int) -> float:
     if isinstance(values, np.ndarray):
         return float(np.partition(values, rank)[rank])
     return float(values.kthvalue(rank + 1).values)
+
+
+def nearest_integers(values: Any) -> Any:
+    """Rounded to the nearest integers, ties to even, int32."""
+    return np.rint(values).astype(np.int32) if isinstance(values, np.ndarray) else values.round().int()
+
+
+def beside(array: Any, values: Any) -> Any:
+    """A NumPy array as a tensor on the device of ``values``, or unchanged if these are an array."""
+    if isinstance(values, np.ndarray):
+        return array
+    import torch
+
+    return torch.from_numpy(array).to(values.device)
+
+
+def array(values: Any) -> Any:
+    """A NumPy array of the values."""
+    return values if isinstance(values, np.ndarray) else values.cpu().numpy()
+
+
+def copied(values: Any) -> Any:
+    return values.copy() if isinstance(values, np.ndarray) else values.clone()

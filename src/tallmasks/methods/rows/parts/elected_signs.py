@@ -1,4 +1,4 @@
-"""TIES' disjoint sum and mean without facts of the whole model."""
+"""TIES' disjoint sum and mean without `prepare`, from one piece at a time."""
 
 from __future__ import annotations
 

@@ -128,9 +128,7 @@ class Plan:
 
     def paper_benchmarks(self, model: str) -> dict[str, tuple[str, ...]]:
         """The benchmarks shown in figures and tables with their tasks, smallest first."""
-        listed, able = self.params["paper"]["benchmarks"], self.benchmarks(model)
-        shown = able if listed == "all" else listed
-        usable = {
-            name: self.tasks(model, name) for name in shown if name in able and not self.benchmark(model, name).unseen
-        }
+        listed, of_model = self.params["paper"]["benchmarks"], self.benchmarks(model)
+        names = of_model if listed == "all" else tuple(name for name in listed if name in of_model)
+        usable = {name: self.tasks(model, name) for name in names if not self.benchmark(model, name).unseen}
         return dict(sorted(usable.items(), key=lambda item: len(item[1])))

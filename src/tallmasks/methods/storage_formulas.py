@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tallmasks.bundles.codings import Levels, in_few_bits
+from tallmasks.methods.rows.parts.even_levels import even_coding
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
@@ -45,9 +47,11 @@ def finetuned(tasks: int, trainable: int, frozen: int) -> Storage:
     return Storage(FLOAT_BITS * (tasks * trainable + frozen))
 
 
-def masked(tasks: int, trainable: int, frozen: int) -> Storage:
-    """Pretrained model, multi-task vector, and one bit per weight and task: (64 + T) P' + 32 F."""
-    return Storage(FLOAT_BITS * (2 * trainable + frozen) + tasks * trainable)
+def masked(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 32) -> Storage:
+    """Pretrained model, multi-task vector, and one bit per weight and task: (64 + T) P' + 32 F. With ``bits`` b < 32,
+    (32 + b + T) P' + 32 F, 2^b levels a matrix, and one float per row."""
+    vector = FLOAT_BITS * trainable if bits == FLOAT_BITS else _rounded(shapes or _one_matrix(trainable), bits)
+    return Storage(FLOAT_BITS * (trainable + frozen) + vector + tasks * trainable)
 
 
 def pruned(tasks: int, trainable: int, frozen: int) -> Storage:
@@ -55,9 +59,11 @@ def pruned(tasks: int, trainable: int, frozen: int) -> Storage:
     return Storage(masked(tasks, trainable, frozen).bits, lower_bound=True)
 
 
-def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
+def masked_and_scaled(
+    tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 32
+) -> Storage:
     """Like `masked`, plus one float per task."""
-    return Storage(masked(tasks, trainable, frozen).bits + FLOAT_BITS * tasks)
+    return Storage(masked(tasks, trainable, frozen, shapes=shapes, bits=bits).bits + FLOAT_BITS * tasks)
 
 
 def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
@@ -89,6 +95,40 @@ def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHA
     tensors = (shapes or _one_matrix(trainable)).values()
     own = sum(size + int(size * (1 - drop)) + FLOAT_BITS for size in map(math.prod, tensors))
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
+
+
+def rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 3) -> Storage:
+    """The pretrained model; per task, ``bits`` bits per weight of a matrix, 2^bits levels per matrix, and one float per
+    row. Vectors are stored whole."""
+    return Storage(FLOAT_BITS * (trainable + frozen) + tasks * _rounded(shapes or _one_matrix(trainable), bits))
+
+
+def evenly_rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 3) -> Storage:
+    """TVQ: the pretrained model; per task, ``bits`` bits per weight of a linear layer or convolution, with a scale and
+    a zero point. Other tensors are stored whole."""
+    own = _even(shapes or _one_matrix(trainable), bits)
+    return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
+
+
+def shared_and_rounded(
+    tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, shared_bits: int = 3, bits: int = 2
+) -> Storage:
+    """RTVQ: like `evenly_rounded`, plus a shared vector of ``shared_bits`` bits per weight."""
+    shared = _even(shapes or _one_matrix(trainable), shared_bits)
+    return Storage(evenly_rounded(tasks, trainable, frozen, shapes=shapes, bits=bits).bits + shared)
+
+
+def _even(shapes: Shapes, bits: int) -> int:
+    each = [(math.prod(shape), even_coding(tuple(shape), name, bits)) for name, shape in shapes.items()]
+    return sum(
+        bits * size + 2 * FLOAT_BITS if isinstance(coding, Levels) else FLOAT_BITS * size for size, coding in each
+    )
+
+
+def _rounded(shapes: Shapes, bits: int) -> int:
+    """The bits of the arrays of `in_few_bits`."""
+    codings = [in_few_bits(tuple(shape), bits) for shape in shapes.values()]
+    return sum(8 * spec.nbytes for coding in codings for spec in coding.specs.values())
 
 
 def _one_matrix(trainable: int) -> Shapes:

@@ -5,8 +5,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from reproduction.evaluation import counting
-from reproduction.evaluation.counting import Evaluator, TaskData, unpack_mask
+from reproduction.evaluation.evaluator import Evaluator, TaskData, unpack_mask
 from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import Model, load
 from small_clip import SPEC, save_random
@@ -60,7 +59,7 @@ def test_scaled_counts(
 ) -> None:
     """A coefficient would get the accuracy of another one, or the last images of a split would not count."""
     update, start = direction(model, 0), model.initial()
-    monkeypatch.setattr(counting, "CPU_BYTES", resident * start.nbytes)
+    monkeypatch.setattr("reproduction.evaluation.evaluator.CPU_BYTES", resident * start.nbytes)
     evaluator = Evaluator(model, tasks, batch_size)
     found = evaluator.scaled("test", update, COEFFICIENTS)
     expected = [[plainly(model, task, start + c * torch.from_numpy(update)) for c in COEFFICIENTS] for task in tasks]
@@ -75,7 +74,7 @@ def test_own_counts(model: Model, tasks: list[TaskData], resident: int, monkeypa
     """A task would be scored with the masks of another task or another lambda."""
     updates = [[direction(model, 10 * index + k) for k in range(3)] for index in range(2)]
     start = model.initial()
-    monkeypatch.setattr(counting, "CPU_BYTES", resident * start.nbytes)
+    monkeypatch.setattr("reproduction.evaluation.evaluator.CPU_BYTES", resident * start.nbytes)
     found = Evaluator(model, tasks).own("test", lambda index: iter(updates[index]), 3)
     assert found == [
         [plainly(model, task, start + torch.from_numpy(update)) for update in updates[index]]

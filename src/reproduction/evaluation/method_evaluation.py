@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduction.evaluation.choice import choose_coefficient, choose_per_task
-from reproduction.evaluation.counting import Evaluator, Update, unpack_mask
+from reproduction.evaluation.evaluator import Evaluator, Update, unpack_mask
 from reproduction.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks import methods
 from tallmasks.errors import TallmasksError

@@ -62,11 +62,11 @@ class Evaluator:
         direction = self._on_device(update)
         counts: list[list[Score]] = [[] for _ in self.tasks]
         report = _Report(self._progress, split, self._unit, len(scaling_coefficients) * sum(self.totals(split)))
-        room = self._room()
-        for start in range(0, len(scaling_coefficients), room):
+        sets_at_once = self._sets_at_once()
+        for start in range(0, len(scaling_coefficients), sets_at_once):
             sets = [
                 torch.add(self._pretrained, direction, alpha=scaling_coefficient, out=self._buffer(index))
-                for index, scaling_coefficient in enumerate(scaling_coefficients[start : start + room])
+                for index, scaling_coefficient in enumerate(scaling_coefficients[start : start + sets_at_once])
             ]
             for index, task in enumerate(self.tasks):
                 counts[index] += self._count(task, split, sets, report)
@@ -86,12 +86,12 @@ class Evaluator:
         counts: list[list[Score]] = [[] for _ in self.tasks]
         for index, task in enumerate(self.tasks):
             sets: list[torch.Tensor] = []
-            room = 0
+            sets_at_once = 0
             for update in updates(index):
                 direction = self._on_device(update)
-                room = room or self._room()
+                sets_at_once = sets_at_once or self._sets_at_once()
                 sets.append(torch.add(self._pretrained, direction, out=self._buffer(len(sets))))
-                if len(sets) == room:
+                if len(sets) == sets_at_once:
                     counts[index] += self._count(task, split, sets, report)
                     sets.clear()
             if sets:
@@ -135,7 +135,7 @@ class Evaluator:
         # torch.from_numpy warns about read-only arrays
         return torch.from_dlpack(np.ascontiguousarray(update)).to(self.model.device)
 
-    def _room(self) -> int:
+    def _sets_at_once(self) -> int:
         device, size = self._pretrained.device, self._pretrained.nbytes
         if device.type != "cuda":
             return max(1, CPU_BYTES // size)
@@ -151,7 +151,7 @@ class Evaluator:
         own = self.model.use(sets[0])
         count = getattr(self.model, "count_right_of", self._one_by_one)
         fewer = "lower `evaluation: batch_size` in params.yaml, or set jobs_per_gpu: 1"
-        with torch.inference_mode(), cuda.room_for(f"a pass of {self.batch_size} {self._unit}", fewer):
+        with torch.inference_mode(), cuda.reporting_out_of_memory(f"a pass of {self.batch_size} {self._unit}", fewer):
             for batch in prefetched(self.model.batches(task.splits[split], self.batch_size), self.model.device):
                 right = right + count(batch, sets)  # not +=, because fractional scores turn it into a float tensor
                 report.advance(len(sets) * len(batch))

@@ -1,0 +1,33 @@
+"""TVQ: each task's matrices rounded to evenly spaced levels."""
+
+from typing import Any
+
+from tallmasks.bundles.codings import Coding, Levels
+from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
+from tallmasks.methods.few_bits import Bits
+from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
+
+
+def coding(shape: tuple[int, ...], name: str, *, bits: Bits = 3) -> Coding:
+    return even_coding(shape, name, bits)
+
+
+@method(
+    name="tvq",
+    row=154,
+    title="TVQ",
+    paper="Kim et al. 2025, TVQ",
+    protocol=PerTask(),
+    storage=storage_formulas.evenly_rounded,
+    group="later",
+)
+@by_tensor(coding)
+def tvq(matrix: Vector, coding: Levels) -> Any:
+    """Every linear layer and convolution of tau_t rounded to 2^bits evenly spaced levels from its smallest to its
+    largest value. Other tensors are unchanged.
+
+    The rounding is that of the official code (see `evenly_rounded`), whose zero point is rounded, so 0 is a level. It
+    tells tensors by their names in CLIP: it rounds those with "weight" in their name, except norms and token
+    embeddings.
+    """
+    return evenly_rounded(matrix, coding.bits)
