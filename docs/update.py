@@ -33,16 +33,19 @@ FILES = ("table.csv", "table.md", "per_task.csv", "selection.json", "agreement.c
 
 PICTURE = {
     "fine_tuned": "fine-tuned models",
-    "tall_mask_ties": "TALL-masks",
+    METHOD: "compress, default",
+    "tall_mask_ties:bits=3": "TALL-masks, 3 bits",
+    "tsv_m": "TSV-M",
     "consensus_task_arithmetic": "consensus merging",
     "task_arithmetic": "task arithmetic",
 }
 """The rows of docs/overview.png, the picture of the README and of the site's first page."""
 
 SHORT = (
-    "Zeroshot", "Task arithmetic", "TIES", "Consensus TA", "TALL Mask + TIES", methods.get(METHOD).title, "Fine-tuned",
+    "zeroshot", "task_arithmetic", "ties", "consensus_task_arithmetic", "consensus_ties", "tsv_m", "t_switch",
+    "lloyd_max:bits=2", METHOD, "tall_mask_ties", "tall_mask_ties:bits=3", "fine_tuned",
 )  # fmt: skip
-"""The rows of the README's table, by their titles; the default of `tallmasks compress` is not in the paper's tables."""
+"""The rows of the README's table, which is that of the real model with more rows (see docs/real_model.md)."""
 
 
 LANGUAGE = {
@@ -212,19 +215,18 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
 
 
 def draw_picture() -> None:
-    """docs/overview.png: accuracy and storage of four methods for the largest number of tasks, as bars.
+    """docs/overview.png: accuracy and file sizes of a few methods on the real model, as bars.
 
     It is 400 pixels wide at 96 dpi, with labels of 9 points, so a phone shows it at its own size.
     """
-    table = pd.read_csv(ROOT / "docs" / "tiny" / "figures" / "overview.csv")
-    rows = table[table["tasks"] == table["tasks"].max()].set_index("method").loc[[*PICTURE]]
-    unit, factor = byte_unit(rows["formula_gbit"])
+    rows = pd.read_csv(ROOT / "docs" / "minilm" / "8tasks" / "table.csv").set_index("method").loc[[*PICTURE]]
+    unit, factor = byte_unit(rows["file_gbit"])
     columns = {
         "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
-        f"storage, {rows['tasks'].iloc[0]} tasks": (factor * rows["formula_gbit"], f"{{:.1f}} {unit}"),
+        "size, 8 tasks": (factor * rows["file_gbit"], f"{{:.0f}} {unit}"),
     }
     with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
-        figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 1.7), sharey=True, layout="constrained")
+        figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 2.3), sharey=True, layout="constrained")
         for panel, (name, (values, text)) in zip(panels, columns.items(), strict=True):
             bars = panel.barh([*PICTURE.values()], values, color=[style.look_of(method).color for method in PICTURE])
             panel.bar_label(bars, [text.format(value) for value in values], fontsize=9, padding=2)
@@ -275,9 +277,8 @@ def fill_pages() -> None:
     """The tables of the README, of the first run and of the tiny models' page."""
     numbers = pd.read_csv(ROOT / "docs" / "tiny" / "8tasks" / "table.csv")
     eight = table_for_people(numbers, "").split("\n", 1)[1].strip()
-    field = pd.read_csv(ROOT / "docs" / "tiny" / "8tasks" / "field.csv")
-    with_default = pd.concat([numbers, field[field["method"] == METHOD][[*numbers]]])
-    fill_page(ROOT / "README.md", {"short:8tasks": short(table_for_people(with_default, ""))})
+    real = pd.read_csv(ROOT / "docs" / "minilm" / "8tasks" / "table.csv").set_index("method").loc[[*SHORT]]
+    fill_page(ROOT / "README.md", {"short:minilm": short(table_for_people(real.reset_index(), ""))})
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         set_clone_url(page, ROOT / "CITATION.cff")
     fill_page(ROOT / "docs" / "first_run.md", {"table:8tasks": eight})
@@ -307,7 +308,7 @@ def short(table: str) -> str:
     lines = table.strip().splitlines()
     rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
     head = [rows["Merging"].replace("Merging", "Method"), "|---|---:|---:|"]
-    return "\n".join([*head, *(rows[title] for title in SHORT), "", lines[-1]])
+    return "\n".join([*head, *(rows[methods.get(name).title] for name in SHORT), "", lines[-1]])
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ def tables(plan: Plan, model: str, name: str) -> Artifacts:
     return _of_seeds(plan.seeds[:1], lambda seed: results_of(plan, model, name, seed))
 
 
-@view(version=5, files=("table.csv", "table.md"), seeds="all", params=_rows, any_tasks=True)
+@view(version=6, files=("table.csv", "table.md"), seeds="all", params=_rows, any_tasks=True)
 def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds."""
     return _of_seeds(plan.seeds, lambda seed: results_of(plan, model, name, seed))
@@ -228,7 +228,7 @@ def field(plan: Plan, model: str, name: str) -> Artifacts:
     return _field(plan, model, name, plan.seeds[:1])
 
 
-@view(version=2, files=("table.csv", "table.md", "per_seed.csv"), seeds="all", params=_field_rows, any_tasks=True)
+@view(version=3, files=("table.csv", "table.md", "per_seed.csv"), seeds="all", params=_field_rows, any_tasks=True)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of all methods over all fine-tuning seeds."""
     return _field(plan, model, name, plan.seeds)

@@ -231,7 +231,7 @@ def mark_explained(table: pd.DataFrame) -> str:
     """The footnote for marks; empty if no row has one."""
     if "at_grid_end" not in table or not table["at_grid_end"].any():
         return ""
-    return f" {MARK} A chosen value is the first or last of its grid: a better one may lie beyond."
+    return f" {MARK} A chosen value is the smallest or largest that was tried; a better one may lie beyond."
 
 
 def table_for_people(summary: pd.DataFrame, title: str) -> str:
