@@ -20,13 +20,13 @@ DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
 """By stage: the folder below results/<model>/, and its drawings by name."""
 
 
-@results(version=13, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
+@results(version=14, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
 def figure(plan: Plan, model: str, name: str) -> Spec:
     """One figure.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "figure", name)
 
 
-@results(version=7, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
+@results(version=8, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
 def paper_table(plan: Plan, model: str, name: str) -> Spec:
     """One of the paper's tables.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "paper_table", name)

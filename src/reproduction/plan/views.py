@@ -156,7 +156,7 @@ def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Arti
 
 
 @view(
-    version=10,
+    version=11,
     files=("table.csv", "table.md", "per_task.csv", "intervals.csv", "selection.json", "agreement.csv", "metrics.json"),
     own_folder=False,
     params=_rows,
@@ -216,7 +216,7 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
 
 
 @view(
-    version=7,
+    version=8,
     files=("field.csv", "field.md", "field.tex"),
     own_folder=False,
     provenance=f"field.{PROVENANCE}",
