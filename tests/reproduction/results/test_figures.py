@@ -78,12 +78,10 @@ def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> 
     assert "(MB)" in figure.axes[-1].get_xlabel()
     for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
         part = part.assign(point=list(zip(part["size"], part["normalized_accuracy"], strict=True)))
-        named = part["on_front"] | part["method"].isin(pareto.NAMED) | (len(part) <= pareto.MOST)
-        assert named.all() == (name == "pareto")
-        titles = {text.get_text().removesuffix(" (or more)"): text.xy for text in panel.texts}
-        assert titles == dict(zip(part[named]["method"].map(style.title_of), part[named]["point"], strict=True))
-        for label, rows in (("another method", part[~named]), ("Pareto front", part[part["on_front"]])):
-            assert sorted(zip(*lines(panel).get(label, ((), ())), strict=True)) == sorted(rows["point"])
+        points = {label.removesuffix(" (or more)"): list(zip(*at, strict=True)) for label, at in lines(panel).items()}
+        assert sorted(points.pop("Pareto front")) == sorted(part[part["on_front"]]["point"])
+        assert points == {style.title_of(row.method): [row.point] for row in part.itertuples()}
+    assert len(figure.legends[0].get_texts()) == data["method"].nunique() + 1
     data, figure = drawn(results, "overview")
     models, masks = data.tail(2).to_dict("records")
     saved, kept = models["formula_gbit"] / masks["formula_gbit"], masks["normalized_accuracy"]

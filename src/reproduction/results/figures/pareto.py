@@ -15,11 +15,6 @@ from tallmasks import methods
 
 FIGURE = FigureSpec(title="Accuracy against size", place=110, views=("tables",))
 
-NAMED = ("zeroshot", "task_arithmetic", "consensus_task_arithmetic", "tall_mask_task_arithmetic", "t_switch")
-"""The methods that are named even if they are not on the front, if there are more than `MOST`."""
-MOST = 18
-PANEL, LEFT, RIGHT = 6.0, 1.5, 0.9
-"""Width of a panel, and the space for names at its left and right, in inches."""
 TICKS = (0, 20, 40, 60, 70, 80, 90, 95, 100)
 
 
@@ -48,7 +43,9 @@ def draw(data: pd.DataFrame) -> Figure:
     unit, factor = byte_unit(data["formula_gbit"])
     data = data.assign(size=factor * data["formula_gbit"])
     labels = {"xlabel": f"size ({unit})", "ylabel": "normalised accuracy (%)"}
-    figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.2, sharey=True, **labels)
+    lines, panel_count = data["method"].nunique() + 1, data["benchmark"].nunique()
+    height = max(3.2, 0.185 * lines / panel_count)  # of a panel, so that the legend fits
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=height, sharey=True, **labels)
     # the axis is stretched at high accuracies, where methods are close to each other
     lowest, highest = data["normalized_accuracy"].min(), max(100, data["normalized_accuracy"].max())
     end = highest + 12
@@ -56,29 +53,18 @@ def draw(data: pd.DataFrame) -> Figure:
     panels[0][0].set_yscale("function", functions=stretched)
     panels[0][0].set(ylim=(lowest - 8, highest + 1.5), yticks=[tick for tick in TICKS if lowest - 8 < tick])
     panels[0][0].yaxis.set_major_formatter("{x:g}")
-    figure.draw_without_rendering()  # the height of the panels, for the space between names
     for panel, part in panels:
         front = part[part["on_front"]].sort_values("size").set_index("size")["normalized_accuracy"]
         panel.step(front.index, front, where="post", color=style.GREY, linewidth=0.8, label="Pareto front")
-        x, y = part["size"], part["normalized_accuracy"]
-        named = part["on_front"] | part["method"].isin(NAMED) | (len(part) <= MOST)
-        if not named.all():
-            panel.plot(x[~named], y[~named], ".", color=style.GREY, label="another method")
-        for across, up, method in zip(x[named], y[named], part["method"][named], strict=True):
-            look = style.look_of(method)
-            panel.plot(across, up, look.marker, color=look.color, markersize=5.5, fillstyle="none")
+        for row in part.to_dict("records"):
+            look, more = style.look_of(row["method"]), " (or more)" if row["at_least"] else ""
+            panel.plot(
+                row["size"], row["normalized_accuracy"], look.marker, color=look.color, markersize=5.5,
+                fillstyle="none", label=style.title_of(row["method"]) + more,
+            )  # fmt: skip
         panel.set_xscale("log")
-        per_inch = np.log(x.max() / x.min() * 1.01) / (PANEL - LEFT - RIGHT)
-        panel.set_xlim(x.min() * np.exp(-LEFT * per_inch), x.max() * np.exp(RIGHT * per_inch))
-        titles = part["method"].map(style.title_of) + part["at_least"].map({True: " (or more)", False: ""})
-        at = part.assign(title=titles)[named].sort_values("size")
-        for _, near in at.groupby((np.log(at["size"]).diff() > 0.2).cumsum()):
-            side = "left" if near["size"].min() == x.min() else "right"
-            # the front goes on to the right at this height
-            below = near["normalized_accuracy"].max() if side == "right" and near["size"].max() < x.max() else None
-            style.label_points(panel, near, "size", "normalized_accuracy", "title", side, below)
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_major_formatter("{x:g}")
         panel.minorticks_off()
-    panels[0][0].legend(loc="lower right")
+    style.legend(figure)
     return figure

@@ -228,26 +228,21 @@ def line_per_method(panel: Axes, data: pd.DataFrame, x: str, y: str) -> None:
         panel.plot(rows[x], rows[y], label=title_of(method), **look_of(method).line)
 
 
-def label_points(
-    panel: Axes, data: pd.DataFrame, x: str, y: str, name: str, side: str = "right", below: float | None = None
-) -> None:
-    """Write the name of each point to the right of all points, or to the left, spaced so that names do not overlap.
+def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
+    """Write the name of each point to the right of all points, spaced so that names do not overlap.
 
-    ``x``, ``y`` and ``name`` are columns of the data. ``below``: a height that all names stay below.
+    ``x``, ``y`` and ``name`` are columns of the data.
     """
     data = data.sort_values(y, kind="stable")
     scale = panel.yaxis.get_transform()
     line = LINE / panel.get_window_extent().height * np.ptp(scale.transform(panel.get_ylim()))
     steps = line * np.arange(len(data))
     heights = isotonic_regression(scale.transform(data[y].to_numpy(float)) - steps).x + steps
-    if below is not None:
-        heights -= max(0, heights[-1] + 0.7 * line - scale.transform(below))
     heights = scale.inverted().transform(heights)
-    at, points, align = (data[x].max(), 9, "left") if side == "right" else (data[x].min(), -9, "right")
-    beside = panel.transData + ScaledTranslation(points / 72, 0, panel.figure.dpi_scale_trans)
+    beside = panel.transData + ScaledTranslation(9 / 72, 0, panel.figure.dpi_scale_trans)
     for point, height in zip(data.to_dict("records"), heights, strict=True):
         panel.annotate(
-            point[name], (point[x], point[y]), (at, height), textcoords=beside, ha=align, va="center",
+            point[name], (point[x], point[y]), (data[x].max(), height), textcoords=beside, ha="left", va="center",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 1, "shrinkB": 3},
         )  # fmt: skip

@@ -15,7 +15,7 @@ from tallmasks.vectors.checkpoints.transformers_models import library_advice, li
 SMALL = 1024
 """A tensor of unknown role with fewer values is stored whole. Measured: in BERT, ViT, Swin, ResNet, MobileNet and Qwen2
 of 2 to 494 million values, vectors have up to 1.5 % of the values, and no other tensor is below this limit; one of
-4,096 adds up to 0.5 %. In the models of benchmarks/default_method.py (40,000 to 95,000 values), vectors and tensors
+4,096 adds up to 0.5 %. In small models of transformers' classes (40,000 to 95,000 values), vectors and tensors
 below this limit have 0.5 to 5 % of the values, and below 4,096, 36 to 61 %. Storing them whole changes T-Switch's
 relative error of 0.47 to 0.48 by at most 0.02, and its accuracy by at most 0.1 %."""
 
