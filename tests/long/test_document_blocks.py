@@ -39,7 +39,6 @@ NOT_RUN = {
     r"source ": "the environment of the tests is active",
     r"snakemake .*(vit_|t5_large)": "a GPU; planned by a dry run below",
     r"snakemake checkpoints_tiny ": "checkpoints of a model that the small project lacks; planned by a dry run below",
-    r"python benchmarks/default_method": "a benchmark of an earlier commit, which the page names",
     r"tallmasks doctor": "a GPU and a hub: tests/reproduction/cli/test_doctor.py",
     r"dvc repro experiments/vit_b32": "a GPU",
     r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",
