@@ -39,7 +39,7 @@ NOT_RUN = {
     r"source ": "the environment of the tests is active",
     r"snakemake .*(vit_|t5_large|gpt2_glue)": "a GPU; planned by a dry run below",
     r"(make|snakemake) .*results/minilm": "an encoder that the small project lacks; planned by a dry run below",
-    r"tallmasks compare|snakemake .*results/mine/": "test_own_classifiers.py runs the lines of this page",
+    r"snakemake .*results/mine/|tallmasks \w+ --base ./models/base": "test_own_classifiers.py runs these lines",
     r"tallmasks doctor": "a GPU and a hub: tests/reproduction/cli/test_doctor.py",
     r"dvc repro experiments/vit_b32": "a GPU",
     r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",

@@ -67,7 +67,7 @@ def test_the_page_gives_a_table_of_ones_own_models_and_the_winner(tmp_path: Path
     compare, snakemake, merge, compress = commands((ROOT / "docs/own_table.md").read_text())
     tallmasks = [sys.executable, "-m", "tallmasks.cli.main"]
     subprocess.run([*tallmasks, *compare[1:]], cwd=project.root, check=True)
-    project.snakemake(*snakemake[1:])
+    project.run(*snakemake)
     table = pd.read_csv(project.path("results/mine/all/table.csv")).set_index("method")["accuracy"]
     assert table["fine_tuned"] > 90 > table["task_arithmetic"] > 20
     assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
