@@ -83,7 +83,7 @@ def rounded_rows(values: Any, group: int, levels: NDArray[np.float32]) -> Rounde
     index, scales = np.empty(rows.shape, np.uint8), np.empty(len(rows), np.float32)
 
     def fill(part: slice) -> None:
-        index[part], scales[part] = _rounded(rows[part], levels, np.searchsorted, _array_as)
+        index[part], scales[part] = _rounded(rows[part], levels, _numbers_below, _array_as)
 
     in_pieces(len(rows), fill, max(PIECE // group, 1))
     return Rounded(index.reshape(values.shape), levels, scales)
@@ -98,6 +98,14 @@ def _rounded(rows: Any, levels: Any, search: Callable[..., Any], as_: Callable[[
     nearest = as_(levels, "float64")[index]
     lengths = (nearest * nearest).sum(1)
     return index, as_((squares / (lengths + (lengths == 0))) ** 0.5, "float32")
+
+
+def _numbers_below(edges: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """For each value the number of edges below it, as `numpy.searchsorted` counts them, but faster for few edges."""
+    numbers = np.zeros(values.shape, np.uint8)
+    for edge in edges:
+        numbers += values > edge
+    return numbers
 
 
 def _array_as(array: Any, dtype: str) -> Any:
