@@ -56,7 +56,10 @@ def test_a_failure_and_an_interruption_are_said_in_few_words(project: Project) -
     shutil.copy(ROOT / "profiles/default/config.yaml", project.path("profiles/default"))
     project.add_held()
     project.path("wait").touch()
-    interrupted, killed = (end_at_work(project, end) for end in (ctrl_c_twice, subprocess.Popen.kill))
+    interrupted = end_at_work(project, ctrl_c_twice)
+    if "Error" in interrupted:  # on a busy machine Snakemake can see a job end before it sees the signal itself
+        interrupted = end_at_work(project, ctrl_c_twice)
+    killed = end_at_work(project, subprocess.Popen.kill)
     assert "Traceback" not in interrupted + killed and interrupted.strip().splitlines()[-1].startswith("Interrupted")
     assert "Error" not in interrupted and "Failed" not in interrupted, "jobs that the signal ended, and their logs"
     project.path("wait").rename(project.path("fail"))
