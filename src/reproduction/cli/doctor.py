@@ -139,14 +139,18 @@ def problems(
     elif wanted:
         commands.update(dict.fromkeys(one.command for one in wanted))
         yield (
-            f"{len(wanted)} repositories are not in this machine's hub cache, and the hub does not answer. Run "
+            f"not in this machine's hub cache, and the hub does not answer: {_repositories(len(wanted))}. Run "
             f"`sh {DOWNLOADS}` on a machine with a network and copy its cache here (HF_HOME is the location), or name "
             "local folders in params.yaml (data.TASK.path)"
         )
     if wanted and details is not None:
-        details.append(f"{len(wanted)} repositories to download{f', {size / 1e9:.3g} GB' if size else ''}")
+        details.append(f"{_repositories(len(wanted))} to download{f', {size / 1e9:.3g} GB' if size else ''}")
     yield from preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None)
     yield from _disk_problems(plan, model, missing, size, details)
+
+
+def _repositories(count: int) -> str:
+    return f"{count} {'repository' if count == 1 else 'repositories'}"
 
 
 def _parameters(plan: Plan, model: str) -> tuple[int, int]:
