@@ -17,6 +17,8 @@ PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 """Pages of the project's folder that the site has too."""
 NOTEBOOK = "notebook.ipynb"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_INLINE = re.compile(r"(?<!</span>)<code>.*?</code>", re.DOTALL)
+_OPTION = re.compile(r"(?<=[\s>\[])--?[a-zA-Z][\w-]*")
 _LOADED = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"(?:https?:)?//|<link[^>]*\bhref=\"(?:https?:)?//")
 
 
@@ -68,6 +70,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return text
 
     return _LINK.sub(link, markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Options in sentences stay on one line: browsers would break them after a hyphen."""
+    return _INLINE.sub(lambda code: _OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
