@@ -1,4 +1,4 @@
-"""Beyond the paper: accuracy and size of four methods against the number of tasks."""
+"""Beyond the paper: accuracy and size of five methods against the number of tasks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from matplotlib.figure import Figure
 from reproduction.results.figures import FigureSpec, ResultFiles, style
 from reproduction.results.typesetting import byte_unit
 
-FIGURE = FigureSpec(title="Accuracy and size of four methods", place=105, views=("tables",))
+FIGURE = FigureSpec(title="Accuracy and size of five methods", place=105, views=("tables",))
 
 NAMES = {
     "fine_tuned": "fine-tuned",
     "tall_mask_ties": "TALL-masks",
-    "t_switch": "T-Switch",
+    "lloyd_max": "Lloyd-Max",
     "consensus_task_arithmetic": "consensus",
     "task_arithmetic": "task arithmetic",
     "zeroshot": "base",
 }
-"""`t_switch` is only in a table whose `methods` name it. Of the base, only the size is drawn."""
+"""Lloyd-Max is the default of `tallmasks compress`. Of the base, only the size is drawn."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

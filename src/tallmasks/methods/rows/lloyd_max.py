@@ -19,7 +19,6 @@ def coding(shape: tuple[int, ...], *, bits: Bits = 3) -> Coding:
     paper="Lloyd 1982; Max 1960",
     protocol=PerTask(),
     storage=storage_formulas.rounded,
-    group="later",
 )
 @by_tensor(coding)
 def lloyd_max(matrix: Vector, coding: Levels) -> Any:
