@@ -3,7 +3,8 @@
     python docs/printed_output.py
 
 Runs the lines that begin with `tallmasks` and the blocks of Python, on the models of `tallmasks example`. A `text`
-block after a block of commands holds what the commands print, with warnings.
+block after a block of commands holds what the commands print, with warnings, after `pip install .`, without
+transformers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tallmasks.cli.main import main
 
@@ -47,7 +49,8 @@ def followed(pages: Iterable[str]) -> Iterator[tuple[str, str]]:
                 if language:
                     exec(code, names)
                 else:
-                    _run_commands(code)
+                    with mock.patch("tallmasks.vectors.checkpoints.transformers_models.find_spec", lambda _: None):
+                        _run_commands(code)
             if output is None:
                 return block[0]
             return f"```{language or ''}\n{code}```\n\n```text\n{printed.getvalue()}```\n"

@@ -11,6 +11,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.operations.opened_models import Models, has_its_form
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.whole_tensors import is_small
 
 _LISTED = 20
 """The most names of files in a printed list."""
@@ -49,8 +50,13 @@ def print_plan(models: Models, what: str, nbytes: int) -> None:
 def print_own(models: Models) -> None:
     """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
     of_tasks = {name for of_task in models.own.values() for name in of_task}
-    if names := sorted(of_tasks.union(models.buffers).difference(models.part.buffers)):
-        print(f"  stored whole per task: {name_some(names)}")
+    shared = {*models.buffers}.difference(models.part.buffers)
+    small = {name for name in shared - of_tasks if is_small(models.part.tensors[name].shape)}
+    if names := sorted((of_tasks | shared) - small):
+        and_small = f", and {len(small)} vectors and small tensors" if small else ""
+        print(f"  stored whole per task: {name_some(names)}{and_small}")
+    elif small:
+        print(f"  stored whole per task: {name_some(sorted(small))}")
     if names := sorted({name for of_task in models.missing.values() for name in of_task}):
         print(f"  some tasks' models do not have these tensors, and are restored without them: {name_some(names)}")
     left_out = {name for one in models.whole.values() for name in one.left_out}

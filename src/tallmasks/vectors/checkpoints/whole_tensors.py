@@ -4,6 +4,7 @@ such as statistics that normalise inputs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from math import prod
 
@@ -29,7 +30,7 @@ def whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:
     """The names of the base's tensors to store whole for each task, among those that the tasks have in the same shape.
 
     transformers answers for the classes that the configurations name: everything outside the base model is a head.
-    Tensors of models that it does not know are stored whole if they are small.
+    Of models that it does not know, small tensors are stored whole, and the heads of classifiers.
     """
     heads: set[str] = set()
     known: set[str] = set()
@@ -43,10 +44,25 @@ def whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:
         if 2 * _values(base, inside) > _values(base, base.tensors):  # otherwise it is not the model of this file
             heads |= outside
             known |= inside
-    if not known and any(one.config.get("model_type") for one in (*tasks, base)):
+    if not known:
+        heads = _outside_main_module(base)
+    if not known and not heads and any(one.config.get("model_type") for one in (*tasks, base)):
         warn(f"heads with the shape of the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
     return heads | (small - known)
+
+
+def _outside_main_module(base: Checkpoint) -> set[str]:
+    """The head of a class such as ViTForImageClassification, which has its base model in one module (`vit`): the
+    tensors beside the module that has nearly all values. Empty if there is none, and for other classes."""
+    if "Classification" not in str(base.config.get("architectures")):
+        return set()
+    values: Counter[str] = Counter()
+    for name, info in base.tensors.items():
+        values[name.partition(".")[0]] += info.size
+    main, most = values.most_common(1)[0]
+    is_main = 10 * most > 9 * values.total()
+    return {name for name in base.tensors if is_main and name.partition(".")[0] != main}
 
 
 def start_whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
