@@ -19,7 +19,7 @@ from tiny_worlds.examples_section import check_examples, examples_of
 EDITION = 1  # raise it when the same recipe gives different texts
 PACKAGES = Path(".venv", "real")
 FEWEST = 1000
-"""Training texts of a task."""
+"""Training texts of a task, unless `examples.train` asks for fewer."""
 
 
 class RealTexts:
@@ -57,9 +57,9 @@ class RealTexts:
             if (found := (sha256_of_folder if path.is_dir() else sha256_of_file)(path)) != sha256:
                 raise TallmasksError(f"{path}: found sha256 {found}, expected {sha256}; install it again: make real")
         texts = split_of(task, recipe["split"], recipe["counts"], recipe["seed"])
-        if recipe["split"] == "train" and len(texts) < FEWEST:
+        if recipe["split"] == "train" and len(texts) < (fewest := min(FEWEST, recipe["counts"]["train"])):
             raise TallmasksError(
-                f"{task.name}: {len(texts)} training texts, expected at least {FEWEST}; lower examples.test"
+                f"{task.name}: {len(texts)} training texts are left, expected at least {fewest}: lower examples.test"
             )
         out.say(f"{task.name} {recipe['split']}: {write_texts(out.path, texts, out.metadata)} texts")
 
