@@ -60,9 +60,10 @@ def _outside_main_module(base: Checkpoint) -> set[str]:
     values: Counter[str] = Counter()
     for name, info in base.tensors.items():
         values[name.partition(".")[0]] += info.size
-    main, most = values.most_common(1)[0]
-    is_main = 10 * most > 9 * values.total()
-    return {name for name in base.tensors if is_main and name.partition(".")[0] != main}
+    for main, most in values.most_common(1):
+        if 10 * most > 9 * values.total():
+            return {name for name in base.tensors if name.partition(".")[0] != main}
+    return set()
 
 
 def start_whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
