@@ -31,7 +31,12 @@ LLAMA = {
     "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16,
 }  # fmt: skip
 ROBERTA = {**ARCHITECTURE, "model_type": "roberta", "type_vocab_size": 1, "max_position_embeddings": 18}
-NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA}
+MODERNBERT = {
+    "model_type": "modernbert", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
+    "num_attention_heads": 2, "max_position_embeddings": 16, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
+    "cls_token_id": 0, "sep_token_id": 0,
+}  # fmt: skip
+NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA, "modernbert": MODERNBERT}
 CONFIG = FinetuneConfig(
     iterations=20, batch_size=8, learning_rate=1e-2, weight_decay=0.0, epsilon=1e-8, seed=3, validate_every=5
 )
