@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from reproduction.models.families import family, load
 from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples, packed_head
+from reproduction.models.text_classifier.classifier_network import build
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer
 from reproduction.tasks.task import Task
 from reproduction.training.finetuning import FinetuneConfig, finetune
@@ -167,6 +168,13 @@ def test_a_language_model_is_a_body_without_its_head(tmp_path: Path) -> None:
     found = family(SPEC).convert_pretrained(SPEC, tmp_path)
     for name, tensor in network.bert.named_parameters():
         np.testing.assert_array_equal(found[name], tensor.detach().numpy())
+
+
+def test_a_padding_token_outside_of_the_vocabulary_is_refused() -> None:
+    """The default end token of GPT-2 in a smaller vocabulary ended a training with an IndexError."""
+    settings = {name: value for name, value in GPT2.items() if name != "eos_token_id"}
+    with pytest.raises(TallmasksError, match=r"architecture\.pad_token_id: found 50256"):
+        build({**TRAINED, "architecture": settings})
 
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:

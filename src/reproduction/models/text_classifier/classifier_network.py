@@ -179,7 +179,8 @@ class ClassifierModel(FlatWeights):
 def configuration(spec: Mapping[str, Any], classes: int | None = None) -> PretrainedConfig:
     """transformers' configuration of a model, with an embedding for padding.
 
-    Raises TallmasksError if transformers does not know the model type or refuses a setting.
+    Raises TallmasksError if transformers does not know the model type or refuses a setting, and for a padding token
+    outside of the vocabulary.
     """
     settings = settings_of(spec["architecture"])
     labels: dict[str, Any] = {} if classes is None else {"num_labels": classes}
@@ -191,6 +192,11 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
         raise TallmasksError(
             f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
         ) from None
+    if not 0 <= config.pad_token_id < config.vocab_size:
+        raise TallmasksError(
+            f"params.yaml: architecture.pad_token_id: found {config.pad_token_id}, expected a token id below vocab_size "
+            f"({config.vocab_size}): the tokenizer's padding token, or its end token if it has none"
+        )
     return config
 
 
