@@ -192,10 +192,11 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
         raise TallmasksError(
             f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
         ) from None
-    if not 0 <= config.pad_token_id < config.vocab_size:
+    pad, vocabulary = config.pad_token_id, getattr(config, "vocab_size", None)
+    if vocabulary is not None and not 0 <= pad < vocabulary:
         raise TallmasksError(
-            f"params.yaml: architecture.pad_token_id: found {config.pad_token_id}, expected a token id below vocab_size "
-            f"({config.vocab_size}): the tokenizer's padding token, or its end token if it has none"
+            f"params.yaml: architecture.pad_token_id: found {pad}, expected a token id below vocab_size ({vocabulary}): "
+            "the tokenizer's padding token, or its end token if it has none"
         )
     return config
 
