@@ -195,7 +195,7 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
     pad, vocabulary = config.pad_token_id, getattr(config, "vocab_size", None)
     if vocabulary is not None and not 0 <= pad < vocabulary:
         raise TallmasksError(
-            f"params.yaml: architecture.pad_token_id: found {pad}, expected a token id below vocab_size ({vocabulary}): "
+            f"params.yaml: architecture.pad_token_id: found {pad}, expected a token below vocab_size ({vocabulary}): "
             "the tokenizer's padding token, or its end token if it has none"
         )
     return config
