@@ -2,7 +2,7 @@
 
     python benchmarks/default_method.py stored tiny 8tasks 14tasks 20tasks   # needs `snakemake checkpoints_tiny`
     python benchmarks/default_method.py trained bert vit llama t5 llama-bfloat16 bert-slow
-    python benchmarks/default_method.py trained bert-lora llama-lora-bfloat16 bert-few
+    python benchmarks/default_method.py trained bert-lora bert-lora-bfloat16 bert-few
 
 `stored` takes fine-tuned models of the workflow and their validation data.  `trained` makes a small base and eight
 fine-tuned models of transformers' classes on the spot: each task has four classes, a head of its own, and validation
