@@ -51,8 +51,8 @@ rule report_only:
         "logs/report.log",
     shell:
         "(python -m snakemake --cores 1 --rerun-incomplete --report .tallmasks/report.html reported"
-        " && sed -i 's|<title>Snakemake Report|<title>tallmasks: tables and figures|' .tallmasks/report.html"
-        " && cat workflow/report/menu_of_phones.html >> .tallmasks/report.html"
+        " && sed -i -e 's|<title>Snakemake Report|<title>tallmasks: tables and figures|'"
+        " -e '/^    <meta charset/r workflow/report/menu_of_phones.html' .tallmasks/report.html"
         " && mv .tallmasks/report.html results/report.html) > {log} 2>&1"
 
 

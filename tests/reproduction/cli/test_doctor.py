@@ -42,7 +42,7 @@ def test_what_a_model_lacks_is_said_with_what_to_do(
 
     assert main(["doctor", "results/vit_b32/20tasks/table.csv"]) == 1
     output = capsys.readouterr().out
-    assert "93 jobs on a GPU: 20 finetune" in output and "H100" in output and "3,942 images/s" in output
+    assert "94 jobs on a GPU: 20 finetune" in output and "H100" in output and "3,942 images/s" in output
 
     assert main(["doctor", "vit_b31"]) == main(["doctor", "results/tiny/8task/table.csv"]) == 2
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
