@@ -52,7 +52,7 @@ rule report_only:
     shell:
         "(python -m snakemake --cores 1 --rerun-incomplete --report .tallmasks/report.html reported"
         " && sed -i -e 's|<title>Snakemake Report|<title>tallmasks: tables and figures|'"
-        " -e '/^    <meta charset/r workflow/report/menu_of_phones.html' .tallmasks/report.html"
+        " -e '\\|^    <meta charset|r workflow/report/menu_of_phones.html' .tallmasks/report.html"
         " && mv .tallmasks/report.html results/report.html) > {log} 2>&1"
 
 
