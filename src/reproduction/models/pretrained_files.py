@@ -58,7 +58,7 @@ def _is_finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())  # both are NaN if any value is
 
 
-class Uninitialised(TorchFunctionMode):
+class ZeroInitialised(TorchFunctionMode):
     """A context that writes 0 instead of random numbers, for networks whose weights are then loaded; it saves seconds.
     Left as they are, values out of bounds would be drawn again and again by torch's `trunc_normal_`."""
 

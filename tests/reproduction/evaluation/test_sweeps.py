@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import reference
 from reproduction.evaluation.choice import choose_coefficient, choose_per_task
@@ -17,7 +18,9 @@ from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import Model, load
 from small_clip import SPEC, save_random
 from tallmasks import methods
+from tallmasks.bundles.codings import Levels, in_few_bits
 from tallmasks.io.tensor_files import Layout
+from tallmasks.vectors.levels import fitted_levels
 from tallmasks.vectors.task_vectors import TaskVector
 from tiny_worlds.drawn import examples
 
@@ -53,6 +56,17 @@ def vectors(model: Model) -> dict[str, TaskVector]:
     return {name: TaskVector(draw.normal(0, 0.1, layout.size).astype(np.float32), layout, {}) for name in NAMES}
 
 
+def rounded(tensor: NDArray) -> NDArray:
+    """A tensor in 3 bits: the nearest level for each weight of a row, scaled to the row's length; vectors unchanged."""
+    coding = in_few_bits(tensor.shape, 3)
+    if not isinstance(coding, Levels):
+        return tensor
+    levels, rows = fitted_levels(tensor, coding.group, 3), tensor.reshape(-1, coding.group).astype(np.float64)
+    relative = rows / np.sqrt((rows**2).mean(1, keepdims=True))
+    nearest = levels[np.abs(relative[..., None] - levels).argmin(-1)]
+    return nearest * np.linalg.norm(rows, axis=1, keepdims=True) / np.linalg.norm(nearest, axis=1, keepdims=True)
+
+
 def plain(vectors: dict[str, TaskVector], evaluator: Evaluator) -> dict[str, list[np.ndarray]]:
     """Every method's update for each task, from the plain statements, at the lambdas chosen on validation data."""
     flats = [vector.flat for vector in vectors.values()]
@@ -76,6 +90,9 @@ def plain(vectors: dict[str, TaskVector], evaluator: Evaluator) -> dict[str, lis
     layout = next(iter(vectors.values())).layout
     stacked = {name: np.stack([layout.split(flat)[name] for flat in flats]) for name in layout.names}
     found["iso_c"] = [np.concatenate([reference.iso_c(stacked[name]).ravel() for name in layout.names])] * 2
+    found["lloyd_max"] = [
+        np.concatenate([rounded(part).ravel() for part in layout.split(flat).values()]) for flat in flats
+    ]
     found["emr"] = reference.emr(np.stack(flats), list(pairwise([*layout.offsets, layout.size])))
     for merge, suffix in (("sum", "task_arithmetic"), ("ties_sum", "ties")):
         masks = [[reference.mask(flat, merges[merge], value) for value in LAMBDAS] for flat in flats]

@@ -32,7 +32,7 @@ from reproduction.models.clip.tokenizer import Tokenizer
 from reproduction.models.families import Precision
 from reproduction.models.flat_weights import FlatWeights
 from reproduction.models.layer_inputs import Receiver, watched
-from reproduction.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
+from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
 
@@ -229,7 +229,7 @@ def load(
     tensors = read_pretrained(weights)
     architecture = spec["architecture"]
     vocabulary = tensors.pop(VOCABULARY).tolist() if VOCABULARY in tensors else None
-    with Uninitialised():
+    with ZeroInitialised():
         network = build(architecture, None if vocabulary is None else len(vocabulary))
     tensors = {name.removeprefix(BUFFER_PREFIX): tensor for name, tensor in tensors.items()}
     expected = network.state_dict()

@@ -31,7 +31,7 @@ from reproduction.models.flat_weights import FlatWeights
 from reproduction.models.language.text_batches import TextBatch, cheapest
 from reproduction.models.language.text_tokenizer import stored_json
 from reproduction.models.layer_inputs import Receiver, watched
-from reproduction.models.pretrained_files import Uninitialised, check_tensors, read_pretrained
+from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
 from reproduction.models.text_classifier.classifier_architectures import settings_of
 from reproduction.models.text_classifier.classifier_examples import (
     CLASS_VECTORS,
@@ -202,7 +202,7 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
 
 
 def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> Any:
-    """transformers' network with undefined weights, on the default device.
+    """transformers' network with weights that are not drawn, on the default device.
 
     ``pooling``: whether a network for heads of class names has a pooling layer, which they do not use.
 
@@ -218,7 +218,7 @@ def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> A
     options = {}
     if not trained and "add_pooling_layer" in inspect.signature(mapping[type(config)]).parameters:
         options["add_pooling_layer"] = pooling
-    with Uninitialised():
+    with ZeroInitialised():
         return kind.from_config(config, dtype=torch.float32, **options)
 
 
