@@ -38,7 +38,7 @@ COMMANDS = {
     "merge consensus_ties": ("merge", "--method", "consensus_ties"),
     "compress task_arithmetic": ("compress", "--method", "task_arithmetic", "--dtype", "float32"),
     "compress ties": ("compress", "--method", "ties", "--dtype", "float32"),
-    "compress task_arithmetic, bfloat16": ("compress", "--method", "task_arithmetic", "--dtype", "bfloat16"),
+    "compress": ("compress",),
 }
 PEER = {
     "mergekit task_arithmetic": {"merge_method": "task_arithmetic"},
@@ -172,15 +172,15 @@ def start_up(files: Files, what: str, command: Callable[[Files, str], tuple]) ->
 
 
 def exported(files: Files) -> Row:
-    """One task's model out of a bundle."""
+    """One task's model out of a bundle of the default method."""
     bundle, out = files.base.with_name("bundle"), files.base.with_name("task.safetensors")
-    cost_of([*TALLMASKS, "compress", *files.given, "--method", "task_arithmetic", "-o", bundle])
+    cost_of([*TALLMASKS, "compress", *files.given, "-o", bundle])
     costs, written = [], 0
     for _ in range(files.repeats):
         remove(out)
         costs.append(cost_of([*TALLMASKS, "export", bundle, "--task", "task0", "-o", out]))
         written = bytes_of(out)
-    row = files.row("export", best(costs), [files.base, bundle / "merged.safetensors"], written)
+    row = files.row("export", best(costs), [files.base, *(bundle / "updates").glob("task0*")], written)
     remove(bundle)
     remove(out)
     return row
@@ -212,8 +212,8 @@ def room(arguments: argparse.Namespace) -> int:
 
 
 def needed(parameters: int, width: int, tasks: int) -> float:
-    """Bytes of a base, its fine-tuned models, a bundle of them (a float32 vector and masks) and one model out of it."""
-    return parameters * (width * (tasks + 2) + 4 + tasks / 8)
+    """Bytes of a base, its fine-tuned models, the largest bundle of them and one model out of it."""
+    return parameters * (width * (tasks + 2) + max(4 + tasks / 8, 3 * tasks / 8))
 
 
 def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Model, int, int, bool]]:

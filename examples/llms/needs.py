@@ -17,6 +17,8 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForC
 COLD = Path(__file__).parents[2] / "docs/benchmarks/streaming_cold.csv"
 VALUE = 2
 """Bytes of bfloat16."""
+BITS = 3
+"""Of a weight in a bundle."""
 
 
 def llama(width: int, inner: int, layers: int, heads: int, tied: bool) -> LlamaForCausalLM:
@@ -61,10 +63,10 @@ def main() -> None:
         with torch.device("meta"):
             count = sum(parameter.numel() for parameter in build().parameters())
         model = VALUE * count / 1e9
-        disk = ((1 + tasks) * model, model, model + tasks * count / 8e9, tasks * model, model)
+        disk = ((1 + tasks) * model, model, tasks * BITS * count / 8e9, tasks * model, model)
         hours = (
             measured["merge ties"] * tasks * count / 3600,
-            measured["compress task_arithmetic"] * tasks * count / 3600,
+            measured["compress"] * tasks * count / 3600,
             measured["export"] * tasks * count / 3600,
             (1 + tasks) * 2 * count * arguments.tokens / (arguments.tflops * 1e12) / 3600,
         )
