@@ -187,7 +187,12 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     tool = runpy.run_path(str(ROOT / "docs" / "run_notebook.py"))
     kept = json.loads((ROOT / "docs" / "notebook.ipynb").read_text())
-    kinds = [[each["output_type"] for each in cell.get("outputs", [])] for cell in kept["cells"]]
-    assert sum(map(len, kinds)) >= 6, "run `python docs/run_notebook.py`"
-    done = tool["executed"](kept)
-    assert [[each["output_type"] for each in cell.get("outputs", [])] for cell in done["cells"]] == kinds
+    shown = _printed(kept)
+    assert len(shown) >= 6
+    assert _printed(tool["executed"](kept)) == shown, "run `python docs/run_notebook.py`"
+
+
+def _printed(notebook: dict[str, Any]) -> list[str]:
+    """What the cells print, without the numbers, which depend on the processor."""
+    texts = ["".join(output["text"]) for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    return [re.sub(r"[0-9.]+", "0", text) for text in texts]
