@@ -8,8 +8,7 @@ import numpy as np
 from tallmasks import methods
 from tallmasks.io.tensor_files import load_state, write_tensors
 from tallmasks.masks.mask_bundles import write_mask_bundle
-from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
-from tallmasks.vectors.task_vectors import compute_task_vector
+from tallmasks.vectors.task_vectors import compute_task_vector, write_multi_task_vector
 
 TRAINABLE = ("a.weight", "b.bias")
 FRACTIONS = (0.2, 0.1)

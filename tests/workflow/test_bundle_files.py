@@ -12,7 +12,7 @@ from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.io.tensor_files import Layout, load_state, open_tensors
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 pytestmark = [pytest.mark.xdist_group("bundle_files"), pytest.mark.long]  # builds one bundle first, once
 FOLDER = "results/tiny/two/bundle"

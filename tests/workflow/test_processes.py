@@ -23,7 +23,7 @@ import sys, yaml
 import tallmasks
 tallmasks.merges()
 import tallmasks.masks.mask_bundles, tallmasks.masks.consensus, reproduction.results.tables
-import tallmasks.vectors.multi_task_vectors
+import tallmasks.vectors.task_vectors
 from reproduction.plan import chain
 from reproduction.plan.project import closure
 from reproduction.plan.settings import Plan
@@ -51,7 +51,7 @@ from pathlib import Path
 import numpy as np
 from tallmasks import methods
 from tallmasks.masks import consensus, mask_bundles as masks
-from tallmasks.vectors import multi_task_vectors as merging
+from tallmasks.vectors import task_vectors as merging
 from tallmasks.io.tensor_files import Layout, new_flat, open_tensors
 from tallmasks.vectors.task_vectors import compute_task_vector
 

@@ -11,8 +11,7 @@ from tallmasks.bundles.bundle_writer import new_coded_bundle, write_from_planes
 from tallmasks.io.atomic_files import hidden_beside
 from tallmasks.io.file_archives import archive_folder
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
-from tallmasks.vectors.task_vectors import open_task_vector
+from tallmasks.vectors.task_vectors import open_multi_task_vector, open_task_vector
 
 
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:

@@ -8,7 +8,7 @@ from reproduction.models.families import family
 from reproduction.results.mask_statistics import statistics
 from results_io import publish
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 
 @main

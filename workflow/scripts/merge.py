@@ -3,7 +3,7 @@
 from job import Job, main
 from reproduction.plan.chain import statistic, task_vector
 from tallmasks import methods
-from tallmasks.vectors.multi_task_vectors import write_multi_task_vector
+from tallmasks.vectors.task_vectors import write_multi_task_vector
 
 
 @main

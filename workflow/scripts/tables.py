@@ -21,7 +21,7 @@ from reproduction.results.tables import (
 )
 from results_io import counts_of, evaluations_of, origins_of, publish
 from tallmasks.masks.consensus import AgreementProfile, agreement_profile, open_agreement
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 
 def comparisons(job: Job, summary: pd.DataFrame, per_task: pd.DataFrame) -> dict[str, pd.DataFrame | None]:

@@ -19,11 +19,10 @@ from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
 from tallmasks.methods import Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods.contract import Updates
 from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR
-from tallmasks.methods.updates import Updates
 from tallmasks.vectors import kernels
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
-from tallmasks.vectors.task_vectors import TaskVector, open_task_vector
+from tallmasks.vectors.task_vectors import TaskVector, open_multi_task_vector, open_task_vector
 
 
 class Tuner:

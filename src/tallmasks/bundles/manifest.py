@@ -27,7 +27,7 @@ from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, is_safe
 from tallmasks.io.tensor_files import METADATA, NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
-from tallmasks.vectors.checkpoints.companions import is_companion
+from tallmasks.vectors.checkpoints.folders import is_companion
 
 FORMAT: Final = "tallmasks/bundle/1"
 BUFFER: Final = "buffer"

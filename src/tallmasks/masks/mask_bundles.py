@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import Layout, TensorFile, TensorInfo, new_tensors, open_tensors
 from tallmasks.vectors import kernels
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
-from tallmasks.vectors.task_vectors import open_task_vector
+from tallmasks.vectors.task_vectors import open_multi_task_vector, open_task_vector
 
 FORMAT = "tallmasks/mask_bundle/1"
 

@@ -12,7 +12,6 @@ from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.inputs import Source, input
 from tallmasks.vectors.levels import normal_levels, rounded_rows
 
-Bits = Literal[2, 3, 4, 8]
 PLAIN = 32
 """Bits of values that are not rounded to levels."""
 BitsOrPlain = Literal[2, 3, 4, 8, 32]

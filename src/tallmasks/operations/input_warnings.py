@@ -11,7 +11,7 @@ import numpy as np
 from tallmasks.errors import TallmasksError, grouped_warnings, short, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.folder_parts import part_prefix
+from tallmasks.vectors.checkpoints.folders import part_prefix
 from tallmasks.vectors.checkpoints.transformers_models import library_settings, start_library_settings
 from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
 

@@ -15,11 +15,11 @@ from tallmasks.errors import OptionError, TallmasksError, option_errors, warn, w
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
+from tallmasks.methods.contract import Updates
 from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.methods.streaming import Merging, OnePiece, check_can_stream
-from tallmasks.methods.updates import Updates
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of

@@ -23,9 +23,8 @@ from tallmasks.operations.input_warnings import start_comparing_configurations, 
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
+from tallmasks.vectors.checkpoints.fitting import check_fit, missing_tensors, on_base, task_only_tensors, unchanged
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
-from tallmasks.vectors.checkpoints.on_base import missing_tensors, on_base, task_only_tensors
 from tallmasks.vectors.checkpoints.transformers_models import library_advice, start_library_model
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.checkpoints.whole_tensors import start_whole_tensors, whole_tensors

@@ -7,13 +7,15 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.vectors.kernels import PIECE, in_pieces
 
+Bits = Literal[2, 3, 4, 8]
+"""Bits per value, for 2^bits levels."""
 SAMPLE = 1 << 18
 """Levels are fitted to about this many values of a tensor."""
 _NORMAL_STEPS, _FITTING_STEPS = 200, 30

@@ -1,4 +1,5 @@
-"""Task vectors tau_t = theta_t - theta_0 over the trainable tensors, each in one flat file."""
+"""Task vectors tau_t = theta_t - theta_0 over the trainable tensors, and the multi-task vectors into which they are
+merged, each in one flat file."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 FORMAT = "tallmasks/task_vector/1"
+_OF_MERGES = "tallmasks/multi_task_vector/1"
 _PIECE = 1 << 20
 
 
@@ -116,3 +118,27 @@ def _subtract(pretrained: Path, before: NDArray, after: Checkpoint, name: str, o
                 " subtract in float32; expected finite numbers. The training diverged or the file is damaged: train"
                 " or download it again."
             )
+
+
+def write_multi_task_vector(
+    merge: Callable[[Sequence[TaskVector], NDArray[np.float32], Sequence[Mapping[str, NDArray[np.float32]]]], None],
+    name: str,
+    task_vectors: Sequence[Path],
+    out: Path,
+    metadata: Mapping[str, str],
+    statistics: Sequence[Path] = (),
+) -> None:
+    """Merge task-vector files of one model, in the given order, into the new file ``out``.
+
+    ``merge`` fills its second argument, float32 [P'], from the task vectors and each task's ``statistics``; ``name`` is
+    the merge's name for the metadata.
+    """
+    vectors = list(map(open_task_vector, task_vectors))
+    of_data = [{name: tensors.view(name) for name in tensors.names} for tensors in map(open_tensors, statistics)]
+    with new_flat(out, vectors[0].layout, {**metadata, "format": _OF_MERGES, "merge": name}) as new:
+        merge(vectors, new.flat, of_data)
+
+
+def open_multi_task_vector(path: Path | str) -> NDArray[np.float32]:
+    """tau_MTL, float32 [P'], memory-mapped and read-only. Raises TallmasksError if the file is something else."""
+    return open_tensors(path, _OF_MERGES).flat()

@@ -21,7 +21,7 @@ from tallmasks.io.tensor_files import load_state
 from tallmasks.masks.mask_bundles import open_mask_bundle
 from tallmasks.methods.few_bits import tau_codings
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 
 @pytest.fixture(scope="module")

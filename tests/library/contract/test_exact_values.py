@@ -21,8 +21,12 @@ from tallmasks.io.content_digests import CONTENT
 from tallmasks.io.tensor_files import Layout, read_metadata, write_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector, write_multi_task_vector
-from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector
+from tallmasks.vectors.task_vectors import (
+    compute_task_vector,
+    open_multi_task_vector,
+    open_task_vector,
+    write_multi_task_vector,
+)
 
 RECORD = Path(__file__).with_name("exact_values.json")
 LAYOUT = Layout(("0.weight", "1.weight", "2.bias", "scale"), ((300, 500), (400, 400), (13,), ()))

@@ -12,7 +12,7 @@ from tallmasks.io.tensor_files import open_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
 from tallmasks.vectors import kernels
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
+from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
 

@@ -12,9 +12,9 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import TensorPiece, registry
+from tallmasks.methods.contract import Updates
 from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.streaming import Merging, OnePiece, Stream
-from tallmasks.methods.updates import Updates
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import ReadPiece

@@ -10,8 +10,7 @@ from reproduction.results.illustrated_block import SIDE, illustrated_block
 from reproduction.results.mask_statistics import from_input_to_output, statistics
 from tallmasks.io.tensor_files import Layout
 from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.vectors.multi_task_vectors import open_multi_task_vector
-from tallmasks.vectors.task_vectors import TaskVector
+from tallmasks.vectors.task_vectors import TaskVector, open_multi_task_vector
 
 CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
 

@@ -4,8 +4,7 @@ from typing import Any
 
 from tallmasks.bundles.codings import Coding, Levels, in_few_bits
 from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
-from tallmasks.methods.few_bits import Bits
-from tallmasks.vectors.levels import fitted_levels, rounded_rows
+from tallmasks.vectors.levels import Bits, fitted_levels, rounded_rows
 
 
 def coding(shape: tuple[int, ...], *, bits: Bits = 3) -> Coding:

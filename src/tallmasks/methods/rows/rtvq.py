@@ -5,9 +5,9 @@ from typing import Any
 from tallmasks.bundles.codings import Levels
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import PerTask, Vector, method, storage_formulas
-from tallmasks.methods.few_bits import Bits
 from tallmasks.methods.rows.parts.arrays_and_tensors import copied
 from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
+from tallmasks.vectors.levels import Bits
 
 
 @method(

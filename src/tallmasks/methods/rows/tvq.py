@@ -4,8 +4,8 @@ from typing import Any
 
 from tallmasks.bundles.codings import Coding, Levels
 from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
-from tallmasks.methods.few_bits import Bits
 from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
+from tallmasks.vectors.levels import Bits
 
 
 def coding(shape: tuple[int, ...], name: str, *, bits: Bits = 3) -> Coding:

@@ -11,14 +11,15 @@ from pathlib import Path
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
 from tallmasks.parallel import parallel
-from tallmasks.vectors.checkpoints.companions import (
+from tallmasks.vectors.checkpoints.folders import (
     COMPANIONS,
     IN_PARTS,
+    PART_INDEXES,
     is_visible,
     matches,
+    parts_of,
     subfolders_of_companions,
 )
-from tallmasks.vectors.checkpoints.folder_parts import PART_INDEXES, parts_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_FILES
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 

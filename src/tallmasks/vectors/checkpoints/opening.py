@@ -13,8 +13,7 @@ from tallmasks.io.hub import OPEN_CLIP_FILES
 from tallmasks.io.plain_files import read_plain_json, reading, within
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.companions import COMPANIONS, IN_PARTS, companions_in
-from tallmasks.vectors.checkpoints.folder_parts import joined_parts, part_of, parts_of
+from tallmasks.vectors.checkpoints.folders import COMPANIONS, IN_PARTS, companions_in, joined_parts, part_of, parts_of
 from tallmasks.vectors.checkpoints.hub_models import OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files

@@ -13,7 +13,7 @@ from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
 from tallmasks.io.tensor_files import METADATA, TensorInfo, bytes_in_order, header_of, library_order
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.folder_parts import part_prefix
+from tallmasks.vectors.checkpoints.folders import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 
 _CARD = "README.md"

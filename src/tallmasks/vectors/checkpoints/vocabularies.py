@@ -17,9 +17,8 @@ from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import TensorInfo, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
-from tallmasks.vectors.checkpoints.companions import TOKENIZER, VOCABULARIES, matches
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.folder_parts import part_prefix
+from tallmasks.vectors.checkpoints.folders import TOKENIZER, VOCABULARIES, matches, part_prefix
 from tallmasks.vectors.checkpoints.planned_files import edited, replaced
 from tallmasks.vectors.checkpoints.transformers_models import (
     LibraryModel,
