@@ -19,8 +19,9 @@ from typing import Any
 import yaml
 
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
+from reproduction.tasks.text.own_texts import own_text_tasks
 from tallmasks.cli.options import pair
-from tallmasks.errors import OptionError
+from tallmasks.errors import OptionError, warn
 from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.io.plain_files import new_path
 
@@ -59,6 +60,15 @@ def run(arguments: argparse.Namespace) -> int:
         data[name] = {"files": texts[name], "text": arguments.text, "label": arguments.label}
         if classes := class_names_of(json_of(Path(folder) / "config.json")):
             data[name]["classes"] = classes
+    for name, task in own_text_tasks({"data": data}).items():
+        if "classes" not in data[name]:
+            data[name]["classes"] = list(task.classes)
+            if not all(map(str.isdecimal, task.classes)):
+                warn(
+                    f"the model's config.json has no class names; {out} has the labels of {texts[name]} in alphabetical "
+                    "order. Write them in the order of the model's outputs",
+                    name,
+                )
     atomic_write_text(
         out, yaml.safe_dump({"data": data, "models": {"mine": entry(arguments.base, models)}}, sort_keys=False)
     )

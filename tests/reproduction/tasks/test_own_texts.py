@@ -75,6 +75,41 @@ def test_fractions_are_of_every_class_and_equal_texts_stay_together(tmp_path: Pa
     assert len(splits_of(tmp_path, params, train=5)["train"]) == 5
 
 
+def numbered(classes: int) -> list[dict[str, Any]]:
+    return [{"id": n, "body": f"text {n}", "queue": n % classes} for n in range(10 * classes)]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_numbers_as_labels_are_in_the_order_of_a_trained_head(suffix: str, tmp_path: Path) -> None:
+    """A model's 12 outputs would be compared with the labels 0, 1, 10, 11, 2, ...: silently, a wrong accuracy."""
+    params = params_of(tmp_path, numbered(12), suffix)
+    assert catalogue("text").tasks(params)["support"].classes == tuple(map(str, range(12)))
+    params = params_of(tmp_path, numbered(3), suffix, classes=["it", "hr", "law"])
+    texts = [text for own in splits_of(tmp_path, params).values() for text in own]
+    assert {(int(text.input[5:]) % 3, text.answer, text.answers) for text in texts} == {
+        (n, n, ("it", "hr", "law")) for n in range(3)
+    }
+    params = params_of(tmp_path, numbered(2), suffix, classes=["1", "0"])  # the labels themselves, in another order
+    texts = [text for own in splits_of(tmp_path, params).values() for text in own]
+    assert all(text.answers[text.answer] == str(int(text.input[5:]) % 2) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("body;queue\na;it\n", "separated by ','"),
+        ("body,queue,body\na,it,b\n", "2 columns 'body'"),
+        ("Body,Queue\na,it\n", "did you mean 'Body'"),
+        ("body,queue\ncaf\udce9,it\n", "UTF-8"),
+    ],
+)
+def test_files_of_other_programs_are_named(content: str, words: str, tmp_path: Path) -> None:
+    """Spreadsheets write semicolons and other encodings; a column twice ended in a traceback."""
+    (tmp_path / "tickets.csv").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(TallmasksError, match=words):
+        catalogue("text").check({"data": {"support": {"files": str(tmp_path / "tickets.csv"), **ENTRY}}})
+
+
 def test_a_split_column_and_pairs_of_texts(tmp_path: Path) -> None:
     """Published splits could not be used, or the second text of a pair be lost."""
     rows = [row | {"part": SPLITS[n % 9 // 3], "answer": f"yes {n}"} for n, row in enumerate(ROWS)]

@@ -27,6 +27,7 @@ EDITION = 1  # raise it when the same file and settings give other examples
 FRACTIONS = {"validation": 0.1, "test": 0.2}
 TEMPLATES = ("A text about {}.",)
 FORMATS = ".csv, .tsv, .jsonl (one object per line) or .parquet"
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class OwnTextTask(Task):
     """A task of `data` in params.yaml.
 
     Attributes:
-        settings: what determines the examples, besides the file: its columns, and how it is split.
+        settings: what determines the examples, besides the file: its columns, and how it is split; ``labels``: the
+            labels in the file, in the order of the classes, if they are numbers instead of class names.
     """
 
     file: Path
@@ -62,22 +64,26 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
     }
     file = named_path(Path(), entry["files"])
     counts = _checked(name, file, settings)
-    classes = tuple(entry.get("classes", sorted(counts)))
-    if odd := sorted(set(counts) ^ set(classes)):
+    classes = tuple(entry.get("classes", sorted(counts, key=int if all(map(str.isdecimal, counts)) else str)))
+    settings["classes"] = list(classes)
+    if set(counts) == set(map(str, range(len(classes)))) != set(classes):
+        settings["labels"] = sorted(counts, key=int)
+    elif odd := sorted(set(counts) ^ set(classes)):
         source = "file" if odd[0] in counts else "list"
         raise TallmasksError(
-            f"params.yaml: data.{name}.classes: {short(odd[0])} is only in the {source};"
-            " list every label of the file once"
+            f"params.yaml: data.{name}.classes: {short(odd[0])} is only in the {source}; list every label of the file "
+            f"once, or use the numbers 0 to {len(classes) - 1} as labels in the file"
         )
     templates = tuple(entry.get("templates", TEMPLATES))
-    return OwnTextTask(name, classes, templates, f"texts of {file.name}", file, {**settings, "classes": list(classes)})
+    return OwnTextTask(name, classes, templates, f"texts of {file.name}", file, settings)
 
 
 def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str) -> list[Text]:
     """The texts of one split, in the order of the file."""
     classes = tuple(settings["classes"])
+    labels = settings.get("labels", classes)
     return [
-        Text(text, classes, classes.index(label)) for text, label, part in _rows(task, file, settings) if part == split
+        Text(text, classes, labels.index(label)) for text, label, part in _rows(task, file, settings) if part == split
     ]
 
 
@@ -159,13 +165,20 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
         table = _table(task, file, columns)
     except (OSError, ValueError) as error:  # Arrow's errors are one of these
         raise TallmasksError(
-            f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}"
+            f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}, in "
+            "UTF-8"
         ) from None
+    names = table.column_names
     for column in columns:
-        if column not in table.column_names:
+        if names.count(column) > 1:
             raise TallmasksError(
-                f"{file}: found no column {column!r}{nearest(column, table.column_names)}; found "
-                f"{', '.join(table.column_names[:20])}. Correct data.{task} in params.yaml"
+                f"{file}: found {names.count(column)} columns {column!r}, expected one; rename the others"
+            )
+        if column not in names:
+            one = f", separated by {SEPARATORS[file.suffix]!r}" if len(names) == 1 and file.suffix in SEPARATORS else ""
+            raise TallmasksError(
+                f"{file}: found no column {column!r}{nearest(column, names)}; found {', '.join(names[:20])}; expected "
+                f"the columns of data.{task} in params.yaml{one}"
             )
     try:
         strings = {column: table[column].cast(pa.string()) for column in columns}
@@ -183,8 +196,8 @@ def _table(task: str, file: Path, columns: Sequence[str]) -> pa.Table:
     from pyarrow import json as json_lines
     from pyarrow import parquet as pq
 
-    if file.suffix in (".csv", ".tsv"):
-        parsing = csv.ParseOptions(delimiter="\t" if file.suffix == ".tsv" else ",", newlines_in_values=True)
+    if file.suffix in SEPARATORS:
+        parsing = csv.ParseOptions(delimiter=SEPARATORS[file.suffix], newlines_in_values=True)
         as_written = csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()))
         return csv.read_csv(file, parse_options=parsing, convert_options=as_written)
     if file.suffix in (".jsonl", ".json"):
