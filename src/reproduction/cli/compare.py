@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
             data[name]["classes"] = list(task.classes)
             if not all(map(str.isdecimal, task.classes)):
                 warn(
-                    f"the model's config.json has no class names; {out} has the labels of {texts[name]} in alphabetical "
-                    "order. Write them in the order of the model's outputs",
+                    f"the model's config.json has no class names; {out} has the labels of {texts[name]} in "
+                    "alphabetical order. Write them in the order of the model's outputs",
                     name,
                 )
     atomic_write_text(
@@ -79,11 +79,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
     """The models' entry in params.yaml."""
-    config = json_of(Path(base) / "config.json")
+    config, *others = (json_of(Path(folder) / "config.json") for folder in (base, *models.values()))
+    pads = [each.get("pad_token_id") for each in (*others, config)] + [config.get("eos_token_id")]
+    pad = next((token for token in pads if isinstance(token, int)), None)
+    architecture = {key: value for key, value in config.items() if key not in BOOKKEEPING}
     return {
         "family": "text_classifier",
         "tasks": "text",
-        "architecture": {key: value for key, value in config.items() if key not in BOOKKEEPING},
+        "architecture": architecture if pad is None else {**architecture, "pad_token_id": pad},
         "heads": "trained",
         "pretrained": base,
         "checkpoints": {"source": "finetune", "tasks": models},

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reproduction.cli.compare import entry
 from tallmasks.cli.main import main
 
 NAMED = {"id2label": {"0": "red", "1": "blue"}}
@@ -43,3 +44,17 @@ def test_the_order_of_classes_is_the_models_or_is_asked_for(
     data = yaml.safe_load(Path("compare.yaml").read_text())["data"]
     assert {task: entry["classes"] for task, entry in data.items()} == {"tickets": classes, "mails": classes}
     assert ("the order of the model's outputs" in " ".join(capsys.readouterr().err.split())) == warns
+
+
+@pytest.mark.parametrize(
+    ("base", "task", "pad"),
+    [({"eos_token_id": 7}, {"pad_token_id": 6}, 6), ({"eos_token_id": 7}, {}, 7), ({"eos_token_id": [7, 8]}, {}, None)],
+)
+def test_the_padding_token_is_the_models(
+    base: dict[str, object], task: dict[str, object], pad: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A language model would look for another token than in its training to find the end of a text."""
+    monkeypatch.chdir(tmp_path)
+    write_model(Path("base"), **base)
+    write_model(Path("tickets"), **task)
+    assert entry("./base", {"tickets": "./tickets"})["architecture"].get("pad_token_id") == pad

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,30 @@ def test_a_padding_token_outside_of_the_vocabulary_is_refused() -> None:
     settings = {name: value for name, value in GPT2.items() if name != "eos_token_id"}
     with pytest.raises(TallmasksError, match=r"architecture\.pad_token_id: found 50256"):
         build({**TRAINED, "architecture": settings})
+
+
+@pytest.mark.parametrize(
+    ("saved", "written", "refused"),
+    [
+        ({"pad_token_id": 5, "eos_token_id": 2}, {}, 5),
+        ({"pad_token_id": None, "eos_token_id": 7}, {}, 7),
+        ({"pad_token_id": 5, "eos_token_id": 2}, {"pad_token_id": 5}, None),
+        ({"pad_token_id": None, "eos_token_id": 7}, {"pad_token_id": 6}, None),
+    ],
+)
+def test_another_padding_token_than_the_models_is_refused(
+    saved: dict[str, int | None], written: dict[str, int], refused: int | None, tmp_path: Path
+) -> None:
+    """A language model looks for the last token that is no padding: with 0, Qwen would not see `!` at the end."""
+    folder = save_folder(tmp_path / "folder", LLAMA)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **saved}))
+    spec = {**TRAINED, "architecture": {**LLAMA, **written}}
+    if refused is None:
+        family(spec).convert_pretrained(spec, folder)
+        return
+    with pytest.raises(TallmasksError, match=f"write pad_token_id: {refused} under"):
+        family(spec).convert_pretrained(spec, folder)
 
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:

@@ -17,7 +17,12 @@ from transformers import AutoConfig
 
 from reproduction.models.foreign_weights import check_names, finite_values
 from reproduction.models.language.text_tokenizer import TENSOR
-from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
+from reproduction.models.text_classifier.classifier_architectures import (
+    BOOKKEEPING,
+    class_names_of,
+    json_of,
+    settings_of,
+)
 from reproduction.models.text_classifier.classifier_examples import HEAD, packed_head
 from reproduction.models.text_classifier.classifier_network import build, configuration, head_parameters
 from tallmasks.errors import TallmasksError, short
@@ -38,6 +43,7 @@ def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArra
     folder = weights if weights.is_dir() else weights.parent
     body, _ = _tensors(spec, open_checkpoint(weights), any_head=True)
     _check_config(spec, folder / CONFIG)
+    _check_padding(spec, folder / CONFIG)
     if not (folder / TOKENIZER).exists():
         raise TallmasksError(
             f"{folder}: found no {TOKENIZER}; write it with transformers: AutoTokenizer.from_pretrained(...)."
@@ -113,6 +119,19 @@ def _check_config(spec: Mapping[str, Any], path: Path) -> None:
                 f"{path}: {key}: found {short(found)}, but `architecture` in params.yaml gives {short(expected)}; "
                 "write this setting under `architecture`, or use weights that match it"
             )
+
+
+def _check_padding(spec: Mapping[str, Any], path: Path) -> None:
+    """Raise TallmasksError if config.json has another padding token, which some networks look for in the text."""
+    content, ours = json_of(path), configuration(spec).pad_token_id
+    theirs = content.get("pad_token_id")
+    if theirs is None and "pad_token_id" not in settings_of(spec["architecture"]):
+        theirs = content.get("eos_token_id")
+    if isinstance(theirs, int) and theirs != ours:
+        raise TallmasksError(
+            f"{path}: found the padding token {theirs}, but `architecture` in params.yaml gives {ours}; write "
+            f"pad_token_id: {theirs} under `architecture`"
+        )
 
 
 def _check_classes(path: Path, classes: Sequence[str]) -> None:

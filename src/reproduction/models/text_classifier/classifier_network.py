@@ -177,23 +177,23 @@ class ClassifierModel(FlatWeights):
 
 
 def configuration(spec: Mapping[str, Any], classes: int | None = None) -> PretrainedConfig:
-    """transformers' configuration of a model, with an embedding for padding.
+    """transformers' configuration of a model, with a padding token: the end token if it has none.
 
     Raises TallmasksError if transformers does not know the model type or refuses a setting, and for a padding token
-    outside of the vocabulary.
+    that is missing or outside of the vocabulary.
     """
     settings = settings_of(spec["architecture"])
     labels: dict[str, Any] = {} if classes is None else {"num_labels": classes}
     try:
         config = AutoConfig.for_model(**settings, **labels)
         if getattr(config, "pad_token_id", None) is None:
-            config.pad_token_id = config.eos_token_id if isinstance(config.eos_token_id, int) else 0
+            config.pad_token_id = config.eos_token_id
     except Exception as error:  # ValueError, or an error of the model's own validation
         raise TallmasksError(
             f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
         ) from None
     pad, vocabulary = config.pad_token_id, getattr(config, "vocab_size", None)
-    if vocabulary is not None and not 0 <= pad < vocabulary:
+    if vocabulary is not None and not (isinstance(pad, int) and 0 <= pad < vocabulary):
         raise TallmasksError(
             f"params.yaml: architecture.pad_token_id: found {pad}, expected a token below vocab_size ({vocabulary}): "
             "the tokenizer's padding token, or its end token if it has none"
