@@ -98,6 +98,7 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
             "weight_decay": 0.0,
             "epsilon": 1e-8,
         },
+        "scoring": {"max_input_tokens": 512},  # or the model's positions, if they are fewer
         "evaluation": {"batch_size": 64, "precision": "float32"},
         "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }
