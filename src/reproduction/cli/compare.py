@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
 from reproduction.tasks.text.own_texts import own_text_tasks
 from tallmasks.cli.options import pair
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = new_path(arguments.output)
     data = {}
     for name, folder in models.items():
+        refuse_adapter(Path(folder))
         data[name] = {"files": texts[name], "text": arguments.text, "label": arguments.label}
         if classes := class_names_of(json_of(Path(folder) / "config.json")):
             data[name]["classes"] = classes

@@ -143,11 +143,22 @@ def locate(
     return Imported(source, repository, file, revision)
 
 
+def refuse_adapter(folder: Path) -> None:
+    """Raise TallmasksError if a folder contains an adapter of peft instead of a model."""
+    if (folder / "adapter_config.json").is_file():
+        raise TallmasksError(
+            f"{folder}: found an adapter, such as a LoRA; expected a whole model. Write it with peft: "
+            "`model.merge_and_unload().save_pretrained(...)`"
+        )
+
+
 def _in_folder(folder: Path, written: str, task: str, publishers: Mapping[str, Publisher]) -> Path:
     files = [folder / f"{task}{suffix}" for suffix in FOLDER_SUFFIXES]
     for file in files:
         if file.is_file():
             return file
+    for model in (folder / task, folder):
+        refuse_adapter(model)
     if (folder / task).is_dir():
         return folder / task
     if (folder / "config.json").is_file():

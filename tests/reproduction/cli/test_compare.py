@@ -7,7 +7,9 @@ import pytest
 import yaml
 
 from reproduction.cli.compare import entry
+from reproduction.models.checkpoint_sources import locate
 from tallmasks.cli.main import main
+from tallmasks.errors import TallmasksError
 
 NAMED = {"id2label": {"0": "red", "1": "blue"}}
 NUMBERED = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
@@ -58,3 +60,12 @@ def test_the_padding_token_is_the_models(
     write_model(Path("base"), **base)
     write_model(Path("tickets"), **task)
     assert entry("./base", {"tickets": "./tickets"})["architecture"].get("pad_token_id") == pad
+
+
+def test_an_adapter_is_refused_with_its_remedy(tmp_path: Path) -> None:
+    """Many fine-tuned classifiers are LoRAs, and would be called a folder without a configuration."""
+    (tmp_path / "tickets").mkdir()
+    (tmp_path / "tickets/adapter_config.json").write_text("{}")
+    for source in (tmp_path, tmp_path / "tickets"):
+        with pytest.raises(TallmasksError, match="merge_and_unload"):
+            locate(str(source), "bert-base-uncased", "tickets", {})
