@@ -2,9 +2,10 @@
 
     python examples/llms/needs.py [--tasks 5] [--tokens 1e7] [--tflops 100]
 
-Prints one row for each of four bases.  Models are stored in bfloat16.  Hours of `merge`, `compress` and `export` are
-those per value that benchmarks/streaming.py measured on two cores and one disk (docs/benchmarks/streaming_cold.csv);
-those of lm_eval are 2 * parameters * tokens floating-point operations for each measured model.
+Prints one row for each of four bases.  Models are stored in bfloat16.  Hours of `merge` and `export` are those per
+value that benchmarks/streaming.py measured on two cores and one disk (docs/benchmarks/streaming_cold.csv), and hours of
+`compress` those for T5-large (streaming.csv).  Those of lm_eval are 2 * parameters * tokens floating-point operations
+for each measured model.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM
 
-COLD = Path(__file__).parents[2] / "docs/benchmarks/streaming_cold.csv"
+MEASURED = Path(__file__).parents[2] / "docs/benchmarks"
 VALUE = 2
 """Bytes of bfloat16."""
 BITS = 3
@@ -43,10 +44,10 @@ BASES = {
 }
 
 
-def seconds_per_value() -> dict[str, float]:
-    """Measured seconds per parameter and model that is read."""
-    with COLD.open() as file:
-        return {row["what"]: float(row["wall_ns"]) * 1e-9 for row in csv.DictReader(file)}
+def seconds_per_value(file: str) -> dict[str, float]:
+    """Measured seconds per parameter and model that is read, for the last model of a file."""
+    with (MEASURED / file).open() as rows:
+        return {row["what"]: float(row["wall_ns"]) * 1e-9 for row in csv.DictReader(rows)}
 
 
 def main() -> None:
@@ -55,7 +56,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=float, default=1e7, help="that lm_eval sends through one model")
     parser.add_argument("--tflops", type=float, default=100.0, help="that the GPU sustains in bfloat16")
     arguments = parser.parse_args()
-    tasks, measured = arguments.tasks, seconds_per_value()
+    tasks, measured = arguments.tasks, seconds_per_value("streaming.csv") | seconds_per_value("streaming_cold.csv")
     print("| base | parameters, 10⁹ | downloads, GB | merged, GB | bundle, GB | exports, GB | GPU, GB | "
           "merge, h | compress, h | exports, h | lm_eval, h |")  # fmt: skip
     print("|---|" + "---:|" * 10)
