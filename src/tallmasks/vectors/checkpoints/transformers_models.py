@@ -92,7 +92,7 @@ def library_model(*checkpoints: Checkpoint) -> LibraryModel | None:
     """The model of the first checkpoint that has a config.json with a model type. None if transformers is not
     installed, lacks the class, or rejects the configuration."""
     described = _described(checkpoints)
-    return _library_model(*described) if described else None
+    return _library_model(*described) if described and has_library() else None
 
 
 def start_library_model(*checkpoints: Checkpoint) -> None:
@@ -111,8 +111,6 @@ def _described(checkpoints: Collection[Checkpoint]) -> tuple[str, int] | None:
 
 @functools.lru_cache(maxsize=32)
 def _library_model(config: str, most_modules: int) -> LibraryModel | None:
-    if not has_library():
-        return None
     known = _ask("model", config, most_modules)
     return None if known is None else LibraryModel(config, most_modules, **known)
 
