@@ -144,8 +144,8 @@ def locate(
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Raise TallmasksError if a folder contains an adapter of peft instead of a model."""
-    if (folder / "adapter_config.json").is_file():
+    """Raise TallmasksError if a folder contains an adapter of peft and no model."""
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         raise TallmasksError(
             f"{folder}: found an adapter, such as a LoRA; expected a whole model. Write it with peft: "
             "`model.merge_and_unload().save_pretrained(...)`"
