@@ -86,10 +86,9 @@ def main() -> None:
         numba.set_num_threads(1)
     else:
         print(torch.cuda.get_device_name(device))
-    forms = [
-        (f"masks over tau_MTL in {dtype}", {"method": "task_arithmetic", "dtype": dtype}) for dtype in arguments.dtypes
-    ]
-    forms += [(f"masks over tau_MTL in {bits} bits", {"method": "task_arithmetic", "bits": bits}) for bits in (2, 3, 8)]
+    masks = {"method": "task_arithmetic"}
+    forms = [(f"masks over tau_MTL in {dtype}", {**masks, "dtype": dtype}) for dtype in arguments.dtypes]
+    forms += [(f"masks over tau_MTL in {bits} bits", {**masks, "bits": bits}) for bits in (2, 3, 4, 8)]
     forms += [(f"Lloyd-Max, {bits} bits", {"method": "lloyd_max", "bits": bits}) for bits in (2, 3)]
     for what, options in (*forms, ("T-Switch", {"method": "t_switch"})):
         with tempfile.TemporaryDirectory() as place:

@@ -128,45 +128,40 @@ def add_levels(
     theta + factor * level * scale where the mask's bit is 1, else + 0.0.
 
     Bit i (lowest first) of word j of plane k is bit k of the number of the level of value 32 j + i; the mask is packed
-    likewise. ``first``: the index of the first value among the values that are grouped. With 2 to 4 bits the lowest two
-    bits select one of four levels at a time, which is faster than a table.
+    likewise. ``first``: the index of the first value among the values that are grouped. Up to 8 levels are selected bit
+    by bit with vector instructions, which is faster than a table.
     """
-    bits, numbers, values = planes.shape[0], np.empty(32, np.int32), np.empty(32, np.float32)
-    row, left = first // group, group - first % group
-    for start in range(0, out.size, 32):
-        column = start // 32
-        if 2 <= bits <= 4:
-            low, high = np.int32(planes[0, column]), np.int32(planes[1, column])
-            for four in range(0, levels.size, 4):
-                zero, one, two, three = levels[four], levels[four + 1], levels[four + 2], levels[four + 3]
-                here = np.int32(-1)  # the values whose other bits are those of the number `four`
-                for k in range(2, bits):
-                    word = np.int32(planes[k, column])
-                    here &= word if (four >> k) & 1 else ~word
-                for i in range(32):
-                    odd = (low >> np.int32(i)) & _BIT != 0
-                    lower, upper = one if odd else zero, three if odd else two
-                    level = upper if (high >> np.int32(i)) & _BIT != 0 else lower
-                    values[i] = level if (here >> np.int32(i)) & _BIT != 0 else values[i]
-        else:
+    bits, numbers, eight = planes.shape[0], np.empty(32, np.int32), np.empty(8, np.float32)
+    for number in range(8):
+        eight[number] = levels[number % levels.size]
+    a, b, c, d, e, f, g, h = eight
+    row, left, start = first // group, group - first % group, 0
+    while start < out.size:
+        column, shift = start // 32, np.int32(start % 32)
+        stop = min(32 * column + 32, start + left, out.size)
+        scale, held = scales[row], np.int32(mask[column]) >> shift
+        own, total = theta[start:stop], out[start:stop]
+        low, high = np.int32(planes[0, column]) >> shift, np.int32(planes[min(2, bits - 1), column]) >> shift
+        middle = np.int32(planes[min(1, bits - 1), column]) >> shift
+        if bits > 3:
             numbers[:] = 0
             for k in range(bits):
-                word = np.int32(planes[k, column])
+                word = np.int32(planes[k, column]) >> shift
                 for i in range(32):
-                    numbers[i] |= np.int32(((word >> np.int32(i)) & _BIT) << np.int32(k))
-            for i in range(32):
-                values[i] = levels[numbers[i]]
-        done, stop = start, min(start + 32, out.size)
-        while done < stop:
-            scale, held = scales[row], np.int32(np.int32(mask[column]) >> np.int32(done - start))
-            own, total, chosen = theta[done:stop][:left], out[done:stop][:left], values[done - start :]
-            for i in range(total.size):
-                pattern = np.float32(factor * np.float32(chosen[i] * scale)).view(np.int32)
-                total[i] = own[i] + np.int32(pattern & -np.int32((held >> np.int32(i)) & _BIT)).view(np.float32)
-            done += total.size
-            left -= total.size
-            if left == 0:
-                row, left = row + 1, group
+                    numbers[i] |= ((word >> np.int32(i)) & _BIT) << np.int32(k)
+        for i in range(total.size):
+            if bits > 3:
+                level = levels[numbers[i]]
+            else:
+                one, two = (low >> np.int32(i)) & _BIT != 0, (middle >> np.int32(i)) & _BIT != 0
+                below = (d if one else c) if two else (b if one else a)
+                above = (h if one else g) if two else (f if one else e)
+                level = above if (high >> np.int32(i)) & _BIT != 0 else below
+            pattern = np.float32(factor * np.float32(level * scale)).view(np.int32)
+            total[i] = own[i] + np.int32(pattern & -np.int32((held >> np.int32(i)) & _BIT)).view(np.float32)
+        start, left = stop, left - total.size
+        if left == 0:
+            row, left = row + 1, group
 
 
 @njit(nogil=True, cache=True)
