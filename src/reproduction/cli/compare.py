@@ -1,13 +1,13 @@
-"""Write the settings for a table of all methods on your own text classifiers.
+"""Write the settings for a table of methods on your own text classifiers.
 
     tallmasks compare --base ./base --task tickets=./tickets --texts tickets=./tickets.csv \\
         --task mails=./mails --texts mails=./mails.csv -o compare.yaml
     snakemake -j4 results/mine/all/table.csv --configfile compare.yaml
 
 The models are folders in the layout of transformers: a base, and classifiers that were fine-tuned from it. Each needs
-a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates every method; alpha and lambda
-are chosen on validation texts. Edit the file for other columns or methods ("Text classifiers" in the
-documentation).
+a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates the paper's methods and those
+that "Which method" recommends; alpha and lambda are chosen on validation texts. Edit the file for other columns or
+methods ("Text classifiers" in the documentation).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tallmasks.errors import OptionError, warn
 from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.io.plain_files import new_path
 
+_METHODS = ["paper", "tsv_m", "wudi", {"lloyd_max": {"bits": 2}}, "t_switch", {"tall_mask_ties": {"bits": 3}}]
 _STEP = {"threads": 1, "gpu": 0, "mem_mb": 8000, "runtime": 240}
 
 
@@ -71,9 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
                     "alphabetical order. Write them in the order of the model's outputs",
                     name,
                 )
-    atomic_write_text(
-        out, yaml.safe_dump({"data": data, "models": {"mine": entry(arguments.base, models)}}, sort_keys=False)
-    )
+    settings = {"methods": _METHODS, "data": data, "models": {"mine": entry(arguments.base, models)}}
+    atomic_write_text(out, yaml.safe_dump(settings, sort_keys=False))
     print(f"{out}: {len(models)} models")
     print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
     return 0

@@ -3,7 +3,7 @@
     tallmasks storage --parameters 7B --tasks 8 --dtype bfloat16
     tallmasks storage
 
-With --parameters: the bytes of all models, of one merged model, and of the base plus each kind of bundle. The model
+With --parameters: the bytes of all models, of one merged model, and of the base plus the usual bundles. The model
 counts as one square matrix that every task changed. `tallmasks compress --dry-run` gives the bytes for your models.
 
 Without --parameters: a CSV for the models and benchmarks of params.yaml, in 1e9 bits, by the formulas in appendix C of

@@ -38,7 +38,7 @@ from tallmasks.operations.compress import METHOD, OF_MERGE, prepare_bundle, writ
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names, dtypes = registry.names_with_masks(), list(OF_BUNDLES)
     _, _, output = shared_options.add_arguments(
-        parser, METHOD, names, dtypes, "equal length", "the checkpoints', with --bits"
+        parser, METHOD, names, dtypes, "equal length", "the checkpoints'; alone it replaces --bits 3"
     )
     for setting in OF_MERGE:
         text = "a bundle keeps each task's head" if setting == "heads" else "an option of `tallmasks merge`"

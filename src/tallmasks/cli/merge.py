@@ -14,7 +14,7 @@ repository of the hub, or one task of a bundle (./bundle#cars).
 The output has the base's layout, tokenizer and configuration, plus a model card and a recipe, merge.yaml. The recipe
 reproduces the model and refuses other inputs. Code files are not copied, and symbolic links that leave the folder are
 not followed. If the merge fails, nothing is written. Checkpoints are read in pieces, so memory use does not depend on
-model size.
+model size; iso_c, iso_cts and tsv_m need memory for the largest tensor of every task.
 """
 
 from __future__ import annotations

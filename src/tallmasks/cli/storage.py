@@ -2,7 +2,7 @@
 
     tallmasks storage --parameters 7B --tasks 8 --dtype bfloat16
 
-Prints the bytes of all models, of one merged model, and of the base plus each kind of bundle. The model counts as one
+Prints the bytes of all models, of one merged model, and of the base plus the usual bundles. The model counts as one
 square matrix that every task changed. `tallmasks compress --dry-run` gives the bytes for your models.
 """
 

@@ -1,4 +1,4 @@
-"""Compress checkpoints of one base into a bundle, in pieces, so that memory use does not depend on model size."""
+"""Compress checkpoints of one base into a bundle, in pieces or, by methods for whole matrices, tensor by tensor."""
 
 from __future__ import annotations
 
