@@ -15,7 +15,8 @@ rank.
 The other methods store one shared vector, in a few bits too, plus one bit per weight and task. The shared vector is
 task_arithmetic, ties (the sum variant, as in the paper) or another merge. A mask keeps the weights with
 |tau_t| > lambda |tau_MTL - tau_t|; choose lambda on validation data. Without it, the masked vector gets the L1 norm of
-tau_t. The masks of emr keep the weights whose sign agrees with the shared vector's, and each task has a scale.
+tau_t, or half of the shared vector's if this is smaller. The masks of emr keep the weights whose sign agrees with the
+shared vector's, and each task has a scale.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
 from tallmasks.errors import OptionError, TallmasksError, option_errors, worded
 from tallmasks.io.dtypes import OF_BUNDLES
-from tallmasks.masks.equal_lengths import equal_lambdas
+from tallmasks.masks.equal_lengths import lambdas_without_data
 from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
 from tallmasks.methods.codec import Codec
 from tallmasks.methods.merges import pieces_of_layout
@@ -184,7 +184,7 @@ def write_bundle(
         merging = Merging(registry.get_merge(str(method.merge)), stream)
         lambdas = settings.by_task("mask_lambda")
         if needs_lambdas:
-            lambdas = dict(zip(settings.tasks, _equal_lambdas(stream, merging), strict=True)) | lambdas
+            lambdas = dict(zip(settings.tasks, _lambdas_without_data(stream, merging), strict=True)) | lambdas
         with new_bundle(settings.output, contents) as new:
             new.mask_lambda.update(lambdas)
 
@@ -219,12 +219,12 @@ def write_bundle(
     return new.scale if method.scaled_mask else lambdas, errors
 
 
-def _equal_lambdas(stream: Stream, merging: Merging) -> list[float]:
+def _lambdas_without_data(stream: Stream, merging: Merging) -> list[float]:
     def read(piece: TensorPiece) -> tuple[Sequence[Vector], Vector]:
         vectors = stream.task_vectors_at(piece)
         return vectors, merging(piece, vectors)
 
-    return equal_lambdas(
+    return lambdas_without_data(
         len(stream.changes), read, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads
     )
 

@@ -53,7 +53,7 @@ def levels(row: Floats, merged: Floats, mask_lambdas: tuple[float, ...], out: ND
 
 @njit(nogil=True, cache=True)
 def add_lengths(row: Floats, merged: Floats, lengths: NDArray[np.float64]) -> None:
-    """float32 [n], [n] -> float64 [2561]: add |tau_MTL| to the class of the ratio |tau| / |tau_MTL - tau|: below 2^-10,
+    """float32 [n], [n] -> float64 [1179]: add |tau_MTL| to the class of the ratio |tau| / |tau_MTL - tau|: below 2^-10,
     then by the upper half of its bits. Weights with tau = 0 are in no mask."""
     last = np.int64(lengths.size - 1)
     for i in range(row.size):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tallmasks.io.tensor_files import Layout
-from tallmasks.masks.equal_lengths import equal_lambda
+from tallmasks.masks.equal_lengths import lambda_without_data
 from tallmasks.methods import PerTask, Vector, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import array
 
@@ -22,6 +22,7 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import array
 )
 def equally_long(task_vector: Vector, multi_task_vector: Vector, stored_vector: Vector, layout: Layout) -> Any:
     """TALL-masks with the lambda at which m_t * tau_MTL has the L1 norm of tau_t: the update is as large as that of
-    fine-tuning. `tallmasks compress` uses it if no lambda is given."""
-    mask_lambda = np.float32(equal_lambda(array(task_vector), array(multi_task_vector)))
+    fine-tuning; or half of the L1 norm of tau_MTL, if this is smaller. `tallmasks compress` uses it if no lambda is
+    given."""
+    mask_lambda = np.float32(lambda_without_data(array(task_vector), array(multi_task_vector)))
     return stored_vector * (abs(task_vector) > mask_lambda * abs(multi_task_vector - task_vector))
