@@ -231,6 +231,10 @@ def load_bundle(
     if isinstance(base, (str, Path)):
         base = open_checkpoint(Path(base).absolute() if Path(base).exists() else base)
     if base is not None:
+        if not isinstance(base, Checkpoint):
+            raise TallmasksError(
+                f"base: found {type(base).__name__}, expected the path of a file or folder, or a repository"
+            )
         check_form(base, manifest, base.title)
     return Bundle(BundleParts(location, manifest), base, None if device is None else _torch_device(device))
 

@@ -75,6 +75,8 @@ def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:
     also used if the bundle's recorded base is not found. Raises TallmasksError like `open_checkpoint` and
     `load_bundle`."""
     folder, mark, task = str(spec).rpartition("#")
+    if mark and not os.path.lexists(folder) and os.path.lexists(str(spec).partition("#")[0]):
+        folder, _, task = str(spec).partition("#")  # a task's name can contain it
     if not mark or os.path.lexists(spec):
         checkpoint = open_checkpoint(spec, base)
         return checkpoint if base is None else named_as(base, checkpoint)

@@ -187,12 +187,17 @@ def _write(tensors: list[ModuleTensor], weights: TaskWeights, kept: DeviceWeight
     for one in tensors:
         on_cpu = one.tensor.device.type == "cpu" and one.tensor.is_contiguous()
         (contiguous if on_cpu else others.setdefault(one.tensor.device, [])).append(one)
-    weights.fill((one.name, one.dtype, _bytes(one.tensor.detach().view(-1))) for one in contiguous)
+    weights.fill((one.name, one.dtype, _bytes(_flat(one.tensor.detach()))) for one in contiguous)
     # numpy wrote the values, so autograd must be told that tensors saved for backward are outdated
     torch.autograd.graph.increment_version([one.tensor for one in contiguous if not one.tensor.is_inference()])
     for device, some in others.items():
         names = [one.name for one in some]
         DeviceWeights(weights.parts, weights.base, device, names, keep=False).write(some, weights.task)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """A view [n] of a contiguous tensor; an axis of length 1 can have any stride."""
+    return tensor.as_strided((tensor.numel(),), (1,))
 
 
 def _bytes(flat: torch.Tensor) -> NDArray[np.uint8]:

@@ -41,7 +41,7 @@ GROUPS = {
         "doctor": "check whether this machine can run the models of params.yaml",
         "gc": "list stored files that params.yaml no longer needs, and remove them on confirmation",
         "why": "explain why a result or an artifact would be rebuilt, or that it would not",
-        "compare": "write the settings for a table of all methods on your own text classifiers",
+        "compare": "write the settings for a table of methods on your own text classifiers",
         "prompts": "print the data and the prompts of the text tasks",
     },
     "reference": {

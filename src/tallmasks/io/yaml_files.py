@@ -1,7 +1,8 @@
-"""Read YAML files that people write, as YAML 1.2 like DVC."""
+"""Read YAML files that people write, and write some, as YAML 1.2 like DVC."""
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from pathlib import Path
@@ -41,6 +42,14 @@ def read_yaml(path: Path) -> Any:
     except Exception as error:  # the parser raises any type, for example KeyError for `!!bool x`
         where, problem = "", f"cannot be read as YAML ({error})"
     raise TallmasksError(f"{path}{where}: {' '.join(problem.split())[:200]}")
+
+
+def yaml_text(content: dict[str, Any]) -> str:
+    """A mapping as YAML, with its keys in their order."""
+    writer, text = YAML(typ="safe", pure=True), io.StringIO()
+    writer.default_flow_style, writer.sort_base_mapping_type_on_output, writer.width = False, False, 1000  # type: ignore[assignment]
+    writer.dump(content, text)
+    return text.getvalue()
 
 
 def scalar(text: str) -> Any:

@@ -75,7 +75,9 @@ def pieces_of_layout(
 ) -> list[TensorPiece]:
     """Splits all tensors into pieces of about `kernels.PIECE` values, or into whole tensors."""
     sizes = {name: math.prod(shape) for name, shape in layout.by_name.items()}
-    return list(pieces_of(sizes, max([1, *sizes.values()]) if whole_tensors else kernels.PIECE, unit))
+    if whole_tensors:
+        return [TensorPiece(name, 0, size) for name, size in sizes.items() if size]
+    return list(pieces_of(sizes, kernels.PIECE, unit))
 
 
 def each_piece(

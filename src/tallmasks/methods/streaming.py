@@ -44,6 +44,7 @@ class Stream:
         changes: by task, reads a piece of tau_t.
         frozen: the number of values that no task changed; kept fractions include them.
         roundoff: per task, the largest relative rounding error of a tensor's values, by tensor name (default: 0).
+        model: the layout of all weights (default: ``layout``).
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class Stream:
         changes: Mapping[str, ReadPiece],
         frozen: int = 0,
         roundoff: Sequence[Callable[[str], float]] | None = None,
+        model: Layout | None = None,
     ) -> None:
         self.layout, self.pretrained, self.changes, self.frozen = layout, pretrained, dict(changes), frozen
         self._roundoff = roundoff or [lambda name: 0.0] * len(changes)
-        self._lengths: dict[str, float] = {}
+        self._model, self._lengths = model, dict[str, float]()
 
     @functools.cached_property
     def vectors(self) -> list[TaskVector]:
@@ -68,7 +70,7 @@ class Stream:
             return trim_thresholds(flats, fraction, 0 if of_trainable else self.frozen)
 
         return [
-            _Streamed(flat, self.layout, {}, self.frozen, self._noise(roundoff), number, thresholds)
+            _Streamed(flat, self.layout, {}, self.frozen, self._noise(roundoff), self._model, number, thresholds)
             for number, (flat, roundoff) in enumerate(zip(flats, self._roundoff, strict=True))
         ]
 

@@ -120,7 +120,7 @@ class WeightedMerge:
                 1 - density if option.name == "drop" else density, f"density {density}"
             )
             if len(set(self._densities)) > 1:  # a plain TaskVector computes its own threshold
-                vector = TaskVector(vector.flat, vector.layout, {}, vector.frozen)
+                vector = TaskVector(vector.flat, vector.layout, {}, vector.frozen, model=vector.model)
         return replace(self._merge, chosen=chosen).bind([vector])
 
     def _limit_in(self, number: int, tensor: str) -> np.float32:
@@ -147,4 +147,5 @@ class WeightedMerge:
             sparse = self._sparse(number, vector.flat[offset + start : offset + stop], TensorPiece(name, start, stop))
             return sparse * self._weights[number]
 
-        return TaskVector(cast(Any, Difference(vector.layout, piece)), vector.layout, {}, vector.frozen)
+        flat = cast(Any, Difference(vector.layout, piece))
+        return TaskVector(flat, vector.layout, {}, vector.frozen, model=vector.model)

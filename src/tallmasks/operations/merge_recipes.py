@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tallmasks import __version__
 from tallmasks.io.markdown import code_block, code_span, plain_markdown
+from tallmasks.io.yaml_files import yaml_text
 from tallmasks.methods import Fixed, Method, registry
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.weighting import Weighting
@@ -56,7 +55,7 @@ def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, 
         }
     )
     not_recorded = {"output", "layers", "mask_lambda", "weight", "density"}  # the last three are recorded by task
-    return _yaml(recipe.model_dump(exclude_defaults=True, exclude=not_recorded))
+    return yaml_text(recipe.model_dump(exclude_defaults=True, exclude=not_recorded))
 
 
 def card_of_merged(
@@ -132,13 +131,16 @@ model.load_state_dict(load_file({json.dumps(f"<this folder>/{file}")}), strict=F
 
 def _source(checkpoint: Checkpoint) -> str:
     origin = checkpoint.origin
-    return f"{origin['repository']}@{origin['revision']}" if "repository" in origin else checkpoint.title
+    if "repository" in origin:
+        return f"{origin['repository']}@{origin['revision']}"
+    # without ./ a path could also be a repository of the hub
+    return checkpoint.title if checkpoint.title.startswith(("/", ".", "~")) else f"./{checkpoint.title}"
 
 
 def _link(checkpoint: Checkpoint) -> str:
     if repository := checkpoint.origin.get("repository"):
         return f"[{repository}](https://huggingface.co/{repository}) at `{checkpoint.origin['revision']}`"
-    return code_span(checkpoint.title)
+    return code_span(_source(checkpoint))
 
 
 def _license(checkpoint: Checkpoint) -> str | None:
@@ -149,12 +151,3 @@ def _license(checkpoint: Checkpoint) -> str | None:
         return None
     front_matter = _LICENSE.match(path.read_text(errors="replace"))
     return front_matter[1] if front_matter else None
-
-
-def _yaml(content: dict[str, Any]) -> str:
-    from ruamel.yaml import YAML
-
-    yaml, text = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = False, False, 1000  # type: ignore[assignment]
-    yaml.dump(content, text)
-    return text.getvalue()

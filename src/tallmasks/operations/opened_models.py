@@ -167,7 +167,8 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
                 " checkpoint of the recipe, or remove sha256 from it"
             )
     with grouped_warnings():
-        for name, one in models.task_parts.items():
+        # for an average, a model that equals the base counts like every other
+        for name, one in models.task_parts.items() if settings.method != "weight_averaging" else ():
             if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
                 warn("all weights are identical to the base's, so this model adds nothing", name)
     warn_of_inputs(models, keeps_own)
@@ -278,7 +279,7 @@ class Models:
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
         frozen = self.part.layout.size - self.layout.size
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
-        return Stream(self.layout, self.base.piece, changes, frozen, roundoff)
+        return Stream(self.layout, self.base.piece, changes, frozen, roundoff, self.base.layout)
 
 
 def has_its_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:

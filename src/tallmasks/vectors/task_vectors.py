@@ -24,7 +24,10 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class TaskVector:
-    """A task vector: ``flat`` float32 [P'], memory-mapped and read-only."""
+    """A task vector: ``flat`` float32 [P'], memory-mapped and read-only.
+
+    ``model``: the layout of all weights of the model, if ``layout`` has only those that some task changed.
+    """
 
     flat: NDArray[np.float32]
     layout: Layout
@@ -32,6 +35,12 @@ class TaskVector:
     frozen: int = 0  # number of frozen values that fractions count besides the P' of ``flat``
     # spectral norm of a matrix's rounding error, by name; 0 if unknown
     noise: Callable[[str], float] = lambda name: 0.0
+    model: Layout | None = None
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of all weights of the model."""
+        return (self.model or self.layout).by_name
 
     def threshold(self, fraction: float, *, of_trainable: bool = False) -> np.float32:
         """The smallest magnitude in the top ``fraction`` of all weights, frozen ones included unless ``of_trainable``.

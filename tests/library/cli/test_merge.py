@@ -162,7 +162,7 @@ def test_the_card_has_names_as_text(small: Path) -> None:
     strange = "<script>\n```\n# x|"
     assert run("merge", "--base", "base", "--task", f"{strange}=a`|b", "--method", "ties", "-o", "merged") == 0
     card = Path("merged/README.md").read_text()
-    assert "| \\<script\\> \\`\\`\\` \\# x\\| | a\\`\\|b |\n" in card
+    assert "| \\<script\\> \\`\\`\\` \\# x\\| | ./a\\`\\|b |\n" in card
     assert card.endswith(f"````yaml\n{Path('merged/merge.yaml').read_text()}````\n")
     strange = strange.replace("\n", " ")  # a bundle's tasks are one line
     bundle = ("--base", "base", "--task", f"{strange}=a`|b", "-o", "bundle")

@@ -26,7 +26,9 @@ def della(
     divides by the probabilities instead.
     """
     if drop and not epsilon < min(drop, 1 - drop):
-        raise TallmasksError(f"della: epsilon is {epsilon}; expected less than drop ({drop}) and 1 - drop")
+        raise TallmasksError(
+            f"della: epsilon is {epsilon:g}; expected less than drop ({drop:g}) and 1 - drop; set epsilon too"
+        )
     left = [pruned(tensor, key, piece, drop, epsilon).ravel() for tensor, key in zip(tensors, keys, strict=True)]
     return agreeing_or_plus(left, mean=True)
 

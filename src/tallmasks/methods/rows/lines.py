@@ -16,7 +16,7 @@ Slope = Annotated[float, Between(0, 10)]
 def scales(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5) -> dict[str, np.float32]:
     """The scale of every tensor."""
     alpha = 1 / len(task_vectors)
-    return {name: np.float32(alpha + beta * depth) for name, depth in depths(task_vectors[0].layout.names).items()}
+    return {name: np.float32(alpha + beta * depth) for name, depth in depths(task_vectors[0].shapes).items()}
 
 
 @merge("lines", prepare=scales)

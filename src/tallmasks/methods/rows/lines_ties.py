@@ -24,7 +24,7 @@ def elect_and_scale(task_vectors: Sequence[TaskVector], *, beta: Slope = 0.5, ke
 
     added, merged = np.sum(each_piece(task_vectors, lengths), axis=0)
     alpha = added / merged / len(task_vectors) if merged else 0.0
-    of_tensors = depths(task_vectors[0].layout.names).items()
+    of_tensors = depths(task_vectors[0].shapes).items()
     return elected, {name: np.float32(alpha + beta * depth) for name, depth in of_tensors}
 
 

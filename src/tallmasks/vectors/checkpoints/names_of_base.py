@@ -4,6 +4,7 @@ because transformers renames tensors when it loads them."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,12 +14,16 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model
 from tallmasks.vectors.checkpoints.transformers_names import modern
 
+_TABLE = re.compile(r"emb|wte|tok|shared|vocab|lookup")
+"""In the names of embeddings, to which output layers are tied."""
+
 
 def named_as(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     """The task with the base's names, derived from prefixes, ties and transformers' conversions.
 
-    A tensor that the base lacks replaces a missing one that transformers ties to it. A byte-identical copy of a matrix
-    is treated as tied to it. Tensors unknown to the base keep their names.
+    A tensor that the base lacks replaces a missing one that transformers ties to it. A byte-identical copy of a tensor
+    that transformers ties to it is left out; of a model that transformers does not know, a copy of an embedding.
+    Tensors unknown to the base keep their names.
     """
     if type(task) is not Checkpoint:  # LoRAs and models of bundles have the base's names
         return task
@@ -106,16 +111,16 @@ def _with_names(task: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
 
 
 def _is_a_copy(base: Checkpoint, task: Checkpoint, name: str, own: Mapping[str, str]) -> bool:
-    """Whether a tensor unknown to the base is a byte-identical copy of a matrix, or of a tensor it is tied to."""
+    """Whether a tensor unknown to the base is a byte-identical copy of a tensor that it is tied to."""
     for one in own.keys() & base.tensors.keys():
         if task.tensors[own[one]] != task.tensors[name] or not task.same(task, name, own[one]):
             continue
-        if len(task.tensors[name].shape) > 1 and not _is_constant(task, name):
-            return True
         if (model := library_model(task, base)) is not None:
             names = model.names([name, one])
             if model.tie_group(names.get(name, name)) == model.tie_group(names.get(one, one)):
                 return True
+        elif len(task.tensors[name].shape) > 1 and _TABLE.search(one) and not _is_constant(task, name):
+            return True
     return False
 
 

@@ -20,7 +20,8 @@ def evenly_rounded(tensor: Any, bits: int) -> Rounded:
     """round(s x - round(s min)) of 0 to 2^bits - 1, where s = (2^bits - 1) / (max - min); the value of a number n is
     (n + round(s min)) / s, in float32. A tensor of equal values stays as it is."""
     low, high, last = np.float32(tensor.min()), np.float32(tensor.max()), 2**bits - 1
-    scale = np.float32(1) / (high - low) * np.float32(last) if low < high else np.float32(0)  # as torch divides
+    is_even = high - low < np.finfo(np.float32).tiny * 2**bits  # the scale would be infinite
+    scale = np.float32(0) if is_even else np.float32(1) / (high - low) * np.float32(last)  # as torch divides
     zero = np.rint(scale * low)
     index = nearest_integers(tensor * scale - zero).clip(0, last)
     levels = (np.arange(last + 1, dtype=np.float32) + zero) / (scale or np.float32(1)) + (0 if scale else low)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
@@ -20,6 +21,20 @@ def is_linear_layer(name: str, shape: tuple[int, ...]) -> bool:
     """True for the matrix of a linear layer of attention or MLP; False for vectors, tables, heads and projections."""
     block = block_of(name)
     return is_matrix(shape) and not TABLE.search(name) and not OUTSIDE.search(block[0] if block else name)
+
+
+def with_inputs_first(shapes: Mapping[str, tuple[int, ...]]) -> set[str]:
+    """The matrices [inputs, outputs], as in transformers' Conv1D (GPT-2); those of nn.Linear are [outputs, inputs].
+
+    The bias has one value for each output. So a bias as long as the rows shows a Conv1D; if a model has one, its square
+    matrices with a bias are taken for Conv1D too.
+    """
+    biased = {
+        name: shape
+        for name, shape in shapes.items()
+        if len(shape) == 2 and shapes.get(f"{name.removesuffix('weight')}bias") == shape[1:]
+    }
+    return {*biased} if any(rows != columns for rows, columns in biased.values()) else set()
 
 
 def is_layer_in_block(name: str, shape: tuple[int, ...]) -> bool:

@@ -1,0 +1,119 @@
+"""Models in which only some tensors change, or have odd shapes and copies: merged and compressed as files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import tallmasks
+from tallmasks.cli.main import main
+
+Tensors = dict[str, torch.Tensor]
+
+
+def write(folder: Path, base: Tensors, tasks: dict[str, Tensors]) -> dict[str, str]:
+    for name, tensors in {"base": base, **tasks}.items():
+        save_file(tensors, folder / f"{name}.safetensors")
+    return {task: str(folder / f"{task}.safetensors") for task in tasks}
+
+
+def tuned(base: Tensors, seed: int, unchanged: str = "") -> Tensors:
+    draw = torch.Generator().manual_seed(seed)
+    return {
+        name: one if unchanged and unchanged in name else one + 0.01 * torch.randn(one.shape, generator=draw)
+        for name, one in base.items()
+    }
+
+
+def test_blocks_that_no_task_changed_count_in_lines(tmp_path: Path) -> None:
+    """The last trained block would get the scale of the model's last block."""
+    base = {f"layers.{block}.w.weight": torch.randn(8, 8) for block in range(12)}
+    frozen = {name: one for name, one in base.items() if int(name.split(".")[1]) > 5}
+    tasks = {task: tuned(base, seed) | frozen for seed, task in enumerate("ab")}
+    paths = write(tmp_path, base, tasks)
+    tallmasks.merge_checkpoints(tmp_path / "base.safetensors", paths, "lines", tmp_path / "out.safetensors")
+    found = load_file(tmp_path / "out.safetensors")
+    added = sum(one["layers.5.w.weight"] - base["layers.5.w.weight"] for one in tasks.values())
+    scale = (found["layers.5.w.weight"] - base["layers.5.w.weight"]) / added
+    np.testing.assert_allclose(scale, 1 / 2 + 0.5 * 5 / 11, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["tsv_m", "iso_c"])
+@pytest.mark.parametrize("shape", [(401, 100), (33, 35)])
+def test_masks_over_merges_of_whole_tensors_have_any_shape(method: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Of a table of 50,257 rows, compress ended in a traceback."""
+    base = {"layers.0.w.weight": torch.randn(20, 10), "table.weight": torch.randn(shape)}
+    paths = write(tmp_path, base, {task: tuned(base, seed) for seed, task in enumerate("ab")})
+    for dtype in (None, "float32"):
+        out = tallmasks.compress(
+            tmp_path / "base.safetensors", paths, tmp_path / f"bundle-{dtype}", method, dtype=dtype, mask_lambda=0
+        )
+        bundle = tallmasks.load_bundle(out)
+        states = [bundle.state_dict(task) for task in "ab"]
+        found = [one["table.weight"] for one in states]
+        # lambda 0 keeps the whole merge, except where a task changed nothing
+        assert (found[0] == found[1]).float().mean() > 0.999 and not torch.equal(found[0], base["table.weight"])
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3])
+def test_few_tasks_are_told_apart_without_data(tasks: int, tmp_path: Path) -> None:
+    """The merged vector of two tasks is short: a mask of its whole length would give both tasks the same model."""
+    base = {f"layers.{block}.w.weight": torch.randn(64, 64) for block in range(2)}
+    every = {f"t{seed}": tuned(base, seed) for seed in range(tasks)}
+    paths = write(tmp_path, base, every)
+    bundle = tallmasks.load_bundle(
+        tallmasks.compress(tmp_path / "base.safetensors", paths, tmp_path / "bundle", "ties", dtype="float32")
+    )
+    for task, own in every.items():
+        gap, all_of_it = (
+            sum(float((one[name] - own[name]).square().sum()) for name in base)
+            for one in (bundle.state_dict(task), base)
+        )
+        assert gap < 0.75 * all_of_it
+
+
+def test_a_copy_of_a_matrix_is_kept_and_a_copy_of_an_embedding_is_a_tie(tmp_path: Path) -> None:
+    """A branch that starts as a copy was left out without a word, and the exported model did not load."""
+    base = {"body.0.weight": torch.randn(16, 16), "embed.weight": torch.randn(30, 16)}
+    task = tuned(base, 0)
+    task |= {"branch.0.weight": task["body.0.weight"].clone(), "output.weight": task["embed.weight"].clone()}
+    paths = write(tmp_path, base, {"a": task})
+    bundle = tallmasks.compress(tmp_path / "base.safetensors", paths, tmp_path / "bundle")
+    assert main(["export", str(bundle), "--task", "a", "-o", str(tmp_path / "again.safetensors")]) == 0
+    assert load_file(tmp_path / "again.safetensors").keys() == {"body.0.weight", "branch.0.weight", "embed.weight"}
+
+
+def test_a_parameter_of_one_value_in_a_larger_tensor(tmp_path: Path) -> None:
+    """A view of one value, whose stride is not 1, ended in a traceback."""
+    base = {"scale": torch.ones(1), "w.weight": torch.randn(8, 8)}
+    task = tuned(base, 0)
+    bundle = tallmasks.load_bundle(
+        tallmasks.compress(tmp_path / "base.safetensors", write(tmp_path, base, {"a": task}), tmp_path / "bundle")
+    )
+    module = torch.nn.Module()
+    module.scale = torch.nn.Parameter(torch.zeros(2, 5)[0:1, 2])
+    module.w = torch.nn.Linear(8, 8, bias=False)
+    module.load_state_dict(base)
+    bundle.apply_(module, "a")
+    torch.testing.assert_close(module.scale.detach(), task["scale"])
+
+
+def test_an_average_of_models_without_a_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first model was said to add nothing, although it counts like the others."""
+    paths = write(tmp_path, {"w.weight": torch.randn(8, 8)}, {task: {"w.weight": torch.randn(8, 8)} for task in "ab"})
+    words = [word for task, path in paths.items() for word in ("--task", f"{task}={path}")]
+    assert main(["merge", *words, "--method", "weight_averaging", "-o", str(tmp_path / "out.safetensors")]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_sign_in_a_tasks_name(tmp_path: Path) -> None:
+    """A task that compress accepted could not be merged from its bundle."""
+    base = {"w.weight": torch.randn(8, 8)}
+    save_file(base, tmp_path / "base.safetensors")
+    save_file(tuned(base, 0), tmp_path / "a.safetensors")
+    bundle = tallmasks.compress(tmp_path / "base.safetensors", {"a#1": tmp_path / "a.safetensors"}, tmp_path / "bundle")
+    tallmasks.merge_checkpoints(
+        tmp_path / "base.safetensors", {"a": f"{bundle}#a#1"}, "task_arithmetic", tmp_path / "out.safetensors"
+    )
