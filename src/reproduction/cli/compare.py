@@ -16,15 +16,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
 from reproduction.tasks.text.own_texts import own_text_tasks
+from reproduction.tasks.text.text_catalogue import TASKS
 from tallmasks.cli.options import pair
-from tallmasks.errors import OptionError, warn
+from tallmasks.errors import OptionError, TallmasksError, warn
 from tallmasks.io.atomic_files import atomic_write_text
-from tallmasks.io.plain_files import new_path
+from tallmasks.io.plain_files import new_path, read_plain_json
+from tallmasks.io.yaml_files import yaml_text
 
 _METHODS = ["paper", "tsv_m", "wudi", {"lloyd_max": {"bits": 2}}, "t_switch", {"tall_mask_ties": {"bits": 3}}]
 _STEP = {"threads": 1, "gpu": 0, "mem_mb": 8000, "runtime": 240}
@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"found --task for {', '.join(models) or 'no model'} and --texts for {', '.join(texts) or 'no model'}; "
             "expected both for the same two or more names"
         )
+    if taken := sorted(models.keys() & TASKS.keys()):
+        raise OptionError(f"--task: {taken[0]} is the name of a built-in task; choose another name")
     out = new_path(arguments.output)
     data = {}
     for name, folder in models.items():
@@ -73,7 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
                     name,
                 )
     settings = {"methods": _METHODS, "data": data, "models": {"mine": entry(arguments.base, models)}}
-    atomic_write_text(out, yaml.safe_dump(settings, sort_keys=False))
+    atomic_write_text(out, yaml_text(settings))
+    for name, folder in models.items():
+        if different := _tokenizer_differences(Path(arguments.base), Path(folder)):
+            warn(
+                f"{folder}/tokenizer.json differs from the base's in {', '.join(different)}; the table uses the base's "
+                "for all models, so this model's accuracy can be too low",
+                name,
+            )
     print(f"{out}: {len(models)} models")
     print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
     return 0
@@ -83,8 +92,15 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
     """The models' entry in params.yaml."""
     config, *others = (json_of(Path(folder) / "config.json") for folder in (base, *models.values()))
     pads = [each.get("pad_token_id") for each in (*others, config)] + [config.get("eos_token_id")]
+    if len(own := {each.get("pad_token_id") for each in others}) > 1:
+        raise TallmasksError(
+            f"the models have different padding tokens, {', '.join(sorted(map(str, own)))} (pad_token_id in "
+            "config.json), but are evaluated with one network; make a table for each kind"
+        )
     pad = next((token for token in pads if isinstance(token, int)), None)
     architecture = {key: value for key, value in config.items() if key not in BOOKKEEPING}
+    if config.get("is_encoder_decoder") and "eos_token_id" in config:  # where classifiers take their features
+        architecture["eos_token_id"] = config["eos_token_id"]
     return {
         "family": "text_classifier",
         "tasks": "text",
@@ -104,3 +120,13 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
         "evaluation": {"batch_size": 64, "precision": "float32"},
         "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }
+
+
+def _tokenizer_differences(base: Path, task: Path) -> list[str]:
+    """The parts in which two folders' tokenizer.json differ, without the settings of one training; none if a folder
+    has no such file."""
+    files = [folder / "tokenizer.json" for folder in (base, task)]
+    if not all(file.is_file() for file in files):
+        return []
+    ours, theirs = map(read_plain_json, files)
+    return sorted(key for key in {*ours, *theirs} - {"padding", "truncation"} if ours.get(key) != theirs.get(key))

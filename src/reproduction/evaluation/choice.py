@@ -54,7 +54,8 @@ def normalized(accuracy: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) 
 
 def choose_coefficient(correct: ArrayLike, total: ArrayLike, finetuned: ArrayLike, tasks: Sequence[str]) -> int:
     """The first grid index with the best mean normalised accuracy. ``correct``: [tasks, grid]."""
-    return int(normalized(accuracies(correct, total), finetuned, tasks).mean(axis=0).argmax())
+    means = normalized(accuracies(correct, total), finetuned, tasks).mean(axis=0)
+    return int(means.round(12).argmax())  # equal means can differ in the last bit
 
 
 def choose_per_task(correct: ArrayLike) -> list[int]:

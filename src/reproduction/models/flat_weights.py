@@ -59,3 +59,9 @@ class FlatWeights:
 
     def named_arrays(self) -> dict[str, NDArray[np.float32]]:
         return {name: view.cpu().numpy().copy() for name, view in zip(self.trainable, self._views(), strict=True)}
+
+
+def count_right(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """The number of rows of logits [N, C] whose largest is that of the right class [N]; none with NaN, of a network
+    that overflowed."""
+    return ((logits.argmax(dim=1) == right) & ~logits.isnan().any(dim=1)).sum()

@@ -142,7 +142,11 @@ def selection_record(evaluations: Sequence[Evaluation], finetuned: Evaluation) -
         if evaluation.mask_lambda is None:
             means = [[column.mean() for column in values.T] for values in (accuracy, relative)]
             record[evaluation.method] = _choice(
-                "scaling_coefficient", evaluation.scaling_coefficient, ends[0], grid, *means
+                methods.get(evaluation.method).tuned or "scaling_coefficient",
+                evaluation.scaling_coefficient,
+                ends[0],
+                grid,
+                *means,
             )
         else:
             record[evaluation.method] = {

@@ -37,7 +37,8 @@ class FinetuneConfig:
         augmentation: The argument ``changes`` of `Model.prepare`.
         precision: The precision of matrix products; weights and optimizer are float32.
         micro_batch_size: Examples per forward and backward pass (see `Batch.split`); None for the whole batch. Not part
-            of recipes, because it affects only rounding. Halved if the GPU's memory is too small.
+            of recipes, because it affects only rounding (with dropout, also the draws). Halved if the GPU's memory is
+            too small.
         validate_every: Steps between two validations; the checkpoint is from the step with the best score. None for no
             validation; the checkpoint is then from the last step.
         patience: The number of validations without improvement after which the training ends; None for never.

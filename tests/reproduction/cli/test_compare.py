@@ -10,6 +10,7 @@ from reproduction.cli.compare import entry
 from reproduction.models.checkpoint_sources import locate
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
+from tallmasks.io.yaml_files import read_yaml
 
 NAMED = {"id2label": {"0": "red", "1": "blue"}}
 NUMBERED = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
@@ -60,6 +61,45 @@ def test_the_padding_token_is_the_models(
     write_model(Path("base"), **base)
     write_model(Path("tickets"), **task)
     assert entry("./base", {"tickets": "./tickets"})["architecture"].get("pad_token_id") == pad
+
+
+def test_models_that_one_network_cannot_evaluate_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another padding token or tokenizer than the base's gives a wrong accuracy, and nothing would say so."""
+    monkeypatch.chdir(tmp_path)
+    write_model(Path("base"), eos_token_id=5, is_encoder_decoder=True)
+    write_model(Path("a"), pad_token_id=1, **NAMED)
+    write_model(Path("b"), pad_token_id=2, **NAMED)
+    with pytest.raises(TallmasksError, match="different padding tokens, 1, 2"):
+        entry("./base", {"a": "./a", "b": "./b"})
+    assert entry("./base", {"a": "./a"})["architecture"]["eos_token_id"] == 5  # from which BART's features are taken
+    for folder, lower in (("base", False), ("a", True)):
+        content = {"model": {"vocab": {"x": 0}}, "normalizer": {"lowercase": lower}, "padding": {"length": lower}}
+        Path(folder, "tokenizer.json").write_text(json.dumps(content))
+    rows = [f"text {n},{('red', 'blue')[n % 2]}\n" for n in range(20)]
+    Path("a.csv").write_text("".join(["text,label\n", *rows]))
+    Path("c").mkdir()
+    Path("c/config.json").write_bytes(Path("a/config.json").read_bytes())
+    words = ["--base", "./base", "--task", "a=./a", "--texts", "a=./a.csv", "--task", "c=./c", "--texts", "c=./a.csv"]
+    assert main(["compare", *words]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("warning") == 1 and "a/tokenizer.json differs from the base's in normalizer;" in said
+    assert main(["compare", *(word.replace("c=", "spam=") for word in words), "-o", "other.yaml"]) == 2
+
+
+def test_class_names_that_look_like_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """YAML 1.2 reads 1e5 as a number, so the file that `compare` wrote was refused."""
+    monkeypatch.chdir(tmp_path)
+    write_model(Path("base"))
+    options = []
+    for task in ("one", "two"):
+        write_model(Path(task), id2label={"0": "1e5", "1": "0o17"})
+        rows = [f"text {n},{('1e5', '0o17')[n % 2]}\n" for n in range(20)]
+        Path(f"{task}.csv").write_text("".join(["text,label\n", *rows]))
+        options += ["--task", f"{task}=./{task}", "--texts", f"{task}=./{task}.csv"]
+    assert main(["compare", "--base", "./base", *options]) == 0
+    assert read_yaml(Path("compare.yaml"))["data"]["one"]["classes"] == ["1e5", "0o17"]
 
 
 def test_an_adapter_is_refused_with_its_remedy(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from reproduction.models.families import family, load
+from reproduction.models.flat_weights import count_right
 from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples, packed_head
-from reproduction.models.text_classifier.classifier_network import build
+from reproduction.models.text_classifier.classifier_network import build, positions
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer
 from reproduction.tasks.task import Task
 from reproduction.training.finetuning import FinetuneConfig, finetune
@@ -224,3 +225,17 @@ def test_a_head_comes_back_from_a_checkpoint(tmp_path: Path) -> None:
     write_tensors(tmp_path / "checkpoint", {"w": np.ones(2, np.float32), HEAD: packed_head(head)}, {})
     found = family(SPEC).trained_head(tmp_path / "checkpoint")  # type: ignore[attr-defined]
     np.testing.assert_array_equal(found["score.weight"], head["score.weight"])
+
+
+@pytest.mark.parametrize(("name", "longest"), [("bert", 16), ("roberta", 16), ("gpt2", 16), ("llama", 16)])
+def test_texts_can_be_as_long_as_the_positions(name: str, longest: int) -> None:
+    """A text would lose its last tokens, or end in an error of torch."""
+    network = build({"architecture": NETWORKS[name], "heads": None})
+    assert positions(network) == longest
+    network(torch.ones(1, longest, dtype=torch.long))
+
+
+def test_a_network_that_overflows_has_no_right_answers() -> None:
+    """NaN is the largest of its row: every text of the first class would count as right, and alpha be chosen by it."""
+    logits = torch.tensor([[torch.nan, torch.nan], [1.0, 0.0], [torch.inf, 0.0]])
+    assert count_right(logits, torch.tensor([0, 0, 0])) == 2

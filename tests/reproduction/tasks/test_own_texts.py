@@ -50,13 +50,13 @@ def splits_of(folder: Path, params: dict[str, Any], **limits: int) -> dict[str, 
 
 @pytest.mark.parametrize("suffix", WRITE)
 def test_every_format_gives_the_same_texts(suffix: str, tmp_path: Path) -> None:
-    """Leading zeros, line breaks or numbers as labels would be lost in one of the formats."""
+    """Leading zeros, line breaks or numbers as labels would be lost: a model that reads code would see other texts."""
     params = params_of(tmp_path, suffix=suffix)
     task = catalogue("text").tasks(params)["support"]
     assert task.classes == ("hr", "it", "law")
     splits = splits_of(tmp_path, params)
     texts = {text.input: text.answers[text.answer] for own in splits.values() for text in own}
-    assert texts == {" ".join(row["body"].split()): row["queue"] for row in ROWS}
+    assert texts == {row["body"]: row["queue"] for row in ROWS}
 
 
 def test_fractions_are_of_every_class_and_equal_texts_stay_together(tmp_path: Path) -> None:
@@ -72,7 +72,8 @@ def test_fractions_are_of_every_class_and_equal_texts_stay_together(tmp_path: Pa
     assert splits_of(tmp_path, params) == splits
     other = splits_of(tmp_path, params_of(tmp_path, rows, seed=1))
     assert {text.input for text in other["test"]} != inputs["test"]
-    assert len(splits_of(tmp_path, params, train=5)["train"]) == 5
+    few = splits_of(tmp_path, params_of(tmp_path, sorted(rows, key=lambda row: row["queue"])), train=20)["train"]
+    assert len(few) == 20 and len({text.answer for text in few}) > 2  # not the first of a sorted file
 
 
 def numbered(classes: int) -> list[dict[str, Any]]:
@@ -117,7 +118,26 @@ def test_a_split_column_and_pairs_of_texts(tmp_path: Path) -> None:
     splits = splits_of(tmp_path, params)
     assert [len(own) for own in splits.values()] == [21, 21, 18]
     first = splits["train"][0]
-    assert (first.input, first.answers, first.answer) == (f"000 text of 0{PAIR}yes 0", ("law", "it", "hr"), 1)
+    assert (first.input, first.answers, first.answer) == (f"000 text\n of 0{PAIR}yes 0", ("law", "it", "hr"), 1)
+
+
+def test_a_text_in_two_splits_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """A test text that was trained on would make every accuracy too high, and nothing would say so."""
+    rows = [row | {"part": SPLITS[n % 9 // 3]} for n, row in enumerate(ROWS)]
+    leaked = [row | {"body": rows[0]["body"].replace("\n", " ")} if n == 3 else row for n, row in enumerate(rows)]
+    for given, twice in ((rows, False), (leaked, True)):
+        catalogue("text").check(params_of(tmp_path, given, split="part"))
+        assert any("1 texts are in more than one split" in str(one.message) for one in recwarn) == twice
+
+
+def test_quotation_marks_in_tsv_files_of_others(tmp_path: Path) -> None:
+    """GLUE's files do not quote: everything between two marks would become one text, and its rows be lost."""
+    starts = {5: '"', 40: '"'}
+    lines = [f"{n}\t{starts.get(n, 'a ')}text {n}\t{'it' if n % 2 else 'hr'}" for n in range(60)]
+    (tmp_path / "tickets.tsv").write_text("\n".join(["id\tbody\tqueue", *lines]) + "\n")
+    params = {"data": {"support": {"files": str(tmp_path / "tickets.tsv"), **ENTRY}}}
+    texts = {text.input for own in splits_of(tmp_path, params).values() for text in own}
+    assert texts == {line.split("\t")[1] for line in lines}
 
 
 def row_with(**values: Any) -> list[dict[str, Any]]:

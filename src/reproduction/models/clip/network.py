@@ -30,7 +30,7 @@ from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.clip.onednn import use_onednn
 from reproduction.models.clip.tokenizer import Tokenizer
 from reproduction.models.families import Precision
-from reproduction.models.flat_weights import FlatWeights
+from reproduction.models.flat_weights import FlatWeights, count_right
 from reproduction.models.layer_inputs import Receiver, watched
 from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
 from reproduction.tasks.task import Task
@@ -199,7 +199,7 @@ class ClipModel(FlatWeights):
         return functional.cross_entropy(self.logits(batch.pixels, batch.head), batch.labels)
 
     def count_right(self, batch: ImageBatch) -> torch.Tensor:
-        return (self.logits(batch.pixels, batch.head).argmax(dim=1) == batch.labels).sum()
+        return count_right(self.logits(batch.pixels, batch.head), batch.labels)
 
     def log_probabilities(self, batch: ImageBatch) -> torch.Tensor:
         return functional.log_softmax(self.logits(batch.pixels, batch.head), dim=1)

@@ -142,8 +142,8 @@ class TextModel(FlatWeights, ABC):
         right = torch.zeros(sets, dtype=torch.int64, device=self.device)
         choices, free = batch.by_choice
         if choices:
-            best = self.choice_scores(choices, sets).argmax(dim=-1)
-            right = right + (best == choices.right).sum(dim=1)
+            scores = self.choice_scores(choices, sets)
+            right = right + ((scores.argmax(dim=-1) == choices.right) & ~scores.isnan().any(dim=-1)).sum(dim=1)
         if free:
             rows = iter(self.written(free, sets))
             marks = [

@@ -27,7 +27,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from reproduction.models import cuda
 from reproduction.models.families import Precision
-from reproduction.models.flat_weights import FlatWeights
+from reproduction.models.flat_weights import FlatWeights, count_right
 from reproduction.models.language.text_batches import TextBatch, cheapest
 from reproduction.models.language.text_tokenizer import stored_json
 from reproduction.models.layer_inputs import Receiver, watched
@@ -144,7 +144,7 @@ class ClassifierModel(FlatWeights):
         return functional.cross_entropy(self.logits(batch), batch.right)
 
     def count_right(self, batch: ClassifierBatch) -> torch.Tensor:
-        return (self.logits(batch).argmax(dim=1) == batch.right).sum()
+        return count_right(self.logits(batch), batch.right)
 
     def log_probabilities(self, batch: ClassifierBatch) -> torch.Tensor:
         return functional.log_softmax(self.logits(batch), dim=1)
@@ -255,15 +255,27 @@ def load(
         cuda.make_repeatable(tf32=precision == "tf32")
     if classes is not None:
         parameters |= head_parameters(network)
-    scoring = spec.get("scoring", {})  # two positions less, because RoBERTa's start at 2
+    scoring = spec.get("scoring", {})
     return ClassifierModel(
         network,
         parameters,
         ClassifierTokenizer(json, network.config.pad_token_id),
-        min(scoring.get("max_input_tokens", LONGEST), getattr(network.config, "max_position_embeddings", 1 << 20) - 2),
+        min(scoring.get("max_input_tokens", LONGEST), positions(network)),
         scoring.get("cosine_scale", SCALE),
         precision,
     )
+
+
+def positions(network: Any) -> int:
+    """The tokens that the position embeddings are enough for. Those of RoBERTa and its like start after the padding
+    token's."""
+    found = getattr(network.config, "max_position_embeddings", None) or 0
+    starts = [
+        module.padding_idx + 1
+        for name, module in network.named_modules()
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
+    ]
+    return found - max(starts, default=0) if found > 0 else 1 << 20
 
 
 def _start_head(network: Any, seed: str) -> None:

@@ -23,7 +23,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
         }
         for benchmark, selection in results.selections().items()
         for method, record in selection.items()
-        if "scaling_coefficient" not in record
+        if "validation" not in record
         for task, chosen in record.items()
         for point in chosen["validation"]
     )

@@ -64,7 +64,7 @@ class TextDatasets:
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
         if "own" in recipe:
-            texts = examples_of(recipe["task"], sources["data"], recipe["own"], recipe["split"])[: recipe["rows"]]
+            texts = examples_of(recipe["task"], sources["data"], recipe["own"], recipe["split"], recipe["rows"])
             out.say(f"{recipe['task']} {recipe['split']}: {write_texts(out.path, texts, out.metadata)} texts")
             return
         task, split, folder = text_task_of(recipe), recipe["split"], sources.get("data")

@@ -82,10 +82,13 @@ def _plain(name: str) -> str:
 
 
 def label_named(task: VisionTask, name: str) -> int | None:
-    """The label for a class name, alias or number, or None.  Case, spaces and punctuation are ignored."""
-    for label, spelling in [*enumerate(task.classes), *task.aliases.items()]:
-        if _plain(spelling) == _plain(name):
-            return label
+    """The label for a class name, alias or number, or None.  Case, spaces and punctuation are ignored, unless that
+    leaves several classes."""
+    spellings = [*enumerate(task.classes), *task.aliases.items()]
+    exact = {label for label, spelling in spellings if spelling == name}
+    similar = exact or {label for label, spelling in spellings if _plain(spelling) == _plain(name)}
+    if len(similar) == 1:
+        return similar.pop()
     return int(name) if name.isdecimal() and int(name) < len(task.classes) else None
 
 
