@@ -65,6 +65,9 @@ def test_why_says_what_is_new(project: Project) -> None:
     assert "params.yaml" in project.tallmasks("why", artifact, fails=True).output
 
     project.git("checkout", "-q", "params.yaml")
+    project.change(lambda params: params["models"]["tiny"]["finetuning"].update(weight_decay=0))
+    assert re.search(r"weight_decay: was 0\.0, is now 0\n", project.tallmasks("why", table).output)
+    project.git("checkout", "-q", "params.yaml")
     project.benchmark("new", ["mnist", "cars"])
     said = project.tallmasks("why", "results/tiny/new/table.csv").output
     assert "1 finetune" in said and "head cars" in said and "mnist-s0" not in said

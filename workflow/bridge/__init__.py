@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from reproduction.plan.params import FILE, from_command_line, overridden, read_p
 from reproduction.plan.project import Files, Index, closure, damaged_artifacts
 from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import catalogue
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, TallmasksWarning
 from tallmasks.io.atomic_files import atomic_write_text
 
 LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
@@ -61,6 +62,7 @@ def configuration(workflow: Any) -> dict[str, Any]:
 @for_users
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     """The configuration and the bridge; exits with one line if params.yaml is wrong or a folder is not writable."""
+    warnings.showwarning = lambda text, category, *where: show_warning(text, category)
     for folder in (SCRATCH, Path(".snakemake"), RESULTS):
         run.ensure_writable(folder)
     # jobs use the Python of this Snakemake, even if its environment is not active
@@ -80,6 +82,11 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     if workflow.is_main_process:
         refuse_folders(plan, get_argument_parser().parse_known_args()[0].targets)
     return params, Bridge(workflow, plan)
+
+
+def show_warning(text: Warning | str, category: type[Warning]) -> None:
+    """Print a warning in one line, without the place in the code."""
+    print(f"warning: {text}" if category is TallmasksWarning else f"{category.__name__}: {text}", file=sys.stderr)
 
 
 def refuse_folders(plan: Plan, targets: Iterable[str]) -> None:
@@ -282,7 +289,7 @@ class Bridge:
         job = {"imports": LIBRARIES, "inputs": {}, **{key: value for key, value in fields.items() if value is not None}}
         text = json.dumps(job, separators=(",", ":"), ensure_ascii=False)
         path = SCRATCH / "jobs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        if self.run.writing and not path.exists():
+        if self.run.writing and not (path.is_file() and path.read_text() == text):  # it may have been edited
             atomic_write_text(path, text)
         return str(path)
 

@@ -64,6 +64,8 @@ def read_label(path: Path) -> Label:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise Damaged(path, "is not a regular file")
+        if not os.access(path, os.R_OK, effective_ids=True):  # intact, for all we know: another user's file
+            raise TallmasksError(f"{path}: cannot be read (Permission denied); change its permissions, or remove it")
         return _read_label(path)
     except OSError as error:
         if path.is_symlink():

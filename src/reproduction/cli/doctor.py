@@ -117,7 +117,7 @@ def problems(
     if isinstance(nodes, TallmasksError):
         yield str(nodes)
         return
-    missing = Files(plan.root).missing(nodes)
+    missing = [node for node in Files(plan.root).missing(nodes) if not node.stage.is_result]
     if details is not None and not missing:
         details.append(f"all {len(nodes)} artifacts exist")
     elif details is not None:

@@ -6,7 +6,7 @@
 Lists artifacts of other parameters in store/, temporary files of killed jobs in store/ and results/, and damaged files
 and abandoned trainings in .tallmasks/. Removes them with --yes or if you confirm. Symbolic links below these folders
 are not followed. Only files written by the workflow are removed: the hash in an artifact's name must match its recipe.
-Versions in DVC's cache stay; `dvc checkout` or `dvc repro` restores them.
+Versions in DVC's cache stay; `dvc checkout` of a commit that has them in dvc.lock restores them.
 """
 
 from __future__ import annotations

@@ -116,16 +116,16 @@ def _away(path: Path) -> str:
 def _in_dvc(path: Path) -> bool:
     """True if `dvc pull` can restore a file. If no cache or remote has its content, DVC would empty the folder."""
     try:
-        from dvc.exceptions import DvcException
         from dvc.repo import Repo
     except ImportError:
         return False
     try:
         repo = Repo()
         md5 = repo.dvcfs.info(str(path))["md5"]
-    except (DvcException, OSError, KeyError):
+        cached = Path(repo.cache.local.path, md5[:2], md5[2:]).is_file()
+        return cached or ("remote" in repo.config["core"] and repo.cloud.get_remote_odb().exists(md5))
+    except Exception:  # DVC's errors have no common class, and remotes have their own
         return False
-    return Path(repo.cache.local.path, md5[:2], md5[2:]).is_file() or "remote" in repo.config["core"]
 
 
 def _damage(sizes: Mapping[Path, int], remembered: Path | None, progress: Callable[[int], None]) -> Iterator[str]:
@@ -135,6 +135,6 @@ def _damage(sizes: Mapping[Path, int], remembered: Path | None, progress: Callab
             check(path, remembered)
         except Damaged as damaged:
             yield f"{damaged}{_away(path)}"
-        except FileNotFoundError as error:
+        except (FileNotFoundError, TallmasksError) as error:
             yield str(error)
         progress(size)

@@ -25,6 +25,7 @@ from reproduction.plan.project import Files, Index, open_plan
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
+from tallmasks.io.content_digests import canonical
 from tallmasks.io.tensor_files import name_some
 
 SHOWN = 4  # names per line
@@ -63,7 +64,9 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
             yield f"{target} would not be rebuilt: it exists, and matches params.yaml."
             return
         yield f"{target} would be built: {files.problem(node)}."
-    yield from _explain_missing(plan, files.missing([node]))
+    missing = files.missing([node])
+    views = [one.files[0] for one in missing if one.stage.is_result and one is not node]
+    yield from _explain_missing(plan, [one for one in missing if not one.stage.is_result], views)
 
 
 def results_with(plan: Plan, target: Path) -> Node:
@@ -86,10 +89,11 @@ def results_with(plan: Plan, target: Path) -> Node:
     return VIEWS[by_file.get(str(target), name if name in VIEWS else "tables")](plan, model, second)
 
 
-def _explain_missing(plan: Plan, nodes: list[Node]) -> Iterator[str]:
+def _explain_missing(plan: Plan, nodes: list[Node], views: list[str]) -> Iterator[str]:
     """List the artifacts to build, and changes that do not follow from other artifacts in the list."""
     if not nodes:
-        yield "All of its inputs exist, so this takes one short job."
+        first = f" {name_some(views, SHOWN)} {'is' if len(views) == 1 else 'are'} written first." if views else ""
+        yield f"All artifacts that it needs exist, so this takes {1 + len(views)} short job{'s' * bool(views)}.{first}"
         return
     counts = Counter(node.kind for node in nodes)
     yield f"To build first: {', '.join(f'{count} {kind}' for kind, count in counts.items())}."
@@ -114,7 +118,7 @@ def news(plan: Plan, node: Node) -> Iterator[str]:
     changes = []
     for path in sorted((plan.root / node.path).parent.glob(f"{node.slug}-*")):
         if (named := ARTIFACT.fullmatch(path.name)) and named["slug"] == node.slug:
-            with suppress(Damaged, FileNotFoundError):
+            with suppress(TallmasksError, FileNotFoundError):
                 changes.append(list(_differences(read_label(path).recipe, node.recipe)))
     yield from min(changes, key=len, default=())
 
@@ -124,7 +128,8 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
         follows = key.startswith("inputs.") and key in old and key in new
-        if not follows and old.get(key) != new.get(key):
+        ours, theirs = (canonical(values.get(key)) for values in (old, new))
+        if not follows and ours != theirs:  # 0 and 0.0 are different recipes
             then, now = (short(values[key]) if key in values else "nothing" for values in (old, new))
             yield f"{key}: was {then}, is now {now}"
 

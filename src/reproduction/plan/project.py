@@ -115,7 +115,7 @@ class Files:
         return self.problem(node) is None
 
     def missing(self, nodes: Iterable[Node]) -> list[Node]:
-        """The artifacts to build for `nodes`, sorted by path.  Existing files need no inputs."""
+        """The artifacts and results to build for `nodes`, sorted by path.  Existing files need no inputs."""
         missing: dict[str, Node] = {}
         waiting = list(nodes)
         while waiting:
@@ -123,7 +123,7 @@ class Files:
             if node.path not in missing and not self.there(node):
                 missing[node.path] = node
                 waiting.extend(node.all_inputs)
-        return [missing[path] for path in sorted(missing) if not missing[path].stage.is_result]
+        return [missing[path] for path in sorted(missing)]
 
 
 def damaged_artifacts(root: Path = Path()) -> list[Damaged]:
@@ -135,6 +135,6 @@ def damaged_artifacts(root: Path = Path()) -> list[Damaged]:
                 read_label(path)
             except Damaged as error:
                 errors.append(error)
-            except FileNotFoundError:  # another process moved it
+            except (FileNotFoundError, TallmasksError):  # another process moved it, or another user's file
                 pass
     return errors
