@@ -44,6 +44,7 @@ OF_OTHERS = {
     "No space left on device", "No rule to produce", "Nothing to be done", "Target rules may not contain wildcards",
     "failed to load some plots", "Can't remove the following unsaved files without confirmation",
     "failed to connect to s3 (...) - Unable to locate credentials", "Permission denied for user ... on host ...",
+    "Unable to read RWLock-file",
     "argument --executor/-e: invalid choice: 'slurm'",
 }  # fmt: skip
 """Messages of make, pip, Snakemake and DVC."""
