@@ -92,9 +92,10 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
     """The models' entry in params.yaml."""
     config, *others = (json_of(Path(folder) / "config.json") for folder in (base, *models.values()))
     pads = [each.get("pad_token_id") for each in (*others, config)] + [config.get("eos_token_id")]
-    if len(own := {each.get("pad_token_id") for each in others}) > 1:
+    own = {each["pad_token_id"] for each in others if isinstance(each.get("pad_token_id"), int)}
+    if len(own) > 1:
         raise TallmasksError(
-            f"the models have different padding tokens, {', '.join(sorted(map(str, own)))} (pad_token_id in "
+            f"the models have different padding tokens, {', '.join(map(str, sorted(own)))} (pad_token_id in "
             "config.json), but are evaluated with one network; make a table for each kind"
         )
     pad = next((token for token in pads if isinstance(token, int)), None)
