@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, read_manifest
-from tallmasks.bundles.packed_tau import PackedTau
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
-from tallmasks.io.dtypes import DTYPES, OF_BUNDLES
+from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.io.tensor_files import TensorInfo, open_tensors
 from tallmasks.masks.mask_bundles import count_bits
@@ -31,15 +30,13 @@ def file_infos(manifest: Manifest) -> dict[str, Infos]:
     """The tensors of every safetensors file except the base's. Raises TallmasksError if two would get the same name."""
     files: dict[str, Infos] = {}
     of_task = [(name, TensorInfo(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
-    codings = manifest.codings
-    coded = [(name + ending, spec) for name, coding in codings.items() for ending, spec in coding.specs.items()]
+    codings = manifest.codings.items()
+    coded = [(name + ending, spec) for name, coding in codings for ending, spec in coding.specs.items()]
     if manifest.dtype is None:
         of_task += coded
     else:
-        code, stored = OF_BUNDLES[manifest.dtype], manifest.stored.items()
-        of_task += [(name, TensorInfo("U8", (-(-tensor.size // 8),))) for name, tensor in stored]
-        dense = [(name, TensorInfo(code, tensor.shape)) for name, tensor in stored if name not in codings]
-        files[MERGED] = _by_name(dense + coded)
+        of_task += [(name, TensorInfo("U8", (-(-coding.size // 8),))) for name, coding in codings]
+        files[MERGED] = _by_name(coded)
     files |= dict.fromkeys(manifest.task_files.values(), _by_name(of_task))
     for model in manifest.models.values():
         if model.own_file is not None:
@@ -132,7 +129,6 @@ class BundleParts:
     missing or does not match bundle.json.
 
     Attributes:
-        tau: ``(name) -> PackedTau``, one stored tensor of tau_MTL.
         checked: ``(file) -> path`` of a file, after checking its size and sha256 against bundle.json.
     """
 
@@ -140,7 +136,6 @@ class BundleParts:
         self.location, self.manifest = location, manifest
         self.checked = once(self._checked)
         self._opened = once(self._open)
-        self.tau = once(self._packed_tau)
         self._infos = once(lambda: file_infos(manifest))
 
     def of_task(self, task: str) -> Arrays:
@@ -158,13 +153,17 @@ class BundleParts:
 
     def add(self, theta: NDArray, task: str, name: str, start: int, out: NDArray[np.float32]) -> None:
         """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
+        coding = self.manifest.codings[name]
         if self.manifest.updates:
-            self.manifest.codings[name].add(self.coded(task, name), theta, start, out)
-        else:
-            self.tau(name).add(theta, start, self.of_task(task)[name], self.manifest.scale[task], out)
+            coding.add(self.coded(task, name), theta, start, out)
+            return
+        bits = self.of_task(task)[name][start // 8 : -(-(start + out.size) // 8)]
+        words = np.zeros(-(-out.size // 32), np.uint32)
+        words.view(np.uint8)[: bits.size] = bits
+        coding.add_masked(self.coded(None, name), theta, start, words, self.manifest.scale[task], out)
 
     def coded(self, task: str | None, name: str) -> Arrays:
-        """The stored arrays of a tensor with a coding, by name suffix: of a task, or of tau_MTL if it is None."""
+        """The stored arrays of a tensor, by name suffix: of a task's update, or of tau_MTL if it is None."""
         tensors = self._opened(MERGED) if task is None else self.of_task(task)
         return {ending: tensors[name + ending] for ending in self.manifest.codings[name].specs}
 
@@ -220,9 +219,3 @@ class BundleParts:
                     " write this bundle; copy or download it again."
                 )
         return {key: opened.view(key) for key in opened.names}
-
-    def _packed_tau(self, name: str) -> PackedTau:
-        if coding := self.manifest.codings.get(name):
-            return PackedTau(self.coded(None, name), coding)
-        raw = self._opened(MERGED)[name].reshape(-1).view(np.uint8)
-        return PackedTau({"": raw}, OF_BUNDLES[str(self.manifest.dtype)])

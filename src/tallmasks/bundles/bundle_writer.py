@@ -6,7 +6,7 @@ import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import density, file_infos, metadata_of
-from tallmasks.bundles.codings import Coding
+from tallmasks.bundles.codings import Coding, Levels, pieces
 from tallmasks.bundles.manifest import (
     BASE,
     BUFFER,
@@ -38,7 +38,6 @@ from tallmasks.bundles.manifest import (
     task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.packed_tau import Merged, pieces
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
 from tallmasks.io.dtypes import DTYPES, FLOATS, OF_BUNDLES
@@ -48,6 +47,7 @@ from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import converted, narrowed
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
+from tallmasks.vectors.levels import normal_levels, rounded_rows
 
 _NO_SHA256 = "0" * 64  # a placeholder of the final length
 
@@ -99,13 +99,13 @@ class NewBundle:
     manifest: Manifest
     mask_lambda: dict[str, float | None]
     scale: dict[str, float]
-    _merged: Merged
+    _merged: NewTensors
     _masks: Mapping[str, NewTensors]
     error: dict[str, float] = field(default_factory=dict)
 
     def unit(self, name: str) -> int:
         """Pieces of a tensor start at multiples of this many values."""
-        return self._merged.unit(name)
+        return self.manifest.codings[name].unit
 
     def write(
         self, name: str, start: int, merged: NDArray[np.float32], masks: Mapping[str, NDArray[np.uint8]]
@@ -122,12 +122,26 @@ class NewBundle:
         Returns tau_MTL as stored, except that it is not rounded to the dtype. Raises TallmasksError, naming the tensor,
         for NaN, infinity or a value too large for the bundle's dtype.
         """
-        stored = self._merged.write(name, start, np.ascontiguousarray(merged, np.float32))
-        is_coded = name in self.manifest.codings
-        used = np.packbits(merged != 0 if is_coded else np.ones(merged.size, bool), bitorder="little")
+        coding, tensors = self.manifest.codings[name], self._merged.tensors
+        values, used = np.ascontiguousarray(merged, np.float32), np.ones(merged.size, bool)
+        title = f"tensor {name} of the merged vector"
+        if isinstance(coding, Levels):
+            used = values != 0
+            rounded = rounded_rows(values, coding.group, normal_levels(coding.bits))
+            narrowed(rounded.scales, "F32", title)
+            piece = replace(coding, shape=values.shape)
+            parts, first = piece.pack(rounded), start // coding.group
+            tensors[name + ".index"][:, start // 8 :][:, : parts[".index"].shape[1]] = parts[".index"]
+            tensors[name + ".levels"][...] = parts[".levels"]
+            tensors[name + ".scale"][first : first + len(rounded.scales)] = parts[".scale"]
+            values = piece.values(rounded) * used
+        else:
+            part = tensors[name].reshape(-1)[start : start + values.size]
+            part.view(np.uint8)[...] = narrowed(values, coding.specs[""].dtype, title)
+        of_masks = np.packbits(used, bitorder="little")
         for task, bits in masks.items():
-            self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)] = bits & used
-        return stored * (merged != 0) if is_coded else stored
+            self._masks[task].tensors[name][start // 8 : -(-(start + merged.size) // 8)] = bits & of_masks
+        return values
 
 
 @dataclass(frozen=True)
@@ -157,8 +171,7 @@ def new_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewBundle]
     draft = _draft(contents)
     with whole(out, _needed(contents, draft), folder=True, new=True) as folder:
         with ExitStack() as files:
-            tau = files.enter_context(new_tensors(folder / MERGED, file_infos(draft)[MERGED], metadata_of(draft)))
-            merged = Merged(contents.dtype, contents.codings, tau)
+            merged = files.enter_context(new_tensors(folder / MERGED, file_infos(draft)[MERGED], metadata_of(draft)))
             masks = _new_task_files(files, folder, contents, draft)
             new = NewBundle(draft, dict(draft.mask_lambda), dict(draft.scale), merged, masks)
             yield new

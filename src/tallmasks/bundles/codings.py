@@ -1,4 +1,4 @@
-"""How a bundle of compressed tensors stores one tensor of a task's update.
+"""How a bundle stores one tensor of a task's update, or of tau_MTL.
 
 To add a coding, write a subclass of `Coding` and add it to `CODINGS`; its ``kind`` is its name in bundle.json.
 """
@@ -10,20 +10,25 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import TensorInfo
+from tallmasks.vectors.checkpoints.float_bytes import widened
 from tallmasks.vectors.kernels import read_only
 
 if TYPE_CHECKING:
     import torch
 
+PIECE = 1 << 20
+"""Values that a thread processes at once; a multiple of 8."""
 Parts = Mapping[str, NDArray]
 """The stored arrays of one tensor, by name suffix."""
+Words = NDArray[np.uint32]
 SHORTEST_ROW = 16
 """A scale of 32 bits for fewer values would take more space than the values at 2 bits."""
 ONE_SCALE = TensorInfo("F32", (1,))
@@ -39,6 +44,12 @@ def _signs_on(device: torch.device) -> torch.Tensor:
     import torch
 
     return torch.from_numpy(_SIGNS).to(device)
+
+
+def pieces(size: int, unit: int = 8) -> list[tuple[int, int]]:
+    """Start and stop of every piece of a tensor. Pieces start at multiples of ``unit``."""
+    step = max(PIECE // unit, 1) * unit
+    return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,11 @@ class Coding(ABC):
         return self.kind
 
     @property
+    def unit(self) -> int:
+        """Pieces that are written separately start at multiples of this many values."""
+        return 8
+
+    @property
     @abstractmethod
     def specs(self) -> dict[str, TensorInfo]:
         """The stored arrays, by name suffix."""
@@ -83,6 +99,16 @@ class Coding(ABC):
         """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
         np.add(theta, self.piece(parts, start, start + out.size), out=out)
 
+    def add_masked(
+        self, parts: Parts, theta: NDArray, start: int, mask: Words, factor: float, out: NDArray[np.float32]
+    ) -> None:
+        """Writes theta + factor * update to ``out`` where the mask's bit is 1, and theta + 0.0 elsewhere; bit i of word
+        j, from the lowest, is for value 32 j + i. ``start``: a multiple of 8."""
+        from tallmasks.vectors import loops  # imports numba
+
+        update = self.piece(parts, start, start + out.size).view(np.int32)
+        loops.add_masked(read_only(theta), read_only(update), 0, mask, np.float32(factor), out)
+
     @abstractmethod
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The flattened update on the device of ``parts``, float32 [n]; same bits as :meth:`piece`."""
@@ -90,13 +116,18 @@ class Coding(ABC):
 
 @dataclass(frozen=True)
 class Dense(Coding):
-    """All values of the tensor, float32 [shape], under its own name."""
+    """All values of the tensor, [shape], under its own name. ``dtype``: a code of safetensors; F32 but for tau_MTL."""
 
     kind: ClassVar[str] = "dense"
+    dtype: str = field(default="F32", kw_only=True)
+
+    @property
+    def title(self) -> str:
+        return DTYPES[self.dtype].torch
 
     @property
     def specs(self) -> dict[str, TensorInfo]:
-        return {"": TensorInfo("F32", self.shape)}
+        return {"": TensorInfo(self.dtype, self.shape)}
 
     def values(self, content: Any) -> Any:
         return content
@@ -105,7 +136,22 @@ class Dense(Coding):
         return {"": np.asarray(content, np.float32)}
 
     def piece(self, parts: Parts, start: int, stop: int) -> NDArray[np.float32]:
-        return np.array(parts[""].reshape(-1)[start:stop])
+        return widened(self._raw(parts, start, stop), self.dtype)
+
+    def add_masked(
+        self, parts: Parts, theta: NDArray, start: int, mask: Words, factor: float, out: NDArray[np.float32]
+    ) -> None:
+        if self.dtype != "BF16":
+            super().add_masked(parts, theta, start, mask, factor, out)
+            return
+        from tallmasks.vectors import loops
+
+        update = self._raw(parts, start, start + out.size).view(np.uint16)
+        loops.add_masked(read_only(theta), read_only(update), 16, mask, np.float32(factor), out)
+
+    def _raw(self, parts: Parts, start: int, stop: int) -> NDArray[np.uint8]:
+        width = FLOATS[self.dtype]
+        return parts[""].reshape(-1).view(np.uint8)[start * width : stop * width]
 
     def update(self, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return parts[""].reshape(-1)
@@ -206,7 +252,6 @@ class Levels(Coding):
 
     @property
     def unit(self) -> int:
-        """Pieces that are written separately start at multiples of this many values."""
         return math.lcm(8, self.group)
 
     @property
@@ -237,16 +282,8 @@ class Levels(Coding):
         self.add_masked(parts, theta, start, np.full(-(-out.size // 32), 2**32 - 1, np.uint32), 1.0, out)
 
     def add_masked(
-        self,
-        parts: Parts,
-        theta: NDArray,
-        start: int,
-        mask: NDArray[np.uint32],
-        factor: float,
-        out: NDArray[np.float32],
+        self, parts: Parts, theta: NDArray, start: int, mask: Words, factor: float, out: NDArray[np.float32]
     ) -> None:
-        """Writes theta + factor * update to ``out`` where the mask's bit is 1, and theta + 0.0 elsewhere; bit i of word
-        j, from the lowest, is for value 32 j + i. ``start``: a multiple of 8."""
         from tallmasks.vectors import loops
 
         first, last = start // 8, -(-(start + out.size) // 8)

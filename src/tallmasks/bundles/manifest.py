@@ -20,10 +20,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationError
 from pydantic import model_validator as checked
 
-from tallmasks.bundles.codings import CODINGS, Coding, coding_of
+from tallmasks.bundles.codings import CODINGS, Coding, Dense, coding_of
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
-from tallmasks.io.dtypes import FLOATS
+from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
 from tallmasks.io.plain_files import LARGEST_JSON, is_safe
 from tallmasks.io.tensor_files import METADATA, NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
@@ -155,15 +155,18 @@ class Manifest(_Object):
 
     @cached_property
     def codings(self) -> dict[str, Coding]:
-        """The coding of each stored tensor; in bundles of masks, of each tensor of tau_MTL that is not stored as values
-        of ``dtype``."""
+        """The coding of each stored tensor, of the tasks' updates or of tau_MTL; `Dense` with ``dtype`` where
+        ``coding_texts`` has none. Tensors with an invalid text are left out."""
         codings = {name: coding_of(text, self.tensors[name].shape) for name, text in self.coding_texts.items()}
+        if self.dtype is not None:
+            plain = {name: one.shape for name, one in self.stored.items() if name not in codings}
+            codings |= {name: Dense(shape, dtype=OF_BUNDLES[self.dtype]) for name, shape in plain.items()}
         return {name: coding for name, coding in codings.items() if coding is not None}
 
     @property
     def form(self) -> str:
         """How the stored tensors are stored, for people."""
-        forms = Counter(self.codings[name].title if name in self.codings else self.dtype for name in self.stored)
+        forms = Counter(coding.title for coding in self.codings.values())
         return ", ".join(f"{count} tensors as {form}" for form, count in forms.items())
 
     @property

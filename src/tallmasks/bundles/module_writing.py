@@ -34,7 +34,7 @@ class Group:
     Attributes:
         parts: start and number of values of each tensor.
         base_dtype, dtype: safetensors dtype codes of theta_0 as loaded, and of the bundle's models.
-        is_coded: whether the tensors have a coding.
+        is_coded: whether the tensors have a coding other than the dtype of tau_MTL.
     """
 
     parts: dict[str, tuple[int, int]]
@@ -45,10 +45,10 @@ class Group:
 
 
 def groups_of(parts: BundleParts, base: Checkpoint, names: Iterable[str]) -> list[Group]:
-    stored, codings = parts.manifest.stored, parts.manifest.codings
+    stored, coded = parts.manifest.stored, parts.manifest.coding_texts
     by_form: dict[tuple[str, str, bool], list[str]] = {}
     for name in sorted({*names} & stored.keys() & base.tensors.keys()):
-        by_form.setdefault((base.tensors[name].dtype, stored[name].dtype, name in codings), []).append(name)
+        by_form.setdefault((base.tensors[name].dtype, stored[name].dtype, name in coded), []).append(name)
     groups = []
     for form, same in by_form.items():
         taken: dict[str, tuple[int, int]] = {}
@@ -123,9 +123,8 @@ class DeviceWeights:
         return self._upload(group.base_dtype, group.size, pieces)
 
     def _upload_tau(self, group: Group) -> torch.Tensor:
-        code = OF_BUNDLES[str(self._parts.manifest.dtype)]
-        pieces = ((start, self._parts.tau(name).parts[""]) for name, (start, _) in group.parts.items())
-        return self._upload(code, group.size, pieces)
+        pieces = ((start, self._parts.coded(None, name)[""]) for name, (start, _) in group.parts.items())
+        return self._upload(OF_BUNDLES[str(self._parts.manifest.dtype)], group.size, pieces)
 
     def _upload_bits(self, group: Group, task: str) -> torch.Tensor:
         masks = self._parts.of_task(task)

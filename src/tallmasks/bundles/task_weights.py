@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
+from tallmasks.bundles.codings import pieces
 from tallmasks.bundles.manifest import TaskModel
-from tallmasks.bundles.packed_tau import Raw, pieces
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import parallel
@@ -40,11 +40,11 @@ class TaskWeights:
         aliases = self.parts.manifest.aliases.items()
         return {alias: name for alias, name in aliases if name in self.tensors and alias not in self.tensors}
 
-    def fill(self, rows: Iterable[tuple[str, str, Raw]]) -> None:
+    def fill(self, rows: Iterable[tuple[str, str, NDArray[np.uint8]]]) -> None:
         """Fills byte arrays with whole tensors. ``rows``: (name, dtype, bytes to fill). Updated weights are rounded to
         the base's dtype first."""
 
-        def fill(job: tuple[str, str, Raw, int, int]) -> None:
+        def fill(job: tuple[str, str, NDArray[np.uint8], int, int]) -> None:
             name, dtype, row, start, stop = job
             width = DTYPES[dtype].width
             out = row[start * width : stop * width]

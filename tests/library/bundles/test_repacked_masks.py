@@ -58,7 +58,7 @@ def test_a_bundle_holds_the_masked_models_and_has_the_predicted_size(
     chain: Chain, tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bundle would have wrong models, or the results table a wrong size."""
-    monkeypatch.setattr("tallmasks.bundles.packed_tau.PIECE", 16)  # several pieces per tensor
+    monkeypatch.setattr("tallmasks.bundles.codings.PIECE", 16)  # several pieces per tensor
     contents, out = contents_of(chain, dtype), tmp_path / "bundle"
     masks, merged = open_mask_bundle(chain.folder / "masks-ties_sum"), open_multi_task_vector(chain.folder / "ties_sum")
     write_from_planes(out, contents, merged, masks)

@@ -21,8 +21,7 @@ from strategies import no_deadline
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.codings import Levels
-from tallmasks.bundles.packed_tau import PackedTau
+from tallmasks.bundles.codings import Dense, Levels
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import torch_dtypes
 from tallmasks.vectors.checkpoints.float_bytes import rounded
@@ -391,17 +390,19 @@ def test_pieces_of_any_size_follow_the_formula(rows, row, codes, scale, seed):
     if isinstance(tau_code, int):
         coding = Levels((rows, row), tau_code, row)
         content = task_bundles.coded_content(coding, rng)
-        packed, tau = PackedTau(coding.pack(content), coding), coding.values(content).reshape(-1)
+        parts, tau = coding.pack(content), coding.values(content).reshape(-1)
     else:
         stored = torch.from_numpy(rng.standard_normal(size)).to(torch_dtypes()[tau_code])
-        packed, tau = PackedTau({"": _bytes(stored)}, tau_code), stored.float().numpy()
+        coding, parts, tau = Dense((rows, row), dtype=tau_code), {"": _bytes(stored)}, stored.float().numpy()
     bits = rng.integers(0, 256, -(-size // 8), np.uint8)
     keep = np.unpackbits(bits, count=size, bitorder="little").astype(bool)
     update = torch.from_numpy(np.where(keep, np.float32(scale) * tau, np.float32(0)))
     wide = theta.float()
     for start, stop in ((0, size), (size // 16 * 8, size), (size // 32 * 8, size // 2)):
         summed = np.empty(max(stop - start, 0), np.float32)
-        packed.add(wide.numpy()[start:stop], start, bits, scale, summed)
+        mask = np.zeros(-(-summed.size // 32), np.uint32)
+        mask.view(np.uint8)[: -(-summed.size // 8)] = bits[start // 8 : -(-stop // 8)][: -(-summed.size // 8)]
+        coding.add_masked(parts, wide.numpy()[start:stop], start, mask, scale, summed)
         out = torch.empty(summed.size, dtype=torch_dtypes()[out_code])
         _bytes(out)[...] = rounded(summed, out_code)
         assert same_bits(out, (wide + update)[start:stop].to(out.dtype))
