@@ -113,7 +113,7 @@ class DeviceWeights:
 
     def _decoded(self, group: Group, task: str | None) -> torch.Tensor:
         """The decoded tensors of a task, or of tau_MTL if it is None, float32 [size]."""
-        values = torch.zeros(group.size, device=self._device)
+        values = torch.zeros(group.size, dtype=torch.float32, device=self._device)
         for name, (start, size) in group.parts.items():
             values[start : start + size] = self._parts.manifest.codings[name].update(self._coded(task, name))
         return values
@@ -147,7 +147,8 @@ class DeviceWeights:
         value, and the values."""
         width = DTYPES[dtype].width
         # one extra value, because torch cannot view an empty tensor in another dtype
-        host = torch.empty((size + 1) * width, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
+        pinned = self._device.type == "cuda"
+        host = torch.empty((size + 1) * width, dtype=torch.uint8, device="cpu", pin_memory=pinned)
         for start, piece in pieces:
             raw = np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
             host[start * width :][: raw.size].copy_(torch.from_dlpack(raw))

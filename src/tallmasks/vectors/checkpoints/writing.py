@@ -149,7 +149,8 @@ def _new_torch_file(out: Path, base: Checkpoint, dtypes: Mapping[str, str], size
 
     with whole(out, size, new=True) as hidden:
         tensors = {
-            name: torch.empty(base.info(name).shape, dtype=torch_dtypes()[code]) for name, code in dtypes.items()
+            name: torch.empty(base.info(name).shape, dtype=torch_dtypes()[code], device="cpu")
+            for name, code in dtypes.items()
         }
         yield {name: [tensor.view(-1).view(torch.uint8).numpy()] for name, tensor in tensors.items()}
         state = {base.file_name(name): tensors[base.aliases.get(name, name)] for name in base.file_of}
