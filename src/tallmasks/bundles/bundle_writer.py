@@ -45,7 +45,7 @@ from tallmasks.io.tensor_files import NewTensors, bytes_of_file, new_tensors, op
 from tallmasks.masks.mask_bundles import MaskBundle
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
-from tallmasks.vectors.checkpoints.float_bytes import converted, narrowed
+from tallmasks.vectors.checkpoints.float_bytes import cast, converted, narrowed
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.levels import normal_levels, rounded_rows
 
@@ -254,10 +254,14 @@ def _new_task_files(files: ExitStack, folder: Path, contents: BundleContents, dr
         task, name, start, stop = piece
         is_of_base = name in contents.own.get(task, ()) or name in contents.missing.get(task, ())
         model, dtype = contents.base if is_of_base else contents.models[task], draft.tensors[name].dtype
+        if name in averages and model.info(name).dtype != dtype:
+            data = cast(model.piece(name, start, stop), dtype, f"{task}: tensor {name}")
+        else:
+            data = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
         part, width = new[task].raw[name], DTYPES[dtype].width
-        part[start * width : stop * width] = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
+        part[start * width : stop * width] = data
 
-    buffers = draft.buffers.items()
+    buffers, averages = draft.buffers.items(), {*contents.base.averages}
     parallel(copy, [(task, name, *piece) for task in new for name, one in buffers for piece in pieces(one.size)])
     return new
 

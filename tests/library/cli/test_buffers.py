@@ -351,3 +351,13 @@ def test_compress_keeps_what_one_model_has_or_the_bases_where_told(small: Path) 
     state = tallmasks.load_bundle("bundle").state_dict("cars")
     assert torch.equal(state["embed"], torch.ones(3)) and state["steps"].equal(torch.arange(3))
     assert torch.equal(state["w.weight"], load_file("cars/model.safetensors")["w.weight"])
+
+
+def test_a_statistic_too_large_for_the_bases_dtype_is_refused(small: Path) -> None:
+    """Every restored model would divide by infinity."""
+    base = {name: values.half() for name, values in load_file("base/model.safetensors").items()}
+    save_file(base | {"bn.weight": torch.ones(2).half(), "bn.running_var": torch.ones(2).half()}, "half.safetensors")
+    large = {"bn.weight": torch.ones(2), "bn.running_var": torch.tensor([1.0, 70000.0])}
+    save_file(load_file("base/model.safetensors") | large, "large.safetensors")
+    with pytest.raises(tallmasks.TallmasksError, match="running_var became too large for F16"):
+        tallmasks.compress("half.safetensors", {"cars": "large.safetensors"}, "bundle", "t_switch")

@@ -61,8 +61,8 @@ def cast(values: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.uint8
 def _refuse_too_large(largest: float, dtype: str, what: str) -> None:
     if largest >= _TOO_LARGE.get(dtype, np.inf):
         raise TallmasksError(
-            f"{what} became too large for {dtype}; expected magnitudes below {_TOO_LARGE[dtype]:g}. Write the model as"
-            " F32 or BF16, or use a smaller scaling coefficient"
+            f"{what} became too large for {dtype}; expected magnitudes below {_TOO_LARGE[dtype]:g}. Use F32 or BF16 for"
+            " the model, or a smaller scaling coefficient"
         )
 
 
