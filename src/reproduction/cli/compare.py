@@ -13,6 +13,9 @@ methods ("Text classifiers" in the documentation).
 from __future__ import annotations
 
 import argparse
+import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from reproduction.tasks.text.text_catalogue import TASKS
 from tallmasks.cli.options import pair
 from tallmasks.errors import OptionError, TallmasksError, warn
 from tallmasks.io.atomic_files import atomic_write_text
-from tallmasks.io.plain_files import new_path, read_plain_json
+from tallmasks.io.plain_files import new_path
 from tallmasks.io.yaml_files import yaml_text
 
 _METHODS = ["paper", "tsv_m", "wudi", {"lloyd_max": {"bits": 2}}, "t_switch", {"tall_mask_ties": {"bits": 3}}]
@@ -51,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     models, texts = dict(arguments.task), dict(arguments.texts)
+    for option, pairs in (("task", arguments.task), ("texts", arguments.texts)):
+        if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
+            raise OptionError(
+                f"--{option} {twice[0]}=...: the name {twice[0]} is used twice; give each model its own name"
+            )
     if len(models) < 2 or models.keys() != texts.keys():
         raise OptionError(
             f"found --task for {', '.join(models) or 'no model'} and --texts for {', '.join(texts) or 'no model'}; "
@@ -68,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, task in own_text_tasks({"data": data}).items():
         if "classes" not in data[name]:
             data[name]["classes"] = list(task.classes)
-            if not all(map(str.isdecimal, task.classes)):
+            if not all(re.fullmatch(r"(LABEL_)?\d+", label) for label in task.classes):
                 warn(
                     f"the model's config.json has no class names; {out} has the labels of {texts[name]} in "
                     "alphabetical order. Write them in the order of the model's outputs",
@@ -91,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
     """The models' entry in params.yaml."""
     config, *others = (json_of(Path(folder) / "config.json") for folder in (base, *models.values()))
-    pads = [each.get("pad_token_id") for each in (*others, config)] + [config.get("eos_token_id")]
+    pads = [each.get("pad_token_id") for each in (*others, config)]
     own = {each["pad_token_id"] for each in others if isinstance(each.get("pad_token_id"), int)}
     if len(own) > 1:
         raise TallmasksError(
@@ -124,10 +132,16 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
 
 
 def _tokenizer_differences(base: Path, task: Path) -> list[str]:
-    """The parts in which two folders' tokenizer.json differ, without the settings of one training; none if a folder
-    has no such file."""
-    files = [folder / "tokenizer.json" for folder in (base, task)]
-    if not all(file.is_file() for file in files):
+    """The parts in which two folders' tokenizers differ, as transformers loads them, without the settings of one
+    training; none if a folder has no tokenizer.json."""
+    if not all((folder / "tokenizer.json").is_file() for folder in (base, task)):
         return []
-    ours, theirs = map(read_plain_json, files)
-    return sorted(key for key in {*ours, *theirs} - {"padding", "truncation"} if ours.get(key) != theirs.get(key))
+    from tokenizers import Tokenizer
+
+    from reproduction.models.text_classifier.classifier_files import tokenizer_json  # imports transformers
+
+    ours, theirs = (json.loads(Tokenizer.from_str(tokenizer_json(folder)).to_str()) for folder in (base, task))
+    for content in (ours, theirs):
+        content.pop("padding", None)
+        content["truncation"] = (content.get("truncation") or {}).get("direction", "Right")
+    return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from reproduction.tasks.task import SPLITS
 from reproduction.tasks.text.text_catalogue import example
 from reproduction.tasks.text.text_tasks import TASKS, TextTask
+from reproduction.tasks.texts import PAIR
 from tallmasks.errors import OptionError, nearest
 
 
@@ -47,7 +48,8 @@ def described(task: TextTask, filled: bool) -> Iterator[str]:
         yield f"      {number:2} {prompt.name}"
     if filled:
         text = example(task, prompts.prompts[0], task.row)
-        yield f"  prompt 0 with a made-up row\n{textwrap.indent(text.input, '    | ', lambda line: True)}"
+        lines = text.input.replace(PAIR, "\n")
+        yield f"  prompt 0 with a made-up row\n{textwrap.indent(lines, '    | ', lambda line: True)}"
         yield "  accepted answers" if task.right is None else "  choices"
         for index, answer in enumerate(text.answers):
             yield f"    {'>' if index == max(text.answer, 0) else ' '} {answer}"

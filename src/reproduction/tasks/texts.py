@@ -20,6 +20,11 @@ PAIR = "\x1f"
 """Separates the two texts of an input that is a pair, such as a premise and a hypothesis."""
 
 
+def joined(*texts: str) -> str:
+    """One input of a text, or of a pair of texts."""
+    return PAIR.join(text.replace(PAIR, " ") for text in texts)
+
+
 class Text(NamedTuple):
     """One example.
 

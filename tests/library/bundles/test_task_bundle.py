@@ -185,7 +185,7 @@ def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype, device):
-    """A live model would give other results than the exported one of the same dtype, or with other defaults of torch."""
+    """A live model would give other results than the exported one of its dtype, or with other defaults of torch."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base, dtype)
     module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)

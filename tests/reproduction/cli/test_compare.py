@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase
 
 from reproduction.cli.compare import entry
 from reproduction.models.checkpoint_sources import locate
@@ -51,7 +54,7 @@ def test_the_order_of_classes_is_the_models_or_is_asked_for(
 
 @pytest.mark.parametrize(
     ("base", "task", "pad"),
-    [({"eos_token_id": 7}, {"pad_token_id": 6}, 6), ({"eos_token_id": 7}, {}, 7), ({"eos_token_id": [7, 8]}, {}, None)],
+    [({"eos_token_id": 7}, {"pad_token_id": 6}, 6), ({"eos_token_id": 7}, {}, None), ({"pad_token_id": 5}, {}, 5)],
 )
 def test_the_padding_token_is_the_models(
     base: dict[str, object], task: dict[str, object], pad: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,8 +78,11 @@ def test_models_that_one_network_cannot_evaluate_are_told(
         entry("./base", {"a": "./a", "b": "./b"})
     assert entry("./base", {"a": "./a"})["architecture"]["eos_token_id"] == 5  # from which BART's features are taken
     for folder, lower in (("base", False), ("a", True)):
-        content = {"model": {"vocab": {"x": 0}}, "normalizer": {"lowercase": lower}, "padding": {"length": lower}}
-        Path(folder, "tokenizer.json").write_text(json.dumps(content))
+        tokenizer = Tokenizer(WordLevel({"x": 0}, "x"))
+        if lower:
+            tokenizer.normalizer = Lowercase()
+            tokenizer.enable_padding(length=9)
+        tokenizer.save(str(Path(folder, "tokenizer.json")))
     rows = [f"text {n},{('red', 'blue')[n % 2]}\n" for n in range(20)]
     Path("a.csv").write_text("".join(["text,label\n", *rows]))
     Path("c").mkdir()
@@ -86,6 +92,11 @@ def test_models_that_one_network_cannot_evaluate_are_told(
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("warning") == 1 and "a/tokenizer.json differs from the base's in normalizer;" in said
     assert main(["compare", *(word.replace("c=", "spam=") for word in words), "-o", "other.yaml"]) == 2
+    assert main(["compare", *words, "--task", "a=./c", "-o", "other.yaml"]) == 2
+    assert "used twice" in capsys.readouterr().err
+    Path("a/tokenizer.json").write_text("[1]")
+    assert main(["compare", *words, "-o", "other.yaml"]) == 1
+    assert "is not a tokenizer" in " ".join(capsys.readouterr().err.split())
 
 
 def test_class_names_that_look_like_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
@@ -31,15 +33,24 @@ GPT2 = {
 }  # fmt: skip
 LLAMA = {
     "model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
-    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16, "eos_token_id": 3,
 }  # fmt: skip
+XLNET = {
+    "model_type": "xlnet",
+    "d_model": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "d_inner": 24,
+    "vocab_size": 24,
+    "pad_token_id": 0,
+}
 ROBERTA = {**ARCHITECTURE, "model_type": "roberta", "type_vocab_size": 1, "max_position_embeddings": 18}
 MODERNBERT = {
     "model_type": "modernbert", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
     "num_attention_heads": 2, "max_position_embeddings": 16, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
     "cls_token_id": 0, "sep_token_id": 0,
 }  # fmt: skip
-NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA, "modernbert": MODERNBERT}
+NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA, "modernbert": MODERNBERT, "xlnet": XLNET}
 CONFIG = FinetuneConfig(
     iterations=20, batch_size=8, learning_rate=1e-2, weight_decay=0.0, epsilon=1e-8, seed=3, validate_every=5
 )
@@ -50,7 +61,6 @@ def fine_tuned_folder(folder: Path, architecture: dict[str, Any], classes: int =
     with torch.random.fork_rng():
         torch.manual_seed(7)
         settings = AutoConfig.for_model(**architecture, num_labels=classes, initializer_range=0.3, **config)
-        settings.pad_token_id = settings.pad_token_id or 0
         network = AutoModelForSequenceClassification.from_config(settings).eval()
     network.save_pretrained(folder)
     return network
@@ -72,7 +82,7 @@ def test_trained_heads_score_as_transformers_does(name: str, tmp_path: Path) -> 
     with torch.no_grad():
         found = model.logits(model.prepare(ClassifierExamples(texts, head)))
         for row, text in zip(found, texts, strict=True):
-            (one,) = ClassifierTokenizer(tokenizer_json(), 0)([text.input], [0], 16)
+            (one,) = ClassifierTokenizer(Tokenizer.from_str(tokenizer_json()), 0)([text.input], [0], 16)
             types = {"token_type_ids": torch.tensor([one.types])} if name == "bert" else {}
             alone = network(input_ids=torch.tensor([one.input]), **types).logits[0]
             torch.testing.assert_close(row, alone, rtol=1e-4, atol=1e-5)
@@ -87,7 +97,7 @@ def test_heads_of_class_names_score_by_cosine(tmp_path: Path) -> None:
 
     @torch.no_grad()
     def embedded(text: str) -> torch.Tensor:
-        (one,) = ClassifierTokenizer(tokenizer_json(), 0)([text], [0], 16)
+        (one,) = ClassifierTokenizer(Tokenizer.from_str(tokenizer_json()), 0)([text], [0], 16)
         output = network(input_ids=torch.tensor([one.input]), token_type_ids=torch.tensor([one.types]))
         return functional.normalize(output.last_hidden_state[0].mean(dim=0), dim=0)
 
@@ -160,30 +170,69 @@ def test_a_head_is_never_dropped_or_invented(tmp_path: Path) -> None:
 
 
 def test_a_language_model_is_a_body_without_its_head(tmp_path: Path) -> None:
-    """The pretrained weights of most encoders on the hub have a head for masked words, and could not be used."""
+    """The pretrained weights of most encoders on the hub have a head for masked words, and could not be used; nor those
+    of bert-base-uncased, whose norms have the names that they had in TensorFlow."""
     from transformers import BertForMaskedLM
 
     settings = AutoConfig.for_model(**ARCHITECTURE)
     network = BertForMaskedLM(settings)
     network.save_pretrained(tmp_path)
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    tensors = load_file(tmp_path / "model.safetensors")
+    for new, before in old.items():
+        tensors = {name.replace(new, before): tensor for name, tensor in tensors.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "tokenizer.json").write_text(tokenizer_json())
     found = family(SPEC).convert_pretrained(SPEC, tmp_path)
     for name, tensor in network.bert.named_parameters():
         np.testing.assert_array_equal(found[name], tensor.detach().numpy())
 
 
+def test_the_buffers_of_the_first_gpt2_are_left_out(tmp_path: Path) -> None:
+    """The weights of gpt2 on the hub, which FusionBench's models are fine-tuned from, could not be used."""
+    spec = {**TRAINED, "architecture": GPT2}
+    folder = save_folder(tmp_path / "gpt2", GPT2)
+    expected = family(spec).convert_pretrained(spec, folder)
+    tensors = load_file(folder / "model.safetensors")
+    masks = {f"h.{n}.attn.bias": torch.ones(1, 1, 16, 16).tril() for n in range(2)}
+    save_file(
+        {name.removeprefix("transformer."): one for name, one in tensors.items()} | masks, folder / "model.safetensors"
+    )
+    assert family(spec).convert_pretrained(spec, folder).keys() == expected.keys()
+
+
+def test_the_tokenizer_is_the_one_that_transformers_loads(tmp_path: Path) -> None:
+    """Texts would be cut at the other end, or cased, and no accuracy be that of the model."""
+    folder = save_folder(tmp_path / "bert")
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "truncation_side": "left"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    stored = bytes(family(SPEC).convert_pretrained(SPEC, folder)["tokenizer.json"]).decode()
+    (one,) = ClassifierTokenizer(Tokenizer.from_str(stored), 0)(["the cat a dog"], [0], 4)
+    assert one.input[1:3] == [Tokenizer.from_str(stored).token_to_id(word) for word in ("a", "dog")]
+
+
+@pytest.mark.parametrize("damage", ["{}", "cut off", "one token more"])
+def test_a_tokenizer_that_does_not_fit_is_refused(damage: str, tmp_path: Path) -> None:
+    """A training would end in a traceback of the library."""
+    folder, larger = save_folder(tmp_path / "bert"), Tokenizer.from_str(tokenizer_json())
+    larger.add_tokens([f"more {n}" for n in range(20)])
+    contents = {"{}": "{}", "cut off": tokenizer_json()[:99], "one token more": larger.to_str()}
+    (folder / "tokenizer.json").write_text(contents[damage])
+    with pytest.raises(TallmasksError, match="belongs to the weights"):
+        family(SPEC).convert_pretrained(SPEC, folder)
+
+
 def test_a_padding_token_outside_of_the_vocabulary_is_refused() -> None:
-    """The default end token of GPT-2 in a smaller vocabulary ended a training with an IndexError."""
-    settings = {name: value for name, value in GPT2.items() if name != "eos_token_id"}
+    """A training ended with an IndexError."""
     with pytest.raises(TallmasksError, match=r"architecture\.pad_token_id: found 50256"):
-        build({**TRAINED, "architecture": settings})
+        build({**TRAINED, "architecture": {**GPT2, "pad_token_id": 50256}})
 
 
 @pytest.mark.parametrize(
     ("saved", "written", "refused"),
     [
         ({"pad_token_id": 5, "eos_token_id": 2}, {}, 5),
-        ({"pad_token_id": None, "eos_token_id": 7}, {}, 7),
+        ({"pad_token_id": None, "eos_token_id": 7}, {}, None),
         ({"pad_token_id": 5, "eos_token_id": 2}, {"pad_token_id": 5}, None),
         ({"pad_token_id": None, "eos_token_id": 7}, {"pad_token_id": 6}, None),
     ],

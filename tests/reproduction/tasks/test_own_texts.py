@@ -95,6 +95,21 @@ def test_numbers_as_labels_are_in_the_order_of_a_trained_head(suffix: str, tmp_p
     assert all(text.answers[text.answer] == str(int(text.input[5:]) % 2) for text in texts)
 
 
+def test_numbered_labels_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """LABEL_10 is the eleventh class of transformers, not the third."""
+    labels = [f"LABEL_{n}" for n in range(12)]
+    rows = [{"id": n, "body": f"text {n}", "queue": labels[n % 12]} for n in range(60)]
+    assert catalogue("text").tasks(params_of(tmp_path, rows))["support"].classes == tuple(labels)
+
+
+def test_texts_that_look_like_dates_stay_texts(tmp_path: Path) -> None:
+    """Arrow's reader turned 2024-01-01 into 2024-01-01 00:00:00, in texts and in labels."""
+    rows = [{"body": f"2024-01-{n + 1:02}", "queue": ("2023-01-01", "2024-01-01")[n % 2]} for n in range(28)]
+    params = params_of(tmp_path, rows, ".jsonl")
+    assert {text.input for own in splits_of(tmp_path, params).values() for text in own} == {row["body"] for row in rows}
+    assert catalogue("text").tasks(params)["support"].classes == ("2023-01-01", "2024-01-01")
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -113,12 +128,12 @@ def test_files_of_other_programs_are_named(content: str, words: str, tmp_path: P
 
 def test_a_split_column_and_pairs_of_texts(tmp_path: Path) -> None:
     """Published splits could not be used, or the second text of a pair be lost."""
-    rows = [row | {"part": SPLITS[n % 9 // 3], "answer": f"yes {n}"} for n, row in enumerate(ROWS)]
+    rows = [row | {"part": SPLITS[n % 9 // 3], "answer": f"yes {n}{PAIR}"} for n, row in enumerate(ROWS)]
     params = params_of(tmp_path, rows, split="part", text=["body", "answer"], classes=["law", "it", "hr"])
     splits = splits_of(tmp_path, params)
     assert [len(own) for own in splits.values()] == [21, 21, 18]
     first = splits["train"][0]
-    assert (first.input, first.answers, first.answer) == (f"000 text\n of 0{PAIR}yes 0", ("law", "it", "hr"), 1)
+    assert (first.input, first.answers, first.answer) == (f"000 text\n of 0{PAIR}yes 0 ", ("law", "it", "hr"), 1)
 
 
 def test_a_text_in_two_splits_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
@@ -132,7 +147,7 @@ def test_a_text_in_two_splits_is_named(tmp_path: Path, recwarn: pytest.WarningsR
 
 def test_quotation_marks_in_tsv_files_of_others(tmp_path: Path) -> None:
     """GLUE's files do not quote: everything between two marks would become one text, and its rows be lost."""
-    starts = {5: '"', 40: '"'}
+    starts = {5: '"', 40: '"', 10: "a\u2028b "}
     lines = [f"{n}\t{starts.get(n, 'a ')}text {n}\t{'it' if n % 2 else 'hr'}" for n in range(60)]
     (tmp_path / "tickets.tsv").write_text("\n".join(["id\tbody\tqueue", *lines]) + "\n")
     params = {"data": {"support": {"files": str(tmp_path / "tickets.tsv"), **ENTRY}}}
@@ -151,6 +166,11 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, ...]]]
     "an empty label": (row_with(queue=""), {}, ("row 61", "label is empty")),
     "one class": ([row | {"queue": "it"} for row in ROWS], {}, ("1 classes",)),
     "an unknown split": (ROWS, {"split": "queue"}, ("'it'", "train, validation, test")),
+    "no text of a class": (
+        [row | {"queue": str(n % 3)} for n, row in enumerate(ROWS)],
+        {"classes": ["a", "b", "c", "d"]},
+        ("no 3", "for d"),
+    ),
     "another list of classes": (ROWS, {"classes": ["it", "hr", "lw"]}, ("classes", "'law'", "file")),
 }
 

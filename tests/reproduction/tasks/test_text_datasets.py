@@ -18,7 +18,7 @@ from reproduction.tasks.task import SPLITS
 from reproduction.tasks.text import TASKS
 from reproduction.tasks.text.prompt_files import prompts_of
 from reproduction.tasks.text.text_catalogue import example
-from reproduction.tasks.texts import FREE, Text, open_texts
+from reproduction.tasks.texts import FREE, PAIR, Text, open_texts
 from tallmasks.cli import main as cli
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
@@ -184,3 +184,14 @@ def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) 
     assert "7,634" in printed and "> heat" in printed
     assert cli.main(["prompts", "quacs"]) == 2
     assert "'qasc'" in capsys.readouterr().err
+
+
+def test_texts_of_classification_tasks_are_whole() -> None:
+    """A published classifier would be given other texts than in its training: prompts are cut and stripped."""
+    text, other = "good film " * 600, "the parental units "
+    for task, row, expected in (
+        ("imdb", {"text": text}, text),
+        ("sst2", {"sentence": other}, other),
+        ("qqp", {"question1": "", "question2": other}, f"{PAIR}{other}"),
+    ):
+        assert example(TASKS[task], TASKS[task].prompt_file.prompts[0], {**row, "label": 1}).input == expected

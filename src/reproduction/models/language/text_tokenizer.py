@@ -5,13 +5,40 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallmasks.errors import TallmasksError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 TENSOR = "tokenizer.json"
 """Name of the uint8 tensor in a pretrained file that contains the tokenizer's JSON in UTF-8."""
 PAD, END = "<pad>", "</s>"
+
+
+def tokenizer_of(text: str, where: Path, vocabulary: int) -> Tokenizer:
+    """The tokenizer of a tokenizer.json.  ``where``: its file, for messages.
+
+    Raises TallmasksError if the JSON is invalid, or there are more tokens than ``vocabulary``, the number of rows of
+    the network's embedding tables.
+    """
+    from tokenizers import Tokenizer
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # params.yaml sets a job's threads
+    try:
+        tokenizer = Tokenizer.from_str(text)
+    except Exception as error:  # the library raises the bare class
+        raise TallmasksError(
+            f"{where}: {TENSOR} is not a tokenizer of the library `tokenizers` ({error}); use the file that belongs to "
+            "the weights"
+        ) from None
+    if (size := tokenizer.get_vocab_size()) > vocabulary:
+        raise TallmasksError(
+            f"{where}: the tokenizer has {size} tokens, more than the {vocabulary} rows of the embedding tables in "
+            "`architecture`; use the tokenizer that belongs to the weights"
+        )
+    return tokenizer
 
 
 class TextTokenizer:
@@ -26,26 +53,13 @@ class TextTokenizer:
     """
 
     def __init__(self, text: str, where: Path, vocabulary: int, pad: str = PAD, end: str = END) -> None:
-        from tokenizers import Tokenizer
-
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # params.yaml sets a job's threads
-        try:
-            self._tokenizer = Tokenizer.from_str(text)
-        except Exception as error:  # the library raises the bare class
-            raise TallmasksError(
-                f"{where}: {TENSOR} is not a tokenizer of the library `tokenizers` ({error}); rebuild the file"
-            ) from None
+        self._tokenizer = tokenizer_of(text, where, vocabulary)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         numbers = {token: self._tokenizer.token_to_id(token) for token in (pad, end)}
         if absent := [token for token, number in numbers.items() if number is None]:
             raise TallmasksError(f"{where}: the tokenizer has no {' and no '.join(absent)}; expected both")
         self.pad, self.end = (int(number) for number in numbers.values() if number is not None)
-        if (size := self._tokenizer.get_vocab_size()) > vocabulary:
-            raise TallmasksError(
-                f"{where}: the tokenizer has {size} tokens, more than the {vocabulary} rows of the embedding tables in "
-                "`architecture`; use the tokenizer that belongs to the weights"
-            )
 
     def __call__(self, texts: Sequence[str], longest: int | None = None) -> list[list[int]]:
         """Token ids of each text with the end of sequence, cut to `longest` tokens in total."""

@@ -32,6 +32,10 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 """Settings that differ from the defaults of transformers' configuration, by the name on the hub without its owner."""
 NO_LINEAR_LAYERS = ("gpt2",)
 """Model types whose products are `Conv1D` layers, with transposed weights."""
+PADDING_MATTERS = (
+    "canine", "convbert", "fnet", "funnel", "mobilebert", "nystromformer", "xlnet", "yoso",
+)  # fmt: skip
+"""Model types that compute something else for a text with padding, whatever the attention mask says."""
 BOOKKEEPING = {
     *("_name_or_path", "architectures", "dtype", "finetuning_task", "gradient_checkpointing", "id2label", "label2id"),
     *("problem_type", "task_specific_params", "torch_dtype", "transformers_version", "use_cache", "_num_labels"),
@@ -84,7 +88,8 @@ def layer_of(tensor: str) -> tuple[str, str]:
 def class_names_of(config: Mapping[str, Any]) -> list[str]:
     """The class names in the content of a config.json, in the order of its head; none if they are only numbered."""
     named = config.get("id2label")
-    names = [str(named[key]) for key in sorted(named, key=int)] if isinstance(named, dict) else []
+    is_numbered = isinstance(named, dict) and all(str(key).isdecimal() for key in named)
+    names = [str(named[key]) for key in sorted(named, key=int)] if is_numbered else []
     return [] if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
 
 

@@ -6,6 +6,7 @@ ones come from such a folder, or from the weights file alone.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer
 
 from reproduction.models.foreign_weights import check_names, finite_values
-from reproduction.models.language.text_tokenizer import TENSOR
+from reproduction.models.language.text_tokenizer import TENSOR, tokenizer_of
 from reproduction.models.text_classifier.classifier_architectures import (
     BOOKKEEPING,
     class_names_of,
     json_of,
-    settings_of,
 )
 from reproduction.models.text_classifier.classifier_examples import HEAD, packed_head
-from reproduction.models.text_classifier.classifier_network import build, configuration, head_parameters
+from reproduction.models.text_classifier.classifier_network import LONGEST, build, configuration, head_parameters
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.plain_files import read_bytes
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -49,7 +49,30 @@ def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArra
             f"{folder}: found no {TOKENIZER}; write it with transformers: AutoTokenizer.from_pretrained(...)."
             "save_pretrained(...)"
         )
-    return {**body, TENSOR: np.frombuffer(read_bytes(folder / TOKENIZER), np.uint8)}
+    content = tokenizer_json(folder, getattr(configuration(spec), "vocab_size", None))
+    return {**body, TENSOR: np.frombuffer(content.encode(), np.uint8)}
+
+
+def tokenizer_json(folder: Path, vocabulary: int | None = None) -> str:
+    """tokenizer.json, with the settings of tokenizer_config.json, as transformers applies them.
+
+    ``vocabulary``: the rows of the network's embedding tables.  Raises TallmasksError if a file is damaged, or there
+    are more tokens than rows.
+    """
+    content = read_bytes(folder / TOKENIZER).decode(errors="replace")
+    plain = tokenizer_of(content, folder, sys.maxsize if vocabulary is None else vocabulary)
+    if not (folder / "tokenizer_config.json").exists():
+        return content
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        applied = tokenizer.backend_tokenizer
+    except Exception as error:
+        raise TallmasksError(
+            f"{folder}: transformers cannot load the tokenizer: {' '.join(str(error).split())[:200]}"
+        ) from None
+    if tokenizer.truncation_side == "left":
+        applied.enable_truncation(LONGEST, direction="left")
+    return content if applied.to_str() == plain.to_str() else applied.to_str()
 
 
 def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[Any]]:
@@ -75,10 +98,9 @@ def _tensors(spec: Mapping[str, Any], checkpoint: Checkpoint, any_head: bool) ->
     wanted = {name: tuple(one.shape) for name, one in network.base_model.named_parameters()}
     heads = {} if any_head else {name: tuple(one.shape) for name, one in head_parameters(network).items()}
     first = min(wanted)
-    prefix = next((name.removesuffix(first) for name in sorted(checkpoint.names) if name.endswith(first)), "")
-    names = {_renamed(name.removeprefix(prefix)): name for name in checkpoint.names}
-    if any_head and prefix:
-        names = {name: own for name, own in names.items() if own.startswith(prefix)}
+    renamed = {_renamed(name): name for name in checkpoint.names - checkpoint.buffers.keys()}
+    prefix = next((name.removesuffix(first) for name in sorted(renamed) if name.endswith(first)), "")
+    names = {name.removeprefix(prefix): own for name, own in renamed.items() if name.startswith(prefix) or not any_head}
     allowed = {*dict(whole.named_parameters()), *dict(whole.named_buffers()), *heads}
     expected = "the model that `architecture` in params.yaml describes"
     expected += ", with a head for sequence classification" if heads else ""
@@ -123,10 +145,7 @@ def _check_config(spec: Mapping[str, Any], path: Path) -> None:
 
 def _check_padding(spec: Mapping[str, Any], path: Path) -> None:
     """Raise TallmasksError if config.json has another padding token, which some networks look for in the text."""
-    content, ours = json_of(path), configuration(spec).pad_token_id
-    theirs = content.get("pad_token_id")
-    if theirs is None and "pad_token_id" not in settings_of(spec["architecture"]):
-        theirs = content.get("eos_token_id")
+    ours, theirs = getattr(configuration(spec), "pad_token_id", None), json_of(path).get("pad_token_id")
     if isinstance(theirs, int) and theirs != ours:
         raise TallmasksError(
             f"{path}: found the padding token {theirs}, but `architecture` in params.yaml gives {ours}; write "

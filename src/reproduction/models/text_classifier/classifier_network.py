@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ from reproduction.models import cuda
 from reproduction.models.families import Precision
 from reproduction.models.flat_weights import FlatWeights, count_right
 from reproduction.models.language.text_batches import TextBatch, cheapest
-from reproduction.models.language.text_tokenizer import stored_json
+from reproduction.models.language.text_tokenizer import stored_json, tokenizer_of
 from reproduction.models.layer_inputs import Receiver, watched
 from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
-from reproduction.models.text_classifier.classifier_architectures import settings_of
+from reproduction.models.text_classifier.classifier_architectures import PADDING_MATTERS, settings_of
 from reproduction.models.text_classifier.classifier_examples import (
     CLASS_VECTORS,
     HEAD,
@@ -89,6 +89,7 @@ class ClassifierModel(FlatWeights):
         self._tokenizer, self._longest, self._scale = tokenizer, longest, scale
         self._mixed = precision == "bfloat16"
         self._has_types = getattr(network.config, "type_vocab_size", 0) > 1
+        self._by_text = network.config.model_type in PADDING_MATTERS
         self._head_parameters = head_parameters(network)
         self._head: tuple[Mapping[str, NDArray[np.float32]], dict[str, torch.Tensor]] | None = None
         super().__init__(parameters)
@@ -123,7 +124,12 @@ class ClassifierModel(FlatWeights):
         return self._tokenizer([text.input for text in texts], [text.answer for text in texts], self._longest)
 
     def _batch(self, tokenized: list[TokenizedPair], head: Mapping[str, torch.Tensor]) -> ClassifierBatch:
-        return ClassifierBatch(tuple(tokenized), self._tokenizer.pad, self.device, self._longest, head)
+        pad = self._tokenizer.pad
+        if pad is None:  # transformers' heads take the last token that is not the padding token: one that no text has
+            used = {token for one in tokenized for token in one.input}
+            pad = next(token for token in range(len(used) + 1) if token not in used)
+            pad = min(pad, self._network.get_input_embeddings().weight.shape[0] - 1)
+        return ClassifierBatch(tuple(tokenized), pad, self.device, self._longest, head)
 
     def _on_device(self, head: Mapping[str, NDArray[np.float32]]) -> dict[str, torch.Tensor]:
         """The head on ``device``; cached, so that a task's head is uploaded once."""
@@ -162,14 +168,24 @@ class ClassifierModel(FlatWeights):
             return self._scale * self._features(batch) @ batch.head[CLASS_VECTORS].T
         for name, tensor in batch.head.items():
             self._head_parameters[name].data = tensor
-        return self._output(batch).logits.float()
+        return self._outputs(lambda some: self._output(some).logits.float(), batch)
 
     def _features(self, batch: ClassifierBatch) -> torch.Tensor:
         """Normalised features, float32 [N, D]."""
+        return self._outputs(self._pooled, batch)
+
+    def _pooled(self, batch: ClassifierBatch) -> torch.Tensor:
         states, mask = self._output(batch).last_hidden_state.float(), batch.mask[:, :, None]
         return functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
 
+    def _outputs(self, compute: Callable[[ClassifierBatch], torch.Tensor], batch: ClassifierBatch) -> torch.Tensor:
+        """What ``compute`` returns for a batch; text by text if the network looks at padding."""
+        if not self._by_text:
+            return compute(batch)
+        return torch.cat([compute(replace(batch, examples=(example,))) for example in batch.examples])
+
     def _output(self, batch: ClassifierBatch) -> Any:
+        self._network.config.pad_token_id = batch.pad
         types = {"token_type_ids": batch.types} if self._has_types else {}
         # in nested autocast contexts the cache would keep casts of the previous weight set
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
@@ -177,26 +193,24 @@ class ClassifierModel(FlatWeights):
 
 
 def configuration(spec: Mapping[str, Any], classes: int | None = None) -> PretrainedConfig:
-    """transformers' configuration of a model, with a padding token: the end token if it has none.
+    """transformers' configuration of a model.
 
     Raises TallmasksError if transformers does not know the model type or refuses a setting, and for a padding token
-    that is missing or outside of the vocabulary.
+    outside of the vocabulary.
     """
     settings = settings_of(spec["architecture"])
     labels: dict[str, Any] = {} if classes is None else {"num_labels": classes}
     try:
         config = AutoConfig.for_model(**settings, **labels)
-        if getattr(config, "pad_token_id", None) is None:
-            config.pad_token_id = config.eos_token_id
     except Exception as error:  # ValueError, or an error of the model's own validation
         raise TallmasksError(
             f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
         ) from None
-    pad, vocabulary = config.pad_token_id, getattr(config, "vocab_size", None)
-    if vocabulary is not None and not (isinstance(pad, int) and 0 <= pad < vocabulary):
+    pad, vocabulary = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
+    if None not in (pad, vocabulary) and not 0 <= pad < vocabulary:
         raise TallmasksError(
-            f"params.yaml: architecture.pad_token_id: found {pad}, expected a token below vocab_size ({vocabulary}): "
-            "the tokenizer's padding token, or its end token if it has none"
+            f"params.yaml: architecture.pad_token_id: found {pad}, expected the tokenizer's padding token, below "
+            f"vocab_size ({vocabulary})"
         )
     return config
 
@@ -215,8 +229,9 @@ def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> A
         raise TallmasksError(
             f"params.yaml: architecture.model_type: transformers has no {kind.__name__} for {config.model_type!r}"
         )
-    options = {}
-    if not trained and "add_pooling_layer" in inspect.signature(mapping[type(config)]).parameters:
+    options, of_type = {}, mapping[type(config)]
+    first = of_type[0] if isinstance(of_type, tuple) else of_type
+    if not trained and "add_pooling_layer" in inspect.signature(first).parameters:
         options["add_pooling_layer"] = pooling
     with ZeroInitialised():
         return kind.from_config(config, dtype=torch.float32, **options)
@@ -250,6 +265,7 @@ def load(
         parameter.data = tensors[name].float()
     if classes is not None:
         _start_head(network, f"{spec['seed']} {spec['task']} head")
+    vocabulary = network.get_input_embeddings().weight.shape[0]
     network.to(torch_device)
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
@@ -259,7 +275,7 @@ def load(
     return ClassifierModel(
         network,
         parameters,
-        ClassifierTokenizer(json, network.config.pad_token_id),
+        ClassifierTokenizer(tokenizer_of(json, weights, vocabulary), getattr(network.config, "pad_token_id", None)),
         min(scoring.get("max_input_tokens", LONGEST), positions(network)),
         scoring.get("cosine_scale", SCALE),
         precision,

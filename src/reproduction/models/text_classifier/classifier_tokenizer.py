@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from reproduction.models.language.text_batches import TokenizedText
 from reproduction.tasks.texts import PAIR
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -22,21 +25,19 @@ class TokenizedPair(TokenizedText):
 
 
 class ClassifierTokenizer:
-    """``json``: the content of a tokenizer.json; ``pad``: the token that fills batches."""
+    """``tokenizer``: see `tokenizer_of`; ``pad``: the token that fills batches, if the model has one."""
 
-    def __init__(self, json: str, pad: int) -> None:
-        from tokenizers import Tokenizer
-
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # params.yaml sets a job's threads
-        self._tokenizer = Tokenizer.from_str(json)
+    def __init__(self, tokenizer: Tokenizer, pad: int | None) -> None:
+        self._tokenizer = tokenizer
         self._tokenizer.no_padding()
+        self._side = (self._tokenizer.truncation or {}).get("direction", "right")
         self.pad = pad
 
     def __call__(self, texts: Sequence[str], labels: Sequence[int], longest: int) -> list[TokenizedPair]:
-        """Tokenize texts with special tokens, cut to `longest` tokens in total."""
-        self._tokenizer.enable_truncation(longest)
+        """Tokenize texts with special tokens, cut to `longest` tokens in total, at the end that the tokenizer names."""
+        self._tokenizer.enable_truncation(longest, direction=self._side)
         inputs = [tuple(text.split(PAIR, 1)) if PAIR in text else text for text in texts]
         return [
-            TokenizedPair(encoded.ids or [self.pad], ([],), label, types=tuple(encoded.type_ids or [0]))
+            TokenizedPair(encoded.ids or [self.pad or 0], ([],), label, types=tuple(encoded.type_ids or [0]))
             for encoded, label in zip(self._tokenizer.encode_batch(inputs), labels, strict=True)
         ]

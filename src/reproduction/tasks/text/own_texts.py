@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from reproduction.tasks.catalogues import Params
 from reproduction.tasks.task import SPLITS, Task
-from reproduction.tasks.texts import PAIR, Text
+from reproduction.tasks.texts import PAIR, Text, joined
 from tallmasks.errors import TallmasksError, nearest, short, warn
 from tallmasks.io.file_digests import named_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EDITION = 2  # raise it when the same file and settings give other examples
+EDITION = 3  # raise it when the same file and settings give other examples
 FRACTIONS = {"validation": 0.1, "test": 0.2}
 TEMPLATES = ("A text about {}.",)
 FORMATS = ".csv, .tsv, .jsonl (one object per line) or .parquet"
@@ -64,10 +65,17 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
     }
     file = named_path(Path(), entry["files"])
     counts = _checked(name, file, settings)
-    classes = tuple(entry.get("classes", sorted(counts, key=int if all(map(str.isdecimal, counts)) else str)))
+    classes = tuple(entry.get("classes", sorted(counts, key=_numbers_as_such)))
     settings["classes"] = list(classes)
-    if set(counts) == set(map(str, range(len(classes)))) != set(classes):
-        settings["labels"] = sorted(counts, key=int)
+    numbers = [str(number) for number in range(len(classes))]
+    if set(counts) < set(numbers) and set(numbers) != set(classes):
+        absent = next(number for number in numbers if number not in counts)
+        raise TallmasksError(
+            f"{file}: column {entry['label']!r}: found no {absent}, which stands for {classes[int(absent)]}; expected "
+            "at least one text of every class"
+        )
+    if set(counts) == set(numbers) != set(classes):
+        settings["labels"] = sorted(counts, key=_numbers_as_such)
     elif odd := sorted(set(counts) ^ set(classes)):
         source = "file" if odd[0] in counts else "list"
         raise TallmasksError(
@@ -76,6 +84,11 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
         )
     templates = tuple(entry.get("templates", TEMPLATES))
     return OwnTextTask(name, classes, templates, f"texts of {file.name}", file, settings)
+
+
+def _numbers_as_such(label: str) -> tuple[list[str | int], str]:
+    """Sorts "LABEL_10" behind "LABEL_9"."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", label)], label
 
 
 def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str, limit: int | None = None) -> list[Text]:
@@ -126,9 +139,7 @@ def _rows(task: str, file: Path, settings: Mapping[str, Any]) -> Iterator[tuple[
     """Text, label and split of every row."""
     columns, label, split = settings["text"], settings["label"], settings["split"]
     table = _read(task, file, [*columns, label, *([split] if split else [])])
-    texts = table[columns[0]]
-    for column in columns[1:]:
-        texts = [f"{text}{PAIR}{other}" for text, other in zip(texts, table[column], strict=True)]
+    texts = [joined(*row) for row in zip(*(table[column] for column in columns), strict=True)]
     for row, (text, own) in enumerate(zip(texts, table[label], strict=True), 1):
         for what, value in (("text", text.replace(PAIR, " ").strip()), ("label", own.strip())):
             if not value:
@@ -204,7 +215,7 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
 def _has_plain_quotes(file: Path) -> bool:
     """Whether a quotation mark in a .tsv file is part of its text, as in GLUE's files, and does not begin a quoted
     text, which can have several lines."""
-    lines = [line.split("\t") for line in file.read_text(errors="replace").splitlines() if line]
+    lines = [line.split("\t") for line in file.read_text(errors="replace").split("\n") if line]
     fields = [field for line in lines for field in line]
     unpaired = any(field.startswith('"') and (field == '"' or not field.endswith('"')) for field in fields)
     return unpaired and len(set(map(len, lines))) == 1
@@ -213,7 +224,6 @@ def _has_plain_quotes(file: Path) -> bool:
 def _table(task: str, file: Path, columns: Sequence[str]) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
-    from pyarrow import json as json_lines
     from pyarrow import parquet as pq
 
     if file.suffix in SEPARATORS:
@@ -221,9 +231,18 @@ def _table(task: str, file: Path, columns: Sequence[str]) -> pa.Table:
         if file.suffix == ".tsv" and _has_plain_quotes(file):
             parsing.quote_char = False
         as_written = csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()))
-        return csv.read_csv(file, parse_options=parsing, convert_options=as_written)
+        longest = csv.ReadOptions(block_size=min(max(1 << 20, file.stat().st_size), (1 << 31) - 1))  # a row fits in it
+        return csv.read_csv(file, longest, parsing, as_written)
     if file.suffix in (".jsonl", ".json"):
-        return json_lines.read_json(file)
+        with file.open(encoding="utf-8-sig") as lines:
+            rows = [json.loads(line) for line in lines if line.strip()]
+        if not all(isinstance(row, dict) for row in rows):
+            raise ValueError("a line is not a JSON object")
+        names = dict.fromkeys(name for row in rows for name in row)
+        # the other columns are only named in messages; Arrow's own reader would take a text for a date
+        return pa.table(
+            {name: [row.get(name) for row in rows] if name in columns else [None] * len(rows) for name in names}
+        )
     if file.suffix == ".parquet":
         return pq.ParquetFile(file).read()
     raise TallmasksError(f"params.yaml: data.{task}.files: found {file.name}, expected {FORMATS}")

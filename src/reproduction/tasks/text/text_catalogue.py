@@ -14,7 +14,7 @@ from reproduction.tasks.text.prompt_files import Prompt, digest
 from reproduction.tasks.text.rendering import LONGEST, RENDERING, Row, render
 from reproduction.tasks.text.text_files import SHUFFLED, Rows, locate_texts, missing_texts, read_rows
 from reproduction.tasks.text.text_tasks import TASKS, TextTask, text_task_of
-from reproduction.tasks.texts import FREE, Text, write_texts
+from reproduction.tasks.texts import FREE, Text, joined, write_texts
 from tallmasks.errors import TallmasksError
 from tallmasks.io.file_digests import named_path
 
@@ -53,7 +53,7 @@ class TextDatasets:
             "split": split,
             "templates": chosen,
             "prompts": digest([TASKS[task].prompt_file.prompts[index] for index in chosen]),
-            "rendering": RENDERING,
+            "rendering": "whole texts" if TASKS[task].texts else RENDERING,
         }
         if (limit := model.get("examples", {}).get(split)) is not None:
             recipe["rows"] = limit
@@ -118,6 +118,8 @@ def prompted_examples(task: TextTask, split: Split, rows: Rows, prompts: Sequenc
 def example(task: TextTask, prompt: Prompt, row: Row) -> Text:
     """Render one row.  Raises TallmasksError if the row has no label, or the prompt's answer is not the label's."""
     question, choices, target = render(prompt, row)
+    if task.texts:  # a prompt's values are cut, and their white space is left out
+        question = joined(*(row[column] for column in task.texts))
     if task.right is None or choices is None:
         accepted = tuple(dict.fromkeys(map(str.strip, row["answers"]["text"])))
         return Text(question, accepted, FREE)
