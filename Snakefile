@@ -28,6 +28,8 @@ try:
     from reproduction.plan import chain as stages  # not `chain`, a name of Snakemake's
 except TallmasksError as error:  # in a plug-in, such as a method's file
     sys.exit(f"error: {error}")
+except KeyboardInterrupt:
+    sys.exit("Interrupted.")
 
 config, BRIDGE = begin(workflow)
 CPU = {"gpu": 0, "mem_mb": BRIDGE.cpu("mem_mb"), "runtime": BRIDGE.cpu("runtime")}

@@ -84,8 +84,8 @@ def check_settings(workflow: Any) -> None:
     settings = workflow.resource_settings
     if {str(trigger) for trigger in workflow.dag_settings.rerun_triggers} != {"mtime"}:
         raise WorkflowError(NO_PROFILE)
-    if 0 in (settings.cores, settings.nodes):
-        raise WorkflowError("-j0 gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
+    if least := [count for count in (settings.cores, settings.nodes) if count is not None and count < 1]:
+        raise WorkflowError(f"-j{least[0]} gives the jobs no core to run on; expected -j1 or more, or -n for a dry run")
 
 
 def ensure_writable(folder: Path) -> None:

@@ -97,7 +97,9 @@ def _read_label(path: Path) -> Label:
             raise Damaged(file, "is missing")
         with file.open("rb") as content:
             if hashlib.file_digest(content, "sha256").hexdigest() != expected:
-                raise Damaged(file, f"{CHANGED}: its sha256 is not the one in {path.name}")
+                raise Damaged(
+                    file, f"{CHANGED}: its sha256 is not the one in {path.name}; snakemake makes it again on request"
+                )
     return label
 
 

@@ -110,7 +110,7 @@ def _away(path: Path) -> str:
     done = f": {set_aside(path) or 'it is gone now'}"
     if not ARTIFACT.fullmatch(path.name):
         return done
-    return f"{done}; `dvc pull {path}` restores it" if _in_dvc(path) else f"{done}; the next run rebuilds it"
+    return f"{done}; `dvc pull {path}` restores it" if _in_dvc(path) else f"{done}; it is rebuilt when a job needs it"
 
 
 def _in_dvc(path: Path) -> bool:

@@ -192,10 +192,14 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
 
 
+FRACTIONS = (0.1, 0.2)
+"""What magnitude masking and TIES keep. Trim thresholds for other fractions are computed when a merge needs them."""
+
+
 @stage(version=3, uses="cpu", role="task_vectors")
 def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
-    """The task vector, with exact trim thresholds for the fractions that methods keep by default."""
-    params = {**plan.architecture(model), "fractions": list(methods.kept_fractions())}
+    """The task vector, with exact trim thresholds."""
+    params = {**plan.architecture(model), "fractions": list(FRACTIONS)}
     params["fractions_of"] = plan.params["kept_fractions_of"] if counts_frozen(plan.model(model)) else "trainable"
     inputs = {finetune.role: [finetune(plan, model, task, seed)]}
     return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))

@@ -25,7 +25,6 @@ from tallmasks.methods.registry import (
     consensus,
     get,
     get_merge,
-    kept_fractions,
     load_rows,
     masking,
     merge,
@@ -48,7 +47,7 @@ __all__ = [
     "ALPHAS_TO_3", "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept", "Mask", "Masked",
     "Merge", "Method", "Network", "PerTask", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "TensorPiece",
     "Vector", "by_tensor", "code", "consensus", "each_piece", "get",
-    "get_merge", "input", "kept_fractions", "masking", "merge", "merge_names", "merged_row", "method",
+    "get_merge", "input", "masking", "merge", "merge_names", "merged_row", "method",
     "names", "needing", "rows_on", "slug", "spec_of", "specs_of", "statistics_behind", "table_digests",
     "tuned_merge",
 ]  # fmt: skip

@@ -53,10 +53,12 @@ def _of_module(name: str) -> str:
     waiting = {name}
     while waiting:
         module = waiting.pop()
-        path = Path(rows.__path__[0], *module.removeprefix(f"{rows.__name__}.").split(".")).with_suffix(".py")
-        if module not in digests and path.is_file():
-            digests[module] = fingerprint(_defining(path))
-            waiting |= {other for other in imported_by(path, rows.__name__) if other.startswith(f"{rows.__name__}.")}
+        path = Path(rows.__path__[0], *module.removeprefix(f"{rows.__name__}.").split("."))
+        there = next(filter(Path.is_file, (path / "__init__.py", path.with_suffix(".py"))), None)
+        if there is not None and module not in digests:
+            digests[module] = fingerprint(_defining(there))
+            package = module if there.name == "__init__.py" else module.rpartition(".")[0]
+            waiting |= {other for other in imported_by(there, package) if other.startswith(f"{rows.__name__}.")}
     own = digests.pop(name)
     return hashlib.sha256(json.dumps([own, sorted(digests.items())]).encode()).hexdigest()[:LENGTH]
 

@@ -143,12 +143,6 @@ def merge_names() -> tuple[str, ...]:
     return tuple(sorted(_merges))
 
 
-def kept_fractions() -> tuple[float, ...]:
-    """The default kept fractions of merges and methods; every task vector stores their exact thresholds."""
-    entries: list[Merge | Method] = [*_merges.values(), *_methods.values()]
-    return tuple(sorted({float(entry.options["keep"].default) for entry in entries if "keep" in entry.options}))
-
-
 def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, dict[str, str]]:
     """Code digests of methods and merges, for recipes."""
     codes = {

@@ -61,7 +61,7 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
     theta_0, vectors = model(0), {task: folder / f"tau-{task}" for task in CHOSEN}
     for number, (task, path) in enumerate(vectors.items(), 1):
         write_tensors(folder / task, model(number), {})
-        compute_task_vector(folder, folder / task, theta_0, path, {}, methods.kept_fractions(), frozen=1000)
+        compute_task_vector(folder, folder / task, theta_0, path, {}, (0.1, 0.2), frozen=1000)
         yield "task_vector", task, read_metadata(path)[CONTENT]
     for name in MERGES:
         merge = methods.get_merge(name)
