@@ -151,7 +151,8 @@ class Bundle:
         the digests in the bundle, and a copy is kept.
 
         Args:
-            module_is_base: skip that check for tensors in another dtype, whose values cannot be compared.
+            module_is_base: skip that check for tensors in another dtype, whose values cannot be compared. The copy of
+                this module is the base of later calls, too.
             keep_heads: do not change the module's tensors that the task's model lacks or has in another shape.
 
         Returns the names of the task's own tensors that were not written; empty without ``keep_heads``.

@@ -28,11 +28,12 @@ def find_base(parts: BundleParts, base: Checkpoint | None) -> Checkpoint:
         return own_base(parts.included_base(), manifest, f"{parts.location.title}: base")
     candidates, problems = [], []
     if origin.path:
-        name, folders = Path(origin.path).name, (parts.location.root.parent, Path())
+        root = parts.location.root
+        name, folders = Path(origin.path).name, dict.fromkeys((root.parent, root.resolve().parent, Path()))
         paths = dict.fromkeys(folder / path for path in (origin.path, name) for folder in folders)
         candidates = [str(path) for path in paths if path.exists()]
         if not candidates:
-            there = folders[0] / origin.path
+            there = root.parent / origin.path
             problems = [f"{there} does not exist, and no {name} is next to the bundle or in the current folder"]
     if origin.repository:
         candidates.append(f"{origin.repository}@{origin.revision}")

@@ -92,13 +92,19 @@ def module_tensors(module: torch.nn.Module, form: Form, keep_heads: bool) -> tup
         )
     for name, tensor, _ in tensors:
         is_known = torch_codes().get(tensor.dtype) in (*FLOATS, form.tensors[name].dtype)
-        if not is_known or tensor.is_meta or tensor.layout != torch.strided:
-            raise TallmasksError(
-                f"The module's tensor {name} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; expected dense"
-                " float32, bfloat16, float16 or float64 values. Load the model without quantisation, device_map and"
-                " offloading."
-            )
+        steps = zip(tensor.stride(), tensor.shape, strict=True)
+        is_repeated = tensor.numel() > 0 and any(step == 0 and length > 1 for step, length in steps)
+        if not is_known or tensor.is_meta or is_repeated:
+            raise _not_dense(name, tensor)
     return tensors, left
+
+
+def _not_dense(name: str, tensor: torch.Tensor) -> TallmasksError:
+    return TallmasksError(
+        f"The module's tensor {name} is a {type(tensor).__name__}, {tensor.dtype}, {tensor.layout}, on {tensor.device};"
+        " expected dense float32, bfloat16, float16 or float64 values in memory. Load the model without quantisation,"
+        " sharding, device_map and offloading."
+    )
 
 
 def forget_old_weights(module: torch.nn.Module) -> None:
@@ -121,6 +127,13 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
     """
     (tensors, _), own = _matched(module, form), module.state_dict()
     parts, names = _as_in_files(module, own, form)
+    places = dict(_named_tensors(module))
+    odd = [name for name in own.keys() & parts.keys() - places.keys() if names.get(name, name) not in weights]
+    if renamed := [name for name in odd if torch.is_tensor(own[name]) and own[name].is_floating_point()]:
+        raise TallmasksError(
+            f"The module's state dict has {name_some(sorted(renamed))}, which the module and the bundle do not have: a"
+            " hook of the module renames its tensors. Load bundle.state_dict(task) without like="
+        )
     state = {name: weights.get(names.get(name, name), own[name]) for name in own.keys() & parts.keys()}
     state |= {name: weights[one.name] for one in tensors for name in one.names if name in own}
     for joined in own.keys() - parts.keys():
@@ -133,6 +146,10 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
 def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], Tensors]:
     """The module's tensors that the model has, and the extra ones by name."""
     own = dict(_named_tensors(module))
+    for name, tensor in own.items():
+        is_wrapped = hasattr(tensor, "__tensor_flatten__") or torch.nn.parameter.is_lazy(tensor)  # such as DTensor
+        if is_wrapped or tensor.layout != torch.strided:
+            raise _not_dense(name, tensor)
     free = form.free
     parts, theirs = _as_in_files(module, own, form)
     tied: dict[tuple, list[str]] = {}

@@ -3,8 +3,9 @@ stays NaN. int32 arithmetic without branches or float32 denormals compiles to fa
 ``-int32(condition)`` is a mask of 32 ones or zeros. A separate module, because numba is slow to import."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from tallmasks.io.compiled import compiled
 
 _ONE = np.int32(1)
 _THIRTEEN = np.int32(13)
@@ -27,14 +28,14 @@ _BELOW_MIDDLE_FLOAT16 = np.int32(0xFFF)
 _BELOW_MIDDLE_BFLOAT16 = np.int32(0x7FFF)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def widen_bfloat16(bits: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
     """uint16 [n] -> float32 [n], exact."""
     for i in range(out.size):
         out[i] = np.int32(np.int32(bits[i]) << _SIXTEEN).view(np.float32)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def widen_float16(bits: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
     """uint16 [n] -> float32 [n], exact."""
     for i in range(out.size):
@@ -48,7 +49,7 @@ def widen_float16(bits: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
         out[i] = np.int32(value | np.int32(np.int32(wide & _HALF_SIGN) << _SIXTEEN)).view(np.float32)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def narrow_bfloat16(patterns: NDArray[np.int32], out: NDArray[np.uint16]) -> None:
     """int32 [n], float32 bits -> uint16 [n], rounded to nearest even."""
     for i in range(out.size):
@@ -62,7 +63,7 @@ def narrow_bfloat16(patterns: NDArray[np.int32], out: NDArray[np.uint16]) -> Non
         out[i] = np.uint16(np.int32(np.int32(value >> _SIXTEEN) | sign))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def narrow_float16(patterns: NDArray[np.int32], out: NDArray[np.uint16]) -> None:
     """int32 [n], float32 bits -> uint16 [n], rounded to nearest even."""
     for i in range(out.size):

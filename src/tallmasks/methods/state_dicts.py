@@ -8,6 +8,7 @@ several names, such as a tied embedding, counts once.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -234,6 +235,10 @@ def _flats(
             kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
             if sign := quantised_tensor(name, kind, tuple(getattr(tensor, "shape", ()))):
                 raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more; dequantise it first")
+            if kind.startswith("complex"):
+                raise TallmasksError(
+                    f"{what}: tensor {name} is {kind}; expected real numbers; leave it out of all models"
+                )
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
             raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; pass a state dict")
@@ -346,7 +351,8 @@ def _is_module(given: Any) -> bool:
 
 
 def _is_torch(tensor: Any) -> bool:
-    return hasattr(tensor, "is_meta") and type(tensor).__module__.partition(".")[0] == "torch"
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
 
 
 def _array(tensor: Any, dtype: np.dtype[Any] | None) -> NDArray[Any] | None:

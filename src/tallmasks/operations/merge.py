@@ -158,9 +158,11 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
 
             parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
             sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
-            parallel(
-                lambda piece: new.write(piece.name, piece.start, models.mean(piece)), pieces_of(sizes, kernels.PIECE)
-            )
+
+            def average(piece: TensorPiece) -> None:
+                new.write(piece.name, piece.start, models.mean(piece, weighting.weights))
+
+            parallel(average, pieces_of(sizes, kernels.PIECE))
     if statistics:
         warn(
             "the result differs in kind from all models, so these are probably not weights:"
@@ -203,9 +205,19 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
     check_can_stream(method)
     if method.update is keep_agreed:
         _check_threshold(int(method.chosen["k"]), len(settings.tasks))
+    elif settings.by_task("mask_lambda"):
+        raise OptionError(
+            f"--mask-lambda: {settings.method} has no mask lambdas; leave it out, or use consensus merging"
+        )
     if weighting := settings.weighting:
         weighting.check(str(method.merge), f"--method: {settings.method}")
     if isinstance(method.protocol, Fixed):
+        weights = [weighting.weights.get(task, 1.0) for task in settings.tasks]
+        if abs(sum(weights)) < 1e-3 * sum(map(abs, weights)) or not any(weights):
+            raise OptionError(
+                f"--weight: the weights sum to {sum(weights):g}, and {settings.method} divides by the sum; expected a"
+                " sum that is not 0"
+            )
         own = method.protocol.coefficient_for(len(settings.tasks))
         if settings.scaling_coefficient is not None:
             raise TallmasksError(f"--scaling-coefficient: {settings.method} has a fixed one, {own:g}; leave it out")

@@ -261,9 +261,12 @@ class Models:
     def moves(self, name: str) -> bool:
         return not all(one.same(self.part, name) for one in self.task_parts.values())
 
-    def mean(self, piece: TensorPiece) -> NDArray[np.float32]:
+    def mean(self, piece: TensorPiece, weights: Mapping[str, float]) -> NDArray[np.float32]:
+        """The tasks' mean by ``weights`` (default: 1 each); negative ones count as 0."""
         pieces = [one.piece(piece.name, piece.start, piece.stop) for one in self.tasks.values()]
-        return np.asarray(np.mean(pieces, axis=0, dtype=np.float64), np.float32)
+        counted = [max(weights.get(task, 1.0), 0.0) for task in self.tasks]
+        values = np.asarray(pieces, np.float64)
+        return np.asarray(np.average(values, axis=0, weights=counted if any(counted) else None), np.float32)
 
     def progress(self, what: str, passes: int) -> AbstractContextManager[Callable[[int], None]]:
         return work_progress(what, passes * self.layout.size * len(self.tasks))

@@ -5,8 +5,9 @@ instructions."""
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from tallmasks.io.compiled import compiled
 
 Single = float | np.float32
 Floats = NDArray[np.float32]
@@ -18,14 +19,14 @@ _BIT = np.int32(1)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def add_trimmed(row: Floats, limit: Single, total: Floats) -> None:
     """float32 [n] each: total += the values of row with |tau| >= limit."""
     for i in range(row.size):
         total[i] += row[i] if abs(row[i]) >= limit else _ZERO
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def add_agreeing(row: Floats, limit: Single, total: Floats, majority: Single, out: Floats, count: Floats) -> bool:
     """float32 [n] each: out += the values of row with |tau| >= limit and the sign of ``total``; count += 1 for each. If
     the total is 0, the majority's sign counts. Returns whether that happened for a kept value other than 0."""
@@ -40,7 +41,7 @@ def add_agreeing(row: Floats, limit: Single, total: Floats, majority: Single, ou
     return asked != 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def levels(row: Floats, merged: Floats, mask_lambdas: tuple[float, ...], out: NDArray[np.uint8]) -> None:
     """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|. The lambdas
     are a tuple so that their number is known at compile time."""
@@ -51,7 +52,7 @@ def levels(row: Floats, merged: Floats, mask_lambdas: tuple[float, ...], out: ND
         out[i] = level
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def add_lengths(row: Floats, merged: Floats, lengths: NDArray[np.float64]) -> None:
     """float32 [n], [n] -> float64 [1179]: add |tau_MTL| to the class of the ratio |tau| / |tau_MTL - tau|: below 2^-10,
     then by the upper half of its bits. Weights with tau = 0 are in no mask."""
@@ -64,14 +65,14 @@ def add_lengths(row: Floats, merged: Floats, lengths: NDArray[np.float64]) -> No
             lengths[max(np.int64(0), min(number, last))] += abs(merged[i])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def count_upper(patterns: Words, counts: Words) -> None:
     """uint32 [n], uint32 [65536]: add the upper halves of magnitudes to a histogram."""
     for i in range(patterns.size):
         counts[(patterns[i] & _MAGNITUDE) >> _HALF] += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def count_lower(blocks: Words, counts: Words, upper: int) -> None:
     """uint32 [m, n], uint32 [65536]: add the lower halves of magnitudes with this upper half to a histogram. They are
     rare, so each block is first searched with vector instructions."""
@@ -85,7 +86,7 @@ def count_lower(blocks: Words, counts: Words, upper: int) -> None:
                     counts[blocks[block, i] & _LOWER] += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def max_magnitude(values: Floats) -> np.float32:
     """float32 [n] -> the largest |value|, 0 if n = 0, infinity or NaN if there is any."""
     patterns = values.view(np.uint32)
@@ -95,7 +96,7 @@ def max_magnitude(values: Floats) -> np.float32:
     return np.uint32(largest).view(np.float32)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: Single, out: Floats) -> None:
     """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
 
@@ -112,7 +113,7 @@ def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale
             total[i] = own[i] + np.int32(np.float32(scale * value).view(np.int32) & held).view(np.float32)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def add_levels(
     theta: Floats,
     planes: Words,
@@ -164,7 +165,7 @@ def add_levels(
             row, left = row + 1, group
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def low_rank_product(left: Floats, right: Floats, scale: Single, start: int, columns: int, out: Floats) -> None:
     """float32 [rows, r], [r * columns] -> [n]: values of the flattened scale * (left right), from ``start`` on. Each
     value is summed over r in order, so that the result depends on neither the piece nor the machine."""

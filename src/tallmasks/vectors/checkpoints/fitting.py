@@ -35,7 +35,7 @@ def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own:
     """
     problems = [". ".join(problem) for problem in _quantised(base)]
     if not base.layout.size:
-        problems.insert(0, f"{base.title}: no float tensor found; expected the weights of a model")
+        problems.insert(0, f"{base.title}: no float tensor found, or all are left out; expected the weights of a model")
     by_advice: dict[str, list[str]] = {}
     for task, checkpoint in task_checkpoints.items():
         for problem, advice in _problems(base, checkpoint):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import bisect
 import io
 import math
-import resource
 import struct
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,7 @@ from tallmasks.vectors.checkpoints.pickled_tensors import (
     read_pickle,
 )
 
-_MEMORY = 1 << 30  # bytes, for everything but the tensors
-_LARGEST_EXPANDED = 1 << 30  # bytes of tensors beyond twice the stored ones, for example with stride 0
+_LARGEST_EXPANDED = 1 << 30  # bytes of tensors beyond twice the stored ones: compressed, or with stride 0
 # Keys of the state dict in checkpoints of Lightning, torch's examples and DeepSpeed.
 _AROUND = ("state_dict", "model", "model_state_dict", "module")
 _ZIP, _LOCAL_HEADER = b"PK\x03\x04", struct.Struct("<4s22xHH")
@@ -42,7 +39,7 @@ def tensors_in(path: Path) -> dict[str, tuple[str, NDArray]]:
     """The safetensors dtype code and the read-only array of each tensor in a file, or in the only state dict in it.
     Tied tensors share one array object; dtypes that NumPy lacks are unsigned integers. Values that are compressed or
     not aligned are read into memory. Raises Unusable with the reason, and any type if the file is damaged."""
-    with path.open("rb") as file, _limited_memory(_MEMORY + 2 * path.stat().st_size):
+    with path.open("rb") as file:
         mapped = np.asarray(np.memmap(file, np.uint8, mode="r"))
         if bytes(mapped[:4]) != _ZIP:
             return _tensors(*_before_1_6(mapped))
@@ -50,35 +47,33 @@ def tensors_in(path: Path) -> dict[str, tuple[str, NDArray]]:
             return _tensors(*_from_archive(archive, mapped))
 
 
-@contextmanager
-def _limited_memory(more: int) -> Iterator[None]:
-    """Limit memory to the present use plus ``more`` bytes: a few compressed bytes can expand to any amount."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = pages * resource.getpagesize() + more
-    resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
 def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Records]:
     entries = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
     if len(entries) < len(archive.infolist()):
         raise Unusable("two of its records have the same name")
     starts = sorted([*(entry.header_offset for entry in entries.values()), archive.start_dir])
-    if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
+    left = 2 * mapped.size + _LARGEST_EXPANDED
+
+    def expanded(name: str, size: int) -> bytes:
+        """The first ``size`` bytes of a record, which can be compressed: a few bytes can expand to any number."""
+        nonlocal left
+        if entries[name].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise Unusable(f"its record {name:.100} is compressed in a way that torch does not read")
+        if (left := left - min(size, entries[name].file_size)) < 0:
+            raise Unusable(f"its record {name:.100} is larger than the file allows")
+        with archive.open(entries[name]) as file:
+            return file.read(size)
+
+    if "byteorder" in entries and expanded("byteorder", 9) != b"little":
         raise Unusable("it was saved on a big-endian machine")
-    with archive.open(entries["data.pkl"]) as file:
-        pickled = file.read(LONGEST + 1)
+    pickled = expanded("data.pkl", LONGEST + 1)
     if len(pickled) > LONGEST:
         raise Unusable(f"the description of its tensors is longer than {LONGEST:,} bytes")
 
     def record(storage: Storage) -> _Bytes:
         entry = entries[f"data/{storage.key}"]
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-            return np.frombuffer(archive.read(entry), np.uint8)
+            return np.frombuffer(expanded(f"data/{storage.key}", storage.nbytes), np.uint8)
         magic, *lengths = _LOCAL_HEADER.unpack_from(mapped.data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + sum(lengths)
         end = start + entry.file_size
