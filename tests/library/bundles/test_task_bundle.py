@@ -217,6 +217,7 @@ def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype
         (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide .*\[8, 9\]"),
         (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "twin.bias"),
         (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "wide .*meta"),
+        (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(1, 1).expand(m.wide.shape))), "wide .*dense"),
     ],
 )
 def test_a_module_that_does_not_fit_is_not_changed(made, change, message):
@@ -375,6 +376,14 @@ def test_a_part_of_the_model_is_matched_without_its_prefix(made, tmp_path):
     for module in (Everything(made.base), torch.nn.ModuleDict({"encoder": Everything(made.base)})):
         load_bundle(tmp_path / "bundle").apply_(module, "x")
         assert next(t for n, t in module.named_buffers() if n.endswith("scalar")) == made.base["scalar"] + 1
+
+
+def test_tensors_that_a_hook_renames_are_not_left_as_they_are(made):
+    """A state dict for loading would have the module's random values under these names."""
+    module = Everything(made.base)
+    module.register_state_dict_post_hook(lambda _, state, *more: state.update(renamed=state.pop("wide")))
+    with pytest.raises(TallmasksError, match="renamed"):
+        load_bundle(made.folder, made.base_file).state_dict("mnist", like=module)
 
 
 @no_deadline

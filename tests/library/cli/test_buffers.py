@@ -361,3 +361,18 @@ def test_a_statistic_too_large_for_the_bases_dtype_is_refused(small: Path) -> No
     save_file(load_file("base/model.safetensors") | large, "large.safetensors")
     with pytest.raises(tallmasks.TallmasksError, match="running_var became too large for F16"):
         tallmasks.compress("half.safetensors", {"cars": "large.safetensors"}, "bundle", "t_switch")
+
+
+def test_running_statistics_follow_the_weights(small: Path) -> None:
+    """A mean of weight 1 and 0 would not be the first model, but have statistics of both."""
+    of_norm = {"bn.weight": torch.ones(2), "bn.running_var": torch.ones(2)}
+    state = load_file("base/model.safetensors")
+    for name, factor in (("base", 1.0), ("one", 2.0), ("two", 9.0)):
+        weights = {key: values * factor if values.is_floating_point() else values for key, values in state.items()}
+        save_file(weights | {key: values * factor for key, values in of_norm.items()}, f"{name}.safetensors")
+    tasks = {"one": "one.safetensors", "two": "two.safetensors"}
+    tallmasks.merge_checkpoints(
+        "base.safetensors", tasks, "weight_averaging", "merged.safetensors", weight={"one": 1, "two": 0}
+    )
+    merged, one = load_file("merged.safetensors"), load_file("one.safetensors")
+    assert all(torch.allclose(merged[name], one[name]) for name in one if one[name].is_floating_point())

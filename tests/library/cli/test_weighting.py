@@ -102,6 +102,8 @@ def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
         (["--method", "dare", "--trim", "tensor"], "trim"),
         (["--method", "breadcrumbs", "--density", "one=0"], "--density one=...: found 0.0"),
         (["--method", "weight_averaging", "--no-normalize"], "normalize: weight_averaging"),
+        (["--method", "weight_averaging", "--weight", "one=1", "--weight", "two=-1"], "the weights sum to 0"),
+        (["--method", "ties", "--mask-lambda", "0.4"], "has no mask lambdas"),
     ],
 )
 def test_what_has_no_meaning_is_one_line(

@@ -17,6 +17,7 @@ import reference
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
+from tallmasks.methods import code_digests, rows
 
 PACKAGE = Path(methods.__path__[0]).parent
 TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)
@@ -246,3 +247,27 @@ def test_recipes_hold_what_computes_and_nothing_that_people_read(package):
     assert {name: code for name, code in shown.items() if name != "tall_mask_pcb"} == before
     computed = after([edit[:3] for edit in COMPUTING])
     assert {name for name in before if computed[name] != before[name]} == set().union(*(edit[3] for edit in COMPUTING))
+
+
+def test_a_digest_follows_aliases_relative_imports_and_packages(tmp_path, monkeypatch):
+    """After an edit the table would keep what the old helper made, and nothing would say so."""
+    monkeypatch.setattr(rows, "__path__", [str(tmp_path)])
+    files = {
+        "mine/__init__.py": "from tallmasks.methods.rows.parts.lengths import half as shorter\nfrom .near import ONE\n",
+        "mine/near.py": "ONE = 1\n",
+        "parts/lengths.py": "from .factors import HALF\ndef half(): return HALF\ndef third(): return 3\n",
+        "parts/factors.py": "HALF = 0.5\n",
+    }
+    edits = {
+        "mine/__init__.py": ("half as", "third as"),
+        "mine/near.py": ("1", "2"),
+        "parts/factors.py": ("0.5", "0.4"),
+    }
+
+    def digest(changed: str | None = None) -> str:
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text.replace(*edits[name]) if name == changed else text)
+        return code_digests._of_module.__wrapped__("tallmasks.methods.rows.mine")
+
+    assert len({digest(), *map(digest, edits)}) == 1 + len(edits)

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 HEADS = ("class_names", "trained")
 SCORING = ("max_input_tokens", "cosine_scale")
-_FILES = (("model.safetensors", "pytorch_model.bin"), ("config.json",), ("tokenizer.json",))
+_FILES = (
+    ("model.safetensors", "pytorch_model.bin"),
+    ("config.json",),
+    ("tokenizer_config.json", "tokenizer.json"),  # not every repository has the first
+    ("tokenizer.json",),
+)
 
 
 class TextClassifier:

@@ -101,7 +101,7 @@ def _tensors(spec: Mapping[str, Any], checkpoint: Checkpoint, any_head: bool) ->
     renamed = {_renamed(name): name for name in checkpoint.names - checkpoint.buffers.keys()}
     prefix = next((name.removesuffix(first) for name in sorted(renamed) if name.endswith(first)), "")
     names = {name.removeprefix(prefix): own for name, own in renamed.items() if name.startswith(prefix) or not any_head}
-    allowed = {*dict(whole.named_parameters()), *dict(whole.named_buffers()), *heads}
+    allowed = {*dict(whole.named_parameters(remove_duplicate=False)), *dict(whole.named_buffers()), *heads}
     expected = "the model that `architecture` in params.yaml describes"
     expected += ", with a head for sequence classification" if heads else ""
     check_names(checkpoint, names, {*wanted, *heads}, allowed, expected)
