@@ -87,9 +87,9 @@ def layer_of(tensor: str) -> tuple[str, str]:
 
 def class_names_of(config: Mapping[str, Any]) -> list[str]:
     """The class names in the content of a config.json, in the order of its head; none if they are only numbered."""
-    named = config.get("id2label")
-    is_numbered = isinstance(named, dict) and all(str(key).isdecimal() for key in named)
-    names = [str(named[key]) for key in sorted(named, key=int)] if is_numbered else []
+    found = config.get("id2label")
+    named = found if isinstance(found, dict) and all(str(key).isdecimal() for key in found) else {}
+    names = [str(named[key]) for key in sorted(named, key=int)]
     return [] if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
 
 

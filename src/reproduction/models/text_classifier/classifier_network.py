@@ -207,7 +207,7 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
             f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
         ) from None
     pad, vocabulary = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
-    if None not in (pad, vocabulary) and not 0 <= pad < vocabulary:
+    if pad is not None and vocabulary is not None and not 0 <= pad < vocabulary:
         raise TallmasksError(
             f"params.yaml: architecture.pad_token_id: found {pad}, expected the tokenizer's padding token, below "
             f"vocab_size ({vocabulary})"
