@@ -64,7 +64,7 @@ def tokenizer_json(folder: Path, vocabulary: int | None = None) -> str:
     if not (folder / "tokenizer_config.json").exists():
         return content
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         applied = tokenizer.backend_tokenizer
     except Exception as error:
         raise TallmasksError(

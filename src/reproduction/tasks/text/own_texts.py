@@ -185,7 +185,7 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
 
     try:
         table = _table(task, file, columns)
-    except (OSError, ValueError) as error:  # Arrow's errors are one of these
+    except (OSError, ValueError, OverflowError, RecursionError) as error:  # Arrow's errors are one of the first two
         raise TallmasksError(
             f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}, in "
             "UTF-8"
