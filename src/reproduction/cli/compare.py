@@ -79,11 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
             if not all(re.fullmatch(r"(LABEL_)?\d+", label) for label in task.classes):
                 warn(
                     f"the model's config.json has no class names; {out} has the labels of {texts[name]} in "
-                    "alphabetical order. Write them in the order of the model's outputs",
+                    "the order of their names and numbers. Write them in the order of the model's outputs",
                     name,
                 )
     settings = {"methods": _METHODS, "data": data, "models": {"mine": entry(arguments.base, models)}}
-    atomic_write_text(out, yaml_text(settings))
     for name, folder in models.items():
         if different := _tokenizer_differences(Path(arguments.base), Path(folder)):
             warn(
@@ -91,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "for all models, so this model's accuracy can be too low",
                 name,
             )
+    atomic_write_text(out, yaml_text(settings))
     print(f"{out}: {len(models)} models")
     print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
     return 0

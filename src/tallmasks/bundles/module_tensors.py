@@ -129,7 +129,8 @@ def state_for(module: torch.nn.Module, form: Form, weights: Mapping[str, torch.T
     parts, names = _as_in_files(module, own, form)
     places = dict(_named_tensors(module))
     odd = [name for name in own.keys() & parts.keys() - places.keys() if names.get(name, name) not in weights]
-    if renamed := [name for name in odd if torch.is_tensor(own[name]) and own[name].is_floating_point()]:
+    renamed = [name for name in odd if torch.is_tensor(own[name]) and own[name].is_floating_point()]
+    if renamed and places.keys() - own.keys():
         raise TallmasksError(
             f"The module's state dict has {name_some(sorted(renamed))}, which the module and the bundle do not have: a"
             " hook of the module renames its tensors. Load bundle.state_dict(task) without like="

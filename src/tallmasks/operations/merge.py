@@ -216,7 +216,7 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
         if abs(sum(weights)) < 1e-3 * sum(map(abs, weights)) or not any(weights):
             raise OptionError(
                 f"--weight: the weights sum to {sum(weights):g}, and {settings.method} divides by the sum; expected a"
-                " sum that is not 0"
+                " sum that is not close to 0"
             )
         own = method.protocol.coefficient_for(len(settings.tasks))
         if settings.scaling_coefficient is not None:

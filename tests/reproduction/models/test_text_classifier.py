@@ -208,6 +208,10 @@ def test_the_tokenizer_is_the_one_that_transformers_loads(tmp_path: Path) -> Non
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     stored = bytes(family(SPEC).convert_pretrained(SPEC, folder)["tokenizer.json"]).decode()
     (one,) = ClassifierTokenizer(Tokenizer.from_str(stored), 0)(["the cat a dog"], [0], 4)
+    code = {"auto_map": {"AutoTokenizer": ["evil.Evil", None]}, "tokenizer_class": "Evil"}
+    (folder / "evil.py").write_text("raise SystemExit('it ran')")
+    (folder / "tokenizer_config.json").write_text(json.dumps(code))
+    family(SPEC).convert_pretrained(SPEC, folder)  # without the folder's code
     assert one.input[1:3] == [Tokenizer.from_str(stored).token_to_id(word) for word in ("a", "dog")]
 
 

@@ -96,10 +96,10 @@ def test_numbers_as_labels_are_in_the_order_of_a_trained_head(suffix: str, tmp_p
 
 
 def test_numbered_labels_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """LABEL_10 is the eleventh class of transformers, not the third."""
-    labels = [f"LABEL_{n}" for n in range(12)]
-    rows = [{"id": n, "body": f"text {n}", "queue": labels[n % 12]} for n in range(60)]
-    assert catalogue("text").tasks(params_of(tmp_path, rows))["support"].classes == tuple(labels)
+    """LABEL_10 is the eleventh class of transformers, not the third; -1 is below 0."""
+    for labels in ([f"LABEL_{n}" for n in range(12)], ["-1", "0", "1"]):
+        rows = [{"id": n, "body": f"text {n}", "queue": labels[n % len(labels)]} for n in range(60)]
+        assert catalogue("text").tasks(params_of(tmp_path, rows))["support"].classes == tuple(labels)
 
 
 def test_texts_that_look_like_dates_stay_texts(tmp_path: Path) -> None:
@@ -170,6 +170,11 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, ...]]]
         [row | {"queue": str(n % 3)} for n, row in enumerate(ROWS)],
         {"classes": ["a", "b", "c", "d"]},
         ("no 3", "for d"),
+    ),
+    "a class that is a number": (
+        [row | {"queue": str(1 + n % 3)} for n, row in enumerate(ROWS)],
+        {"classes": ["1", "2", "3", "4"]},
+        ("'4'", "list"),
     ),
     "another list of classes": (ROWS, {"classes": ["it", "hr", "lw"]}, ("classes", "'law'", "file")),
 }

@@ -33,7 +33,8 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 NO_LINEAR_LAYERS = ("gpt2",)
 """Model types whose products are `Conv1D` layers, with transposed weights."""
 PADDING_MATTERS = (
-    "canine", "convbert", "fnet", "funnel", "mobilebert", "nystromformer", "xlnet", "yoso",
+    "bigbird_pegasus", "big_bird", "canine", "convbert", "fnet", "funnel", "mobilebert", "nystromformer", "reformer",
+    "xlnet", "yoso",
 )  # fmt: skip
 """Model types that compute something else for a text with padding, whatever the attention mask says."""
 BOOKKEEPING = {

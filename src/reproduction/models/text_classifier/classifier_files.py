@@ -65,14 +65,17 @@ def tokenizer_json(folder: Path, vocabulary: int | None = None) -> str:
         return content
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        applied = tokenizer.backend_tokenizer
+        applied = tokenizer.backend_tokenizer  # only fast tokenizers have one
     except Exception as error:
         raise TallmasksError(
             f"{folder}: transformers cannot load the tokenizer: {' '.join(str(error).split())[:200]}"
         ) from None
     if tokenizer.truncation_side == "left":
         applied.enable_truncation(LONGEST, direction="left")
-    return content if applied.to_str() == plain.to_str() else applied.to_str()
+    if applied.to_str() == plain.to_str():
+        return content
+    tokenizer_of(applied.to_str(), folder, sys.maxsize if vocabulary is None else vocabulary)
+    return applied.to_str()
 
 
 def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[Any]]:

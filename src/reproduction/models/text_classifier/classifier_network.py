@@ -11,6 +11,7 @@ other tensors are the head, which is trained together with the body.
 from __future__ import annotations
 
 import inspect
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -90,6 +91,7 @@ class ClassifierModel(FlatWeights):
         self._mixed = precision == "bfloat16"
         self._has_types = getattr(network.config, "type_vocab_size", 0) > 1
         self._by_text = network.config.model_type in PADDING_MATTERS
+        self._vocabulary = vocabulary_of(network.config)
         self._head_parameters = head_parameters(network)
         self._head: tuple[Mapping[str, NDArray[np.float32]], dict[str, torch.Tensor]] | None = None
         super().__init__(parameters)
@@ -128,7 +130,7 @@ class ClassifierModel(FlatWeights):
         if pad is None:  # transformers' heads take the last token that is not the padding token: one that no text has
             used = {token for one in tokenized for token in one.input}
             pad = next(token for token in range(len(used) + 1) if token not in used)
-            pad = min(pad, self._network.get_input_embeddings().weight.shape[0] - 1)
+            pad = min(pad, self._vocabulary - 1)
         return ClassifierBatch(tuple(tokenized), pad, self.device, self._longest, head)
 
     def _on_device(self, head: Mapping[str, NDArray[np.float32]]) -> dict[str, torch.Tensor]:
@@ -185,7 +187,8 @@ class ClassifierModel(FlatWeights):
         return torch.cat([compute(replace(batch, examples=(example,))) for example in batch.examples])
 
     def _output(self, batch: ClassifierBatch) -> Any:
-        self._network.config.pad_token_id = batch.pad
+        for config in (self._network.config, self._network.config.get_text_config()):
+            config.pad_token_id = batch.pad
         types = {"token_type_ids": batch.types} if self._has_types else {}
         # in nested autocast contexts the cache would keep casts of the previous weight set
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
@@ -213,6 +216,11 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
             f"vocab_size ({vocabulary})"
         )
     return config
+
+
+def vocabulary_of(config: PretrainedConfig) -> int:
+    """The rows of the embedding table; unlimited for models without one, such as CANINE."""
+    return int(getattr(config.get_text_config(), "vocab_size", None) or sys.maxsize)
 
 
 def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> Any:
@@ -265,7 +273,6 @@ def load(
         parameter.data = tensors[name].float()
     if classes is not None:
         _start_head(network, f"{spec['seed']} {spec['task']} head")
-    vocabulary = network.get_input_embeddings().weight.shape[0]
     network.to(torch_device)
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
@@ -275,7 +282,10 @@ def load(
     return ClassifierModel(
         network,
         parameters,
-        ClassifierTokenizer(tokenizer_of(json, weights, vocabulary), getattr(network.config, "pad_token_id", None)),
+        ClassifierTokenizer(
+            tokenizer_of(json, weights, vocabulary_of(network.config)),
+            getattr(network.config.get_text_config(), "pad_token_id", None),
+        ),
         min(scoring.get("max_input_tokens", LONGEST), positions(network)),
         scoring.get("cosine_scale", SCALE),
         precision,

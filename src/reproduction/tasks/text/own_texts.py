@@ -68,7 +68,7 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
     classes = tuple(entry.get("classes", sorted(counts, key=_numbers_as_such)))
     settings["classes"] = list(classes)
     numbers = [str(number) for number in range(len(classes))]
-    if set(counts) < set(numbers) and set(numbers) != set(classes):
+    if set(counts) < set(numbers) and set(numbers).isdisjoint(classes):
         absent = next(number for number in numbers if number not in counts)
         raise TallmasksError(
             f"{file}: column {entry['label']!r}: found no {absent}, which stands for {classes[int(absent)]}; expected "
@@ -86,9 +86,11 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
     return OwnTextTask(name, classes, templates, f"texts of {file.name}", file, settings)
 
 
-def _numbers_as_such(label: str) -> tuple[list[str | int], str]:
-    """Sorts "LABEL_10" behind "LABEL_9"."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", label)], label
+def _numbers_as_such(label: str) -> tuple[list[str | int], int, str]:
+    """Sorts "LABEL_10" behind "LABEL_9", and "-1" before "0"."""
+    if re.fullmatch(r"-?\d+", label):
+        return [], int(label), label
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", label)], 0, label
 
 
 def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str, limit: int | None = None) -> list[Text]:
@@ -185,7 +187,7 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
 
     try:
         table = _table(task, file, columns)
-    except (OSError, ValueError, OverflowError, RecursionError) as error:  # Arrow's errors are one of the first two
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:  # Arrow's errors are one of these
         raise TallmasksError(
             f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}, in "
             "UTF-8"
@@ -212,6 +214,12 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
     }
 
 
+def _row(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
+        raise ValueError(f"a line has {twice[0]!r} twice")
+    return dict(pairs)
+
+
 def _has_plain_quotes(file: Path) -> bool:
     """Whether a quotation mark in a .tsv file is part of its text, as in GLUE's files, and does not begin a quoted
     text, which can have several lines."""
@@ -235,7 +243,7 @@ def _table(task: str, file: Path, columns: Sequence[str]) -> pa.Table:
         return csv.read_csv(file, longest, parsing, as_written)
     if file.suffix in (".jsonl", ".json"):
         with file.open(encoding="utf-8-sig") as lines:
-            rows = [json.loads(line) for line in lines if line.strip()]
+            rows = [json.loads(line, object_pairs_hook=_row) for line in lines if line.strip()]
         if not all(isinstance(row, dict) for row in rows):
             raise ValueError("a line is not a JSON object")
         names = dict.fromkeys(name for row in rows for name in row)

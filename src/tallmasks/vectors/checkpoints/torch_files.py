@@ -73,6 +73,8 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
     def record(storage: Storage) -> _Bytes:
         entry = entries[f"data/{storage.key}"]
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+            if entry.file_size != storage.nbytes:  # so that all of it is read, and its checksum compared
+                raise Unusable(f"its record data/{storage.key} has {entry.file_size} bytes; expected {storage.nbytes}")
             return np.frombuffer(expanded(f"data/{storage.key}", storage.nbytes), np.uint8)
         magic, *lengths = _LOCAL_HEADER.unpack_from(mapped.data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + sum(lengths)
