@@ -133,7 +133,7 @@ def locate(
     revision = settings.get("revision", publisher.revision) if source == settings["source"] else publisher.revision
     published = publisher.models[model], publisher.tasks[task]
     repository, file = publisher.repository(*published), publisher.file(*published)
-    if "path" in settings:
+    if "path" in settings and source == settings["source"]:
         folder = named_path(root, settings["path"])
         paths = [folder / file, folder / repository / file, folder / repository.split("/")[-1] / file]
         local = next((path for path in paths if path.is_file()), None)

@@ -83,7 +83,8 @@ def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> d
                 "fine-tuned from other weights. Set `pretrained` to those"
             )
     projection = f"{trainable}proj"  # not in CLIPVisionModel
-    return dict(sorted(({projection: pretrained.float32(projection)} | converted).items()))
+    own = {projection: pretrained.float32(projection)} if projection in pretrained.tensors else {}
+    return dict(sorted((own | converted).items()))
 
 
 def joined(checkpoint: Checkpoint, source: tuple[str, ...]) -> NDArray[np.float32]:

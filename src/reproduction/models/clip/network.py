@@ -8,6 +8,7 @@ end-of-text token still has the largest id, by which CLIP finds the end of a pro
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -49,7 +50,8 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
         architecture: The name of an open_clip model, or a configuration (``embed_dim``, ``vision_cfg``, ``text_cfg``).
         vocabulary_size: Rows of the token embedding (default: the configuration's).
     """
-    config = open_clip.get_model_config(architecture) if isinstance(architecture, str) else dict(architecture)
+    given = open_clip.get_model_config(architecture) if isinstance(architecture, str) else architecture
+    config = copy.deepcopy(dict(given))
     if vocabulary_size is not None:
         config["text_cfg"] = {**config["text_cfg"], "vocab_size": vocabulary_size}
     if "timm_model_name" in config["vision_cfg"]:

@@ -39,6 +39,13 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
                 f"params.yaml: pretrained.tag: open_clip has no weights {pretrained['tag']!r} for "
                 f"{spec['architecture']}{nearest(pretrained['tag'], tags)}; available: {', '.join(tags) or 'none'}"
             )
+        has_quick = bool((open_clip.get_model_config(spec["architecture"]) or {}).get("quick_gelu"))
+        if (quick := bool(tagged.get("quick_gelu"))) != has_quick:
+            name = spec["architecture"].removesuffix("-quickgelu") + "-quickgelu" * quick
+            raise TallmasksError(
+                f"params.yaml: architecture: found {spec['architecture']}, but the weights {pretrained['tag']!r} were "
+                f"trained with{'' if quick else 'out'} QuickGELU; write {name}"
+            )
         if not tagged.get("hf_hub"):
             try:
                 path = Path(open_clip.pretrained.download_pretrained(tagged))

@@ -106,6 +106,11 @@ def _check_config(architecture: Architecture, path: Path) -> None:
                 f"{path}: {key}: found {config[key]!r}, but `architecture` in params.yaml has {expected!r}; correct "
                 "`architecture`, or use weights that match it"
             )
+    if config.get("scale_decoder_outputs", config.get("tie_word_embeddings", False)):
+        raise TallmasksError(
+            f"{path}: found a T5 that scales its outputs (tie_word_embeddings, scale_decoder_outputs), like version "
+            "1.0; expected a T5 v1.1"
+        )
 
 
 def ia3_state(architecture: Architecture, path: Path) -> State:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import gzip
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from reproduction.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub, reading
 from reproduction.tasks.vision.vision_tasks import VisionTask
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, short
 
 Encoded = bytes | Path | NDArray[np.uint8]
 _LOCAL = "Parquet files or of one folder per class"
@@ -47,7 +48,9 @@ def files_of(task: VisionTask, split: str, folder: Path | None = None) -> Files:
         return from_hub(task.name, task.source, split, _LOCAL)
     pattern = task.source.files[split]
     own_name = PurePosixPath(pattern).name.split("-")[0]  # Food101's test split is called validation
-    patterns = (pattern, f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet", f"{split}/")
+    parquet = (f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet")
+    has_classes = any(inner.is_dir() and not hidden(inner, folder) for inner in folder.glob(f"{split}/*"))
+    patterns = (pattern, *((f"{split}/", *parquet) if has_classes else (*parquet, f"{split}/")))
     expected = f"{pattern} as on the hub, {split}*.parquet, or {split}/<class>/<image>"
     return from_folder(task.name, split, folder, patterns, expected)
 
@@ -78,18 +81,21 @@ def open_dataset(task: VisionTask, files: Files) -> Dataset:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).lower()
+    """Without what spellings differ in. Signs, decimal points and accents are kept, and those of `C++` and `C#`."""
+    plain = re.sub(r"(?!^-\d)(?!(?<=\d)[.,]\d)[\s\-_.,;:'’\"()/&]", "", unicodedata.normalize("NFC", name))
+    return unicodedata.normalize("NFC", plain.casefold())
 
 
 def label_named(task: VisionTask, name: str) -> int | None:
     """The label for a class name, alias or number, or None.  Case, spaces and punctuation are ignored, unless that
-    leaves several classes."""
+    leaves several classes; numbers count as labels if no class is called like a number."""
     spellings = [*enumerate(task.classes), *task.aliases.items()]
     exact = {label for label, spelling in spellings if spelling == name}
     similar = exact or {label for label, spelling in spellings if _plain(spelling) == _plain(name)}
     if len(similar) == 1:
         return similar.pop()
-    return int(name) if name.isdecimal() and int(name) < len(task.classes) else None
+    are_labels = not any(one.isdecimal() for one in task.classes)
+    return int(name) if are_labels and name.isdecimal() and int(name) < len(task.classes) else None
 
 
 def _order_of(task: VisionTask, names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -157,7 +163,12 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     if any(isinstance(value, str) for value in stored_labels):
         labels = _labels_of_names(task, stored_labels)
     else:
-        labels = np.asarray(stored_labels, np.int64)
+        labels = np.asarray(stored_labels, np.int64) if _are_whole(stored_labels) else np.empty((0, 0), np.int64)
+        if labels.ndim != 1:
+            raise TallmasksError(
+                f"{paths[0]}: {task.name}: column {label}: found {short(stored_labels[0])}, expected a whole number or "
+                "a class name for each image"
+            )
         if isinstance(columns[label], ClassLabel):
             order, notes = _order_of(task, columns[label].names)
             inside = (labels >= 0) & (labels < len(order))
@@ -173,6 +184,10 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     return Dataset(labels, images, notes)
 
 
+def _are_whole(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and float(value).is_integer() for value in values)
+
+
 def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64]:
     label_of = {name: label_named(task, name) for name in dict.fromkeys(names)}
     if unknown := [name for name, label in label_of.items() if label is None]:
@@ -180,17 +195,24 @@ def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64
             f"{task.name}: unknown class {unknown[0]!r} ({len(unknown)} in total), expected {len(task.classes)}: "
             f"{', '.join(task.classes[:10])}{', ...' if len(task.classes) > 10 else ''}"
         )
+    for name, label in label_of.items():
+        if other := next((other for other in label_of if other != name and label_of[other] == label), None):
+            raise TallmasksError(
+                f"{task.name}: {name!r} and {other!r} are both taken for the class {task.classes[label or 0]!r}; give "
+                "all images of a class the same name"
+            )
     return np.array([label_of[name] for name in names], np.int64)
 
 
 def _open_folder(task: VisionTask, folder: Path) -> Dataset:
     """Open one folder per class, in torchvision's order (class, then file name), without hidden files."""
+    from PIL import Image
     from torchvision.datasets import ImageFolder
 
-    images = ImageFolder(str(folder), allow_empty=True)
-    label_of = _labels_of_names(task, images.classes)
-    samples = [(Path(path), label) for path, label in images.samples if not hidden(Path(path), folder)]
-    labels = label_of[[label for _, label in samples]]
+    known = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    images = ImageFolder(str(folder), is_valid_file=lambda path: Path(path).suffix.lower() in known, allow_empty=True)
+    samples = [(Path(path), images.classes[label]) for path, label in images.samples if not hidden(Path(path), folder)]
+    labels = _labels_of_names(task, [name for _, name in samples])
     return Dataset(labels, lambda: ((str(path.relative_to(folder)), path) for path, _ in samples))
 
 

@@ -170,6 +170,10 @@ class _Undecodable(Exception):
     """Discards a file with too many rows because some images could not be decoded."""
 
 
+UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+"""What Pillow raises for a damaged or too large image."""
+
+
 def _decoded(
     dataset: Dataset, wanted: NDArray[np.bool_], decode: Callable[[Image.Image], Decoded], threads: int
 ) -> Iterator[tuple[int, str, Decoded | str]]:
@@ -179,7 +183,7 @@ def _decoded(
         index, (name, encoded) = example
         try:
             return index, name, decode(open_image(encoded))
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow raises all of them
+        except UNDECODABLE as error:
             return index, name, str(error) or type(error).__name__
 
     examples = ((index, example) for index, example in enumerate(dataset.images()) if wanted[index])
@@ -195,12 +199,21 @@ def _opened(encoded: Encoded) -> Image.Image:
 
 
 def open_image(encoded: Encoded) -> Image.Image:
-    """An image as RGB, like torchvision's loader.  16-bit greyscale is scaled to 8 bits."""
+    """An image as RGB, like torchvision's loader.  16-bit greyscale is scaled to 8 bits.
+
+    Raises ValueError for grey levels whose range is unknown, such as floats.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # harmless ones about palettes and SUN397's TIFFs
         with _opened(encoded) as image:
-            if image.mode.startswith("I;16"):  # Pillow would clip at 255
+            if image.mode.startswith("I;16") or (
+                image.mode == "I" and image.format == "PPM"
+            ):  # Pillow would clip at 255
                 return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8)).convert("RGB")
+            if image.mode in ("I", "F"):
+                raise ValueError(
+                    f"grey levels of Pillow's mode {image.mode}, whose range is unknown; expected 8 or 16 bits"
+                )
             return image.convert("RGB")
 
 
@@ -209,7 +222,7 @@ def _size_of(encoded: Encoded) -> tuple[int, int] | None:
     try:
         with _opened(encoded) as image:
             return image.size
-    except OSError:
+    except UNDECODABLE:
         return None
 
 
