@@ -163,12 +163,12 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     if any(isinstance(value, str) for value in stored_labels):
         labels = _labels_of_names(task, stored_labels)
     else:
-        labels = np.asarray(stored_labels, np.int64) if _are_whole(stored_labels) else np.empty((0, 0), np.int64)
-        if labels.ndim != 1:
+        if odd := [value for value in stored_labels if not _is_whole(value)]:
             raise TallmasksError(
-                f"{paths[0]}: {task.name}: column {label}: found {short(stored_labels[0])}, expected a whole number or "
-                "a class name for each image"
+                f"{paths[0]}: {task.name}: column {label}: found {short(odd[0])}, expected a whole number or a class "
+                "name for each image"
             )
+        labels = np.asarray(stored_labels, np.int64)
         if isinstance(columns[label], ClassLabel):
             order, notes = _order_of(task, columns[label].names)
             inside = (labels >= 0) & (labels < len(order))
@@ -184,8 +184,8 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
     return Dataset(labels, images, notes)
 
 
-def _are_whole(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and float(value).is_integer() for value in values)
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | float) and float(value).is_integer()
 
 
 def _labels_of_names(task: VisionTask, names: Sequence[str]) -> NDArray[np.int64]:
