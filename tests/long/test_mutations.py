@@ -17,8 +17,8 @@ def counted_up(path: Path, draw: random.Random) -> None:
     """An accuracy that somebody would like to have."""
     text = path.read_text()
     places = [place for place, character in enumerate(text) if character.isdigit() and text[place - 1] in " [,"]
-    place = draw.choice(places)
-    path.write_text(f"{text[:place]}{(int(text[place]) + 1) % 10}{text[place + 1 :]}")
+    place = draw.choice(places or [0])
+    path.write_text(f"{text[:place]}{(ord(text[place]) + 1) % 10}{text[place + 1 :]}")
 
 
 def mutate(path: Path, others: list[Path], draw: random.Random) -> None:
