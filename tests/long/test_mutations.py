@@ -18,7 +18,7 @@ def counted_up(path: Path, draw: random.Random) -> None:
     text = path.read_text()
     places = [place for place, character in enumerate(text) if character.isdigit() and text[place - 1] in " [,"]
     place = draw.choice(places or [0])
-    path.write_text(f"{text[:place]}{(ord(text[place]) + 1) % 10}{text[place + 1 :]}")
+    path.write_text(f"{text[:place]}{(int(text[place]) + 1) % 10 if places else 'x'}{text[place + 1 :]}")
 
 
 def mutate(path: Path, others: list[Path], draw: random.Random) -> None:
