@@ -88,6 +88,7 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
         (lambda f, s: (f / "tokenizer.json").unlink(), "tokenizer.json"),
         (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: .*2.* 4"),
         (lambda f, s: (f / "config.json").write_text("["), "config.json"),
+        (lambda f, s: (f / "config.json").write_text('{"tie_word_embeddings": true}'), "scales its outputs"),
     ],
 )
 def test_odd_pretrained_folders_are_refused(change: Any, said: str, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Where the data come from, and the errors if they are missing or not the expected data."""
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ from PIL import Image
 from torchvision.datasets import ImageFolder
 
 from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
+from reproduction.models.families import family
 from reproduction.tasks.vision import TASKS
-from reproduction.tasks.vision.data_files import files_of, open_dataset
+from reproduction.tasks.vision.data_files import files_of, label_named, open_dataset
 from reproduction.tasks.vision.decoding import open_image
 from tallmasks.errors import TallmasksError
 
 MNIST = TASKS["mnist"]
+CLIP = {"family": "clip", "architecture": "ViT-B-32"}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +100,8 @@ def test_labels_go_by_name(
         ([0, 10], {}, r"stl10: example 1 .* 10 .*0 to 9"),
         ([0, None], {}, "example 1 has no label"),
         (["sofa"], {"label_type": pa.string()}, "'sofa'.*airplane, bird"),
+        (["ship", "Ship"], {"label_type": pa.string()}, "'ship' and 'Ship'"),
+        ([1.0, 1.7], {"label_type": pa.float32()}, "found 1.7.* whole"),
         ([0], {"names": [str(i) for i in range(62)]}, "62 classes .* 10"),
         ([0], {"names": list("abcdefghij")}, r"\(a, b.*\(airplane, "),
         ([0], {"image_column": "picture"}, "image.*picture, label"),
@@ -116,6 +121,33 @@ def test_16_bit_greys_are_scaled() -> None:
     for dtype, format in (("<u2", "PNG"), (">u2", "TIFF")):
         stored = encoded(Image.fromarray((greys * 257).astype(dtype)), format)
         np.testing.assert_array_equal(np.asarray(open_image(stored))[..., 1], greys)
+    stored = b"P5\n16 16\n65535\n" + (greys * 257).astype(">u2").tobytes()
+    np.testing.assert_array_equal(np.asarray(open_image(stored))[..., 1], greys)
+    with pytest.raises(ValueError, match="unknown"):
+        open_image(encoded(Image.fromarray(greys / np.float32(255)), "TIFF"))
+
+
+@pytest.mark.parametrize(
+    ("classes", "name", "label"),
+    [
+        (("2", "3", "4"), "1", None),
+        (("0", "1"), "-1", None),
+        (("C", "C++"), "c++", 1),
+        (("C", "D"), "C++", None),
+        (("caf\u00e9", "cafe"), "cafe\u0301", 0),
+        (("a tree", "b"), "A_Tree", 0),
+        (("a", "b"), "1", 1),
+    ],
+)
+def test_a_name_is_the_class_that_it_names(classes: tuple[str, ...], name: str, label: int | None) -> None:
+    """Images of a folder would be taken for another class's, and every accuracy be wrong."""
+    assert label_named(replace(MNIST, classes=classes, aliases={}), name) == label
+
+
+def test_weights_trained_with_quick_gelu_need_a_network_that_has_it() -> None:
+    """open_clip's `openai` weights would compute something else than what they were trained for."""
+    with pytest.raises(TallmasksError, match="write ViT-B-32-quickgelu"):
+        family(CLIP).download_pretrained(CLIP, {"tag": "openai"})
 
 
 def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:

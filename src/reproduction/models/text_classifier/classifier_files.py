@@ -24,7 +24,13 @@ from reproduction.models.text_classifier.classifier_architectures import (
     json_of,
 )
 from reproduction.models.text_classifier.classifier_examples import HEAD, packed_head
-from reproduction.models.text_classifier.classifier_network import LONGEST, build, configuration, head_parameters
+from reproduction.models.text_classifier.classifier_network import (
+    LONGEST,
+    build,
+    configuration,
+    head_parameters,
+    vocabulary_of,
+)
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.plain_files import read_bytes
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -49,18 +55,18 @@ def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArra
             f"{folder}: found no {TOKENIZER}; write it with transformers: AutoTokenizer.from_pretrained(...)."
             "save_pretrained(...)"
         )
-    content = tokenizer_json(folder, getattr(configuration(spec), "vocab_size", None))
+    content = tokenizer_json(folder, vocabulary_of(configuration(spec)))
     return {**body, TENSOR: np.frombuffer(content.encode(), np.uint8)}
 
 
-def tokenizer_json(folder: Path, vocabulary: int | None = None) -> str:
+def tokenizer_json(folder: Path, vocabulary: int = sys.maxsize) -> str:
     """tokenizer.json, with the settings of tokenizer_config.json, as transformers applies them.
 
     ``vocabulary``: the rows of the network's embedding tables.  Raises TallmasksError if a file is damaged, or there
     are more tokens than rows.
     """
     content = read_bytes(folder / TOKENIZER).decode(errors="replace")
-    plain = tokenizer_of(content, folder, sys.maxsize if vocabulary is None else vocabulary)
+    plain = tokenizer_of(content, folder, vocabulary)
     if not (folder / "tokenizer_config.json").exists():
         return content
     try:
@@ -74,8 +80,7 @@ def tokenizer_json(folder: Path, vocabulary: int | None = None) -> str:
         applied.enable_truncation(LONGEST, direction="left")
     if applied.to_str() == plain.to_str():
         return content
-    tokenizer_of(applied.to_str(), folder, sys.maxsize if vocabulary is None else vocabulary)
-    return applied.to_str()
+    return tokenizer_of(applied.to_str(), folder, vocabulary).to_str()
 
 
 def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[Any]]:

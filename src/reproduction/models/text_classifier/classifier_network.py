@@ -90,7 +90,7 @@ class ClassifierModel(FlatWeights):
         self._tokenizer, self._longest, self._scale = tokenizer, longest, scale
         self._mixed = precision == "bfloat16"
         self._has_types = getattr(network.config, "type_vocab_size", 0) > 1
-        self._by_text = network.config.model_type in PADDING_MATTERS
+        self._looks_at_padding = network.config.model_type in PADDING_MATTERS
         self._vocabulary = vocabulary_of(network.config)
         self._head_parameters = head_parameters(network)
         self._head: tuple[Mapping[str, NDArray[np.float32]], dict[str, torch.Tensor]] | None = None
@@ -130,7 +130,7 @@ class ClassifierModel(FlatWeights):
         if pad is None:  # transformers' heads take the last token that is not the padding token: one that no text has
             used = {token for one in tokenized for token in one.input}
             pad = next(token for token in range(len(used) + 1) if token not in used)
-            pad = min(pad, self._vocabulary - 1)
+            pad = min(pad, self._vocabulary - 1)  # if the texts have every token
         return ClassifierBatch(tuple(tokenized), pad, self.device, self._longest, head)
 
     def _on_device(self, head: Mapping[str, NDArray[np.float32]]) -> dict[str, torch.Tensor]:
@@ -170,19 +170,21 @@ class ClassifierModel(FlatWeights):
             return self._scale * self._features(batch) @ batch.head[CLASS_VECTORS].T
         for name, tensor in batch.head.items():
             self._head_parameters[name].data = tensor
-        return self._outputs(lambda some: self._output(some).logits.float(), batch)
+        return self._without_padding(lambda some: self._output(some).logits.float(), batch)
 
     def _features(self, batch: ClassifierBatch) -> torch.Tensor:
         """Normalised features, float32 [N, D]."""
-        return self._outputs(self._pooled, batch)
+        return self._without_padding(self._pooled, batch)
 
     def _pooled(self, batch: ClassifierBatch) -> torch.Tensor:
         states, mask = self._output(batch).last_hidden_state.float(), batch.mask[:, :, None]
         return functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
 
-    def _outputs(self, compute: Callable[[ClassifierBatch], torch.Tensor], batch: ClassifierBatch) -> torch.Tensor:
-        """What ``compute`` returns for a batch; text by text if the network looks at padding."""
-        if not self._by_text:
+    def _without_padding(
+        self, compute: Callable[[ClassifierBatch], torch.Tensor], batch: ClassifierBatch
+    ) -> torch.Tensor:
+        """``compute(batch)``; text by text if padding changes what the network computes."""
+        if not self._looks_at_padding:
             return compute(batch)
         return torch.cat([compute(replace(batch, examples=(example,))) for example in batch.examples])
 

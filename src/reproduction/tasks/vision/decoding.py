@@ -206,9 +206,7 @@ def open_image(encoded: Encoded) -> Image.Image:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # harmless ones about palettes and SUN397's TIFFs
         with _opened(encoded) as image:
-            if image.mode.startswith("I;16") or (
-                image.mode == "I" and image.format == "PPM"
-            ):  # Pillow would clip at 255
+            if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):  # Pillow clips them at 255
                 return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8)).convert("RGB")
             if image.mode in ("I", "F"):
                 raise ValueError(
