@@ -12,9 +12,9 @@ from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.errors import TallmasksError
 
 
-def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
-    """All problems of a bundle, one line each. Reads every byte, with ``base`` also those of a base on this machine.
-    Unlisted files are problems too, except README.md, provenance.json and hidden files."""
+def verify_bundle(path: str | Path) -> list[str]:
+    """All problems of a bundle, one line each. Reads every byte, also of the base, unless that is in a repository of
+    the hub. Unlisted files are problems too, except README.md, provenance.json and hidden files."""
     try:
         location = open_location(path)
         manifest = manifest_of(location)
@@ -25,7 +25,7 @@ def verify_bundle(path: str | Path, base: bool = False) -> list[str]:
     checks += [partial(parts.check, task) for task in manifest.tasks]
     if manifest.base.included:
         checks.append(lambda: own_base(parts.included_base(), manifest, f"{location.title}: base"))
-    elif base and manifest.base.repository is None:
+    elif manifest.base.repository is None:
         checks.append(lambda: find_base(parts, None))
     problems: dict[str, None] = {}
     for check in checks:

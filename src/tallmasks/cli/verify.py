@@ -34,6 +34,6 @@ def print_problems(bundle: Path) -> int:
     """Check a bundle, print its problems, and return their number."""
     from tallmasks.bundles.verification import verify_bundle  # slow to import
 
-    problems = verify_bundle(bundle, base=True)
+    problems = verify_bundle(bundle)
     print(*problems, f"{bundle}: all files of the bundle checked: {len(problems)} problems", sep="\n")
     return len(problems)

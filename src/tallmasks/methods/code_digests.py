@@ -42,12 +42,12 @@ def _plain(value: Any) -> Any:
             )
         if not value.__module__.startswith(f"{rows.__name__}."):
             return value.__qualname__
-        return [value.__qualname__, _of_module(value.__module__)]
+        return [value.__qualname__, digest_of_module(value.__module__)]
     return repr(value)
 
 
 @functools.cache
-def _of_module(name: str) -> str:
+def digest_of_module(name: str) -> str:
     """The digest of the definitions in a module of ``rows`` and in the modules of ``rows`` that it imports."""
     digests: dict[str, str] = {}
     waiting = {name}

@@ -11,6 +11,7 @@ import torch
 import transformers
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.filesize import decimal
 from safetensors.torch import load_file, save_file
 
 import tallmasks
@@ -22,6 +23,7 @@ from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.codings import Dense, Levels
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import torch_dtypes
 from tallmasks.vectors.checkpoints.float_bytes import rounded
@@ -111,6 +113,21 @@ def test_a_module_switches_between_tasks_and_back(of_dtype, device, monkeypatch)
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
+def test_a_switch_between_forward_and_backward_is_an_error(made, device):
+    """Gradients would be computed from one task's activations and another task's weights, in silence."""
+    bundle, module = load_bundle(made.folder, made.base_file, device), Everything(made.base)
+    turned = torch.nn.Parameter(module.wide.detach().T.contiguous().T)  # not contiguous, so written by torch
+    for weight in (module.wide, turned):
+        module.wide = weight
+        loss = (torch.ones(1, 9, requires_grad=True) @ weight).sum()
+        bundle.apply_(module, "mnist")
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    with torch.inference_mode():
+        bundle.apply_(Everything(made.base), "mnist")
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
 def test_without_a_base_the_module_itself_is_theta_0(made, device):
     """A bundle without its base could not be used, or weights would drift with every switch."""
     manifest = json.loads((made.folder / "bundle.json").read_text())
@@ -143,6 +160,7 @@ def test_the_recorded_base_is_found_and_checked(tmp_path):
     for base in (None, made.base_file):
         with pytest.raises(TallmasksError, match=r"base\.safetensors: .*a\.bias"):
             load_bundle(made.folder, base).state_dict("mnist")
+    assert len(verify_bundle(made.folder)) == 1
     save_file({name: tensor for name, tensor in made.base.items() if name != "wide"}, made.base_file)
     with pytest.raises(TallmasksError, match="wide"):
         load_bundle(made.folder, made.base_file)
@@ -267,12 +285,16 @@ def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, stop, device):
 
 @pytest.mark.parametrize("with_base", [True, False])
 def test_a_pickled_bundle_is_the_same_bundle(made, with_base, monkeypatch, tmp_path):
-    """A worker in another folder would use another base, or none."""
+    """A worker in another folder would use another base, or none; or the memory that it takes would be unknown."""
     monkeypatch.chdir(made.folder.parent)
     bundle = load_bundle(made.folder.name, made.base_file.name if with_base else None, device="cpu")
     monkeypatch.chdir(tmp_path)
     bundle.apply_(Everything(made.base), "mnist")
     again = pickle.loads(pickle.dumps(bundle))
+    shared = sum(t.numel() * t.element_size() for t in made.base.values() if t.is_floating_point())
+    shared += (made.folder / "merged.safetensors").stat().st_size
+    masks = max(path.stat().st_size for path in made.folder.glob("masks/*"))
+    assert f"keeps {decimal(shared)} on cpu and up to {decimal(masks)} for each task" in repr(bundle)
     assert repr(again) == repr(bundle)
     assert all_same(again.state_dict("mnist"), expected(made, "mnist"))
 

@@ -13,7 +13,6 @@ import tallmasks
 from small_checkpoints import file_of
 from small_models import made, moved
 from tallmasks.errors import TallmasksWarning
-from tallmasks.operations import input_warnings
 from tallmasks.vectors.checkpoints import transformers_models
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -58,21 +57,6 @@ def test_a_nested_dtype_is_no_difference():
     assert not any("config" in line for line in said("base", {"a": "a"}))
     Path("a", "config.json").write_text(json.dumps(config | {"text_config": {"dtype": nested, "rope_theta": 1e6}}))
     assert any("text_config" in line for line in said("base", {"a": "a"}))
-
-
-def test_no_merge_waits_for_a_warning(monkeypatch):
-    """A merge of eight BERTs took 17 s instead of 6, and waited for transformers to word one warning."""
-    model = made("BertForMaskedLM")
-    for seed, name in enumerate(("base", "a", "b")):
-        moved(model, seed).save_pretrained(name)
-    config = json.loads(Path("b/config.json").read_text())
-    Path("b/config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
-    order = []
-    monkeypatch.setattr(input_warnings, "start_library_settings", lambda one: order.append(f"asked of {one.title}"))
-    monkeypatch.setattr(input_warnings, "library_settings", lambda _: order.append(f"read, {Path('out').exists()}"))
-    with pytest.warns(TallmasksWarning, match=r"hidden_act \('relu', the base has 'gelu'\)"):
-        tallmasks.merge_checkpoints("base", {"a": "a", "b": "b"}, "weight_averaging", "out")
-    assert order == ["asked of base", "asked of b", "read, True"]
 
 
 @pytest.mark.parametrize("kind", ["MixtralForCausalLM", "T5ForConditionalGeneration", "Wav2Vec2ForCTC"])

@@ -57,6 +57,21 @@ def test_masks_over_merges_of_whole_tensors_have_any_shape(method: str, shape: t
         assert (found[0] == found[1]).float().mean() > 0.999 and not torch.equal(found[0], base["table.weight"])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_what_stands_out_of_a_half_models_rounding_is_merged(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Directions that a task trained would be left out as rounding errors, or rounding errors scaled up to these."""
+    draw = torch.Generator().manual_seed(0)
+    matrix, base = torch.randn(2, 96, 80, generator=draw)
+    error = torch.linalg.matrix_norm(matrix.to(dtype).float() - matrix, 2)
+    left, right = (torch.linalg.qr(torch.randn(rows, 5, generator=draw)).Q for rows in (96, 80))
+    tuned = base.to(dtype).float() + 3 * error * left @ right.T
+    paths = write(tmp_path, {"w": base.to(dtype)}, {"a": {"w": tuned.to(dtype)}})
+    out = tallmasks.merge_checkpoints(
+        tmp_path / "base.safetensors", paths, "iso_c", tmp_path / "out.safetensors", dtype="float32"
+    )
+    assert torch.linalg.matrix_rank(load_file(out)["w"] - base.to(dtype).float(), rtol=0.1) == 5
+
+
 @pytest.mark.parametrize("tasks", [1, 2, 3])
 def test_few_tasks_are_told_apart_without_data(tasks: int, tmp_path: Path) -> None:
     """The merged vector of two tasks is short: a mask of its whole length would give both tasks the same model."""

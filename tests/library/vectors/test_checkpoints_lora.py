@@ -1,12 +1,14 @@
 """PEFT LoRA folders: their deltas, and one-line errors for unsupported ones."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
 import torch
 import transformers
 
+import tallmasks
 from small_checkpoints import bloom, file_of, lora, refusal
 from tallmasks.errors import TallmasksError, TallmasksWarning
 from tallmasks.io.tensor_files import TensorInfo
@@ -168,26 +170,38 @@ def test_square_layers_of_transformers_are_what_their_classes_say(kind, tmp_path
 
 
 def test_transposed_layers_embeddings_and_whole_tensors_are_read(tmp_path):
-    """GPT-2's layers, new embeddings and trained heads would be refused, or transposed."""
+    """GPT-2's layers, new embeddings and trained heads would be refused, or merged with other values than peft's."""
     settings = {"vocab_size": 9, "n_embd": 6, "n_layer": 1, "n_head": 1, "tie_word_embeddings": False}
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).save_pretrained(tmp_path / "base")
-    base, block = open_checkpoint(tmp_path / "base"), "transformer.h.0.attn"
+    shutil.copytree(tmp_path / "base", tmp_path / "moved")  # to a LoRA, another base
+    base, moved = (open_checkpoint(tmp_path / name) for name in ("base", "moved"))
+    block = "transformer.h.0.attn"
     tensors, product = factors(f"{block}.c_attn", 18, 6)
     tensors[f"{block}.c_attn.bias"] = drawn(18, seed=5)
     tensors[f"{block}.c_proj.modules_to_save.weight"] = drawn(6, 6, seed=7).half()
     tensors["transformer.wte.lora_embedding_A"] = drawn(4, 9)
     tensors["transformer.wte.lora_embedding_B"] = drawn(6, 4, seed=2)
     tensors["transformer.wte.base_layer.weight"] = drawn(9, 6, seed=3)
-    checkpoint = open_checkpoint(lora(tmp_path / "lora", tensors, fan_in_fan_out=True), base)
-    check_delta(checkpoint, base, f"{block}.c_attn.weight", 2 * product.T)
-    np.testing.assert_array_equal(checkpoint.piece(f"{block}.c_attn.bias", 0, 18), tensors[f"{block}.c_attn.bias"])
-    whole = tensors[f"{block}.c_proj.modules_to_save.weight"].float().reshape(-1)
-    np.testing.assert_array_equal(checkpoint.piece(f"{block}.c_proj.weight", 0, 36), whole)
+    folder = lora(tmp_path / "lora", tensors, fan_in_fan_out=True)
     a, b, table = (
         tensors[f"transformer.wte.{n}"] for n in ("lora_embedding_A", "lora_embedding_B", "base_layer.weight")
     )
-    embedding = checkpoint.piece("transformer.wte.weight", 0, 54).reshape(9, 6)
-    np.testing.assert_allclose(embedding, table + 2 * (b @ a).T, atol=1e-5)
+    expected = {name: base.float32(name) for name in base.names} | {
+        f"{block}.c_attn.weight": base.float32(f"{block}.c_attn.weight") + 2 * product.T,
+        f"{block}.c_attn.bias": tensors[f"{block}.c_attn.bias"],
+        f"{block}.c_proj.weight": tensors[f"{block}.c_proj.modules_to_save.weight"],
+        "transformer.wte.weight": table + 2 * (b @ a).T,
+    }
+    task = {"cars": folder}
+    out = tallmasks.merge_checkpoints(tmp_path / "base", task, "task_arithmetic", tmp_path / "m", scaling_coefficient=1)
+    lossless = {"dtype": "float32", "mask_lambda": 0}
+    bundle = tallmasks.compress(tmp_path / "base", task, tmp_path / "b", "task_arithmetic", **lossless)
+    merged, restored = open_checkpoint(out), tallmasks.load_bundle(bundle).arrays("cars")
+    own, on_moved = (open_checkpoint(folder, one) for one in (base, moved))
+    for name, values in expected.items():
+        summed = [base.float32(name) + delta(one, base, name) for one in (own, on_moved)]
+        for found in (own.float32(name), merged.float32(name), restored[name], *summed):
+            np.testing.assert_allclose(found, values, atol=1e-5)
 
 
 def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):

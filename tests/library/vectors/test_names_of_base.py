@@ -1,6 +1,7 @@
 """Tensor names that transformers converts when it loads a file: models fit in whatever way they were saved."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -117,12 +118,6 @@ def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
     assert (opened.float32(f"{module}.LayerNorm.gamma") == 3).all()
 
 
-def hide_library(monkeypatch):
-    """Behave like an installation without transformers."""
-    monkeypatch.setattr(transformers_models, "has_library", lambda: False)
-    monkeypatch.setattr(transformers_models, "_library_model", transformers_models._library_model.__wrapped__)
-
-
 def classifiers(folder, name, **size):
     """The folder of an encoder, and those of two classifiers with other labels."""
     kind = getattr(transformers, f"{name}For{'Sequence' if name == 'Bert' else 'Image'}Classification")
@@ -135,7 +130,7 @@ def classifiers(folder, name, **size):
 def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
     """With --heads, every LayerNorm of a BERT was treated as a head and not merged."""
     base = open_checkpoint(classifiers(tmp_path, "Bert", **WORDS))
-    hide_library(monkeypatch)
+    monkeypatch.setitem(sys.modules, "transformers", None)  # as if it was not installed
     words = ["--task", f"cars={tmp_path}/cars", "--task", f"dtd={tmp_path}/dtd", "--method", "weight_averaging"]
     assert main(["merge", "--base", str(tmp_path / "base"), *words, "--heads", "-o", str(tmp_path / "merged")]) == 0
     heads = load_file(tmp_path / "merged/heads/cars.safetensors")
@@ -150,7 +145,7 @@ def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
 def test_what_only_the_library_knows_is_said_without_it(tmp_path, monkeypatch):
     """Part of a model would silently keep the base's values, or the user would not know what to install."""
     base = open_checkpoint(classifiers(tmp_path, "ViT", **IMAGES))
-    hide_library(monkeypatch)
+    monkeypatch.setitem(sys.modules, "transformers", None)  # as if it was not installed
     with pytest.warns(TallmasksWarning, match=r"pip install .*\[transformers\]"):
         open_model(tmp_path / "cars", base)
 

@@ -9,7 +9,6 @@ import reference
 from strategies import no_deadline, task_vectors
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, load_state, open_tensors, write_tensors
-from tallmasks.vectors import task_vectors as module
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.task_vectors import compute_task_vector, open_task_vector, trim_threshold
 
@@ -30,16 +29,17 @@ def compute(folder, pretrained=PRETRAINED, checkpoint=CHECKPOINT, trainable=("a"
 
 @pytest.mark.parametrize("before", [np.float16, np.float32])
 @pytest.mark.parametrize("after", [np.float16, np.float32])
-def test_difference_is_taken_in_float32_piece_by_piece(before, after, tmp_path, monkeypatch):
+def test_difference_is_taken_in_float32_piece_by_piece(before, after, tmp_path):
     """Half-precision checkpoints would be subtracted in half precision, or the end of a piece would be skipped."""
-    monkeypatch.setattr(module, "_PIECE", 4)
-    draw = np.random.default_rng(1)
-    pretrained = {name: draw.standard_normal(PRETRAINED[name].shape).astype(before) for name in "ab"}
-    checkpoint = {name: draw.standard_normal(PRETRAINED[name].shape).astype(after) for name in "ab"}
+    draw, shapes = np.random.default_rng(1), {"a": (2, 600_000), "b": (5,)}  # more than a piece, and less
+    pretrained, checkpoint = (
+        {name: draw.standard_normal(shape, np.float32).astype(dtype) for name, shape in shapes.items()}
+        for dtype in (before, after)
+    )
     tau = compute(tmp_path, pretrained, checkpoint)
     expected = [checkpoint[name].astype(np.float32) - pretrained[name].astype(np.float32) for name in "ab"]
     np.testing.assert_array_equal(tau.flat, np.concatenate([part.ravel() for part in expected]))
-    assert tau.layout == Layout(("a", "b"), ((2, 3), (5,)))
+    assert tau.layout == Layout.of(pretrained)
     assert tau.thresholds == {f: reference.trim_threshold(tau.flat, f) for f in (0.2, 0.1)}
     assert open_tensors(tmp_path / "tau").metadata["recipe"] == "r"
     np.testing.assert_array_equal(load_state(tmp_path / "tau")["a"], expected[0])

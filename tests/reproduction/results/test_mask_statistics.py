@@ -39,6 +39,8 @@ def test_statistics_match_the_unpacked_masks(merge, chain):
             expected = (used[one] & used[other]).sum() / (used[one] | used[other]).sum()
             assert overlap[one, other] == pytest.approx(expected)
     assert len(overlap) == 9
+    nothing = statistics(bundle, CHOSEN, np.zeros_like(merged), layer_of)["overlap"]
+    assert (nothing["jaccard"] == 1).all()  # empty masks are equal
     tensors = found["tensors"]
     assert tensors["weights"].sum() == bundle.layout.size == 43
     everywhere = (tensors["density"] * tensors["weights"]).sum() / 43
