@@ -178,6 +178,11 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {by_lower_case[close[0]]!r}?)" if close else ""
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: "1 file", "2 classes"."""
+    return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
 def short(value: object) -> str:
     """The repr of a user's value for an error message, cut to 100 characters."""
     try:

@@ -5,6 +5,7 @@ Upper bounds catch typing errors that would fill a disk or run for a year.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -16,7 +17,7 @@ from tallmasks.methods.contract import Group
 
 
 def _different(values: list[Any]) -> list[Any]:
-    if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+    if repeated := [value for value, count in Counter(values).items() if count > 1]:
         raise ValueError(f"{short(repeated[0])} listed twice; list each once")
     return values
 

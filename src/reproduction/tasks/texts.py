@@ -63,17 +63,19 @@ class Texts(Sequence[Text]):
     right: NDArray[np.int64]
 
     @classmethod
-    def of(cls, examples: Iterable[Text]) -> Texts:
-        """Pack examples; equal strings are stored once."""
+    def of(cls, examples: Iterable[Text], choices: Sequence[str] | None = None) -> Texts:
+        """Pack examples; equal strings are stored once.  ``choices``: the answers of all examples, stored once."""
         strings: dict[str, int] = {}
         inputs: list[int] = []
-        answers: list[int] = []
+        answers = [strings.setdefault(choice, len(strings)) for choice in choices or ()]
         spans: list[tuple[int, int]] = []
         right: list[int] = []
         for example in examples:
             inputs.append(strings.setdefault(example.input, len(strings)))
-            start = len(answers)
-            answers += [strings.setdefault(answer, len(strings)) for answer in example.answers]
+            start = 0
+            if choices is None:
+                start = len(answers)
+                answers += [strings.setdefault(answer, len(strings)) for answer in example.answers]
             spans.append((start, len(answers)))
             right.append(example.answer)
         encoded = [string.encode() for string in strings]
@@ -97,14 +99,21 @@ class Texts(Sequence[Text]):
         answers = tuple(self._string(index) for index in self.answers[start:end])
         return Text(self._string(self.inputs[some]), answers, int(self.right[some]))
 
+    @property
+    def questions(self) -> list[str]:
+        """The input of each example."""
+        return list(map(self._string, self.inputs))
+
     def _string(self, index: int) -> str:
         start = int(self.ends[index - 1]) if index else 0
         return bytes(self.letters[start : int(self.ends[index])]).decode()
 
 
-def write_texts(path: Path, examples: Iterable[Text], metadata: Mapping[str, str]) -> int:
-    """Write the examples atomically and return their number."""
-    texts = Texts.of(examples)
+def write_texts(
+    path: Path, examples: Iterable[Text], metadata: Mapping[str, str], choices: Sequence[str] | None = None
+) -> int:
+    """Write the examples atomically and return their number.  ``choices``: see `Texts.of`."""
+    texts = Texts.of(examples, choices)
     write_tensors(path, vars(texts), metadata)
     return len(texts)
 

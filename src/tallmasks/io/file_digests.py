@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_text
+from tallmasks.io.plain_files import open_plain
 
 REMEMBERED = Path(".tallmasks", "content")  # checksums of data folders, by path
 # Inode, size, mtime and ctime. ctime changes with every write and cannot be set; a replaced file has another inode.
@@ -72,7 +73,7 @@ def _identity(path: Path) -> Identity:
 @functools.lru_cache(maxsize=4096)
 def _sha256(path: str, identity: Identity) -> str:
     try:
-        with Path(path).open("rb") as file:
+        with open_plain(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _unreadable(Path(path), error) from None

@@ -16,10 +16,8 @@ from ruamel.yaml.nodes import Node, ScalarNode
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import open_plain
 
-LARGEST = 1 << 17  # bytes; the shipped params.yaml has 10,000
-_LARGEST_EXPANDED = (
-    1 << 20
-)  # characters and values if every alias is written out; nested aliases can stand for billions
+LARGEST = 1 << 20  # bytes
+_LARGEST_EXPANDED = LARGEST  # characters and values if every alias is written out; nested ones can stand for billions
 
 
 def read_yaml(path: Path) -> Any:

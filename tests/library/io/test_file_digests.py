@@ -24,6 +24,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
+def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
+    """Weights or data that are a pipe, such as a shell's <(...), would let every command wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    for digest in (lambda: sha256_of_file(tmp_path / "pipe"), lambda: sha256_of_folder(tmp_path)):
+        with pytest.raises(TallmasksError, match="pipe is not a regular file"):
+            digest()
+
+
 def write(path: Path, text: str) -> None:
     """Write a file in place, with a fixed modification time."""
     path.write_text(text)

@@ -71,7 +71,7 @@ def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
         ("seeds: [2024-01-31]", "seeds.0: .*2024"),
         ("a: 1\nb: [1, 2\nc: 3\n", "line 3: "),
         ("a: 1".encode("utf-16"), "0xff"),
-        (b"# " + b"x" * (1 << 17), "131,072 bytes"),
+        (b"# " + b"x" * (1 << 20), "1,048,576 bytes"),
         ("[a, b]", "expected keys"),
     ],
     ids=lambda value: re.sub(r"\W+", "-", str(value)[:30]),

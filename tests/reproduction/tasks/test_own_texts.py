@@ -1,6 +1,8 @@
 """Your own texts: read from every format alike, split without leaks, and refused in one line."""
 
 import json
+import os
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -126,6 +128,45 @@ def test_files_of_other_programs_are_named(content: str, words: str, tmp_path: P
         catalogue("text").check({"data": {"support": {"files": str(tmp_path / "tickets.csv"), **ENTRY}}})
 
 
+def test_memory_and_examples_are_linear_in_the_file(tmp_path: Path) -> None:
+    """Product numbers as labels, or lines with keys of their own, took gigabytes."""
+    rows = [{"body": f"text {n}", "queue": f"item{n // 3}", f"key{n}": n} for n in range(1500)]
+    params = params_of(tmp_path, rows, ".jsonl")
+    tracemalloc.start()
+    catalogue("text").check(params)
+    recipe = catalogue("text").recipe(params, {}, "support", "test", tmp_path)
+    catalogue("text").write(recipe.params, recipe.sources, ExamplesFile(tmp_path / "test", {}, say=lambda line: None))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6
+    texts = open_texts(tmp_path / "test")
+    assert len(texts) == len(texts.answers) == 500
+    assert [texts[n].target for n in (0, 499)] == ["item0", "item499"]
+
+
+def test_unread_columns_of_a_table_cost_nothing(tmp_path: Path) -> None:
+    """A table of measurements with two columns for texts and labels would not fit into the memory."""
+    names = ",".join(f"c{n}" for n in range(20_000))
+    lines = [f"{names},body,queue", *("," * 20_000 + f"{n},{'ab'[n % 2]}" for n in range(10))]
+    (tmp_path / "tickets.csv").write_text("\n".join(lines))
+    held = pa.default_memory_pool().max_memory()
+    catalogue("text").check({"data": {"support": {"files": str(tmp_path / "tickets.csv"), **ENTRY}}})
+    assert pa.default_memory_pool().max_memory() - held < 10e6
+
+
+def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
+    """`--texts mails=<(grep ...)` waited for ever."""
+    os.mkfifo(tmp_path / "tickets.csv")
+    with pytest.raises(TallmasksError, match="not a regular file"):
+        catalogue("text").check({"data": {"support": {"files": str(tmp_path / "tickets.csv"), **ENTRY}}})
+
+
+def test_blanks_around_class_names_do_not_count(tmp_path: Path) -> None:
+    """Labels are read without them, so the classes of a config.json with a blank would not be found in the file."""
+    params = params_of(tmp_path, classes=["it ", " hr", "law"])
+    assert catalogue("text").tasks(params)["support"].classes == ("it", "hr", "law")
+
+
 def test_a_split_column_and_pairs_of_texts(tmp_path: Path) -> None:
     """Published splits could not be used, or the second text of a pair be lost."""
     rows = [row | {"part": SPLITS[n % 9 // 3], "answer": f"yes {n}{PAIR}"} for n, row in enumerate(ROWS)]
@@ -142,7 +183,7 @@ def test_a_text_in_two_splits_is_named(tmp_path: Path, recwarn: pytest.WarningsR
     leaked = [row | {"body": rows[0]["body"].replace("\n", " ")} if n == 3 else row for n, row in enumerate(rows)]
     for given, twice in ((rows, False), (leaked, True)):
         catalogue("text").check(params_of(tmp_path, given, split="part"))
-        assert any("1 texts are in more than one split" in str(one.message) for one in recwarn) == twice
+        assert any("1 text in more than one split" in str(one.message) for one in recwarn) == twice
 
 
 def test_quotation_marks_in_tsv_files_of_others(tmp_path: Path) -> None:
@@ -164,7 +205,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, ...]]]
     "a class with one text": (row_with(queue="rare"), {}, ("'rare'", "1 text,", "train")),
     "an empty text": (row_with(body=" "), {}, ("row 61", "text is empty")),
     "an empty label": (row_with(queue=""), {}, ("row 61", "label is empty")),
-    "one class": ([row | {"queue": "it"} for row in ROWS], {}, ("1 classes",)),
+    "one class": ([row | {"queue": "it"} for row in ROWS], {}, ("1 class,",)),
     "an unknown split": (ROWS, {"split": "queue"}, ("'it'", "train, validation, test")),
     "no text of a class": (
         [row | {"queue": str(n % 3)} for n, row in enumerate(ROWS)],
@@ -176,6 +217,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, ...]]]
         {"classes": ["1", "2", "3", "4"]},
         ("'4'", "list"),
     ),
+    "a class twice": (ROWS, {"classes": ["it", "it ", "hr", "law"]}, ("'it' listed twice",)),
     "another list of classes": (ROWS, {"classes": ["it", "hr", "lw"]}, ("classes", "'law'", "file")),
 }
 

@@ -122,8 +122,7 @@ class ClassifierModel(FlatWeights):
             yield self._batch([tokenized[index] for index in indices], head)
 
     def _tokenized(self, examples: ClassifierExamples) -> list[TokenizedPair]:
-        texts = list(examples.texts)
-        return self._tokenizer([text.input for text in texts], [text.answer for text in texts], self._longest)
+        return self._tokenizer(examples.texts.questions, examples.texts.right.tolist(), self._longest)
 
     def _batch(self, tokenized: list[TokenizedPair], head: Mapping[str, torch.Tensor]) -> ClassifierBatch:
         pad = self._tokenizer.pad

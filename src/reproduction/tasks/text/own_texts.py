@@ -5,26 +5,29 @@ params.yaml declares them under `data`: `support: {files: tickets.csv, text: bod
 
 from __future__ import annotations
 
+import csv
 import functools
 import hashlib
+import io
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from reproduction.tasks.catalogues import Params
 from reproduction.tasks.task import SPLITS, Task
 from reproduction.tasks.texts import PAIR, Text, joined
-from tallmasks.errors import TallmasksError, nearest, short, warn
+from tallmasks.errors import TallmasksError, counted, nearest, short, warn
 from tallmasks.io.file_digests import named_path
+from tallmasks.io.plain_files import open_plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EDITION = 3  # raise it when the same file and settings give other examples
+EDITION = 4  # raise it when the same file and settings give other examples
 FRACTIONS = {"validation": 0.1, "test": 0.2}
 TEMPLATES = ("A text about {}.",)
 FORMATS = ".csv, .tsv, .jsonl (one object per line) or .parquet"
@@ -64,20 +67,22 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
         "edition": EDITION,
     }
     file = named_path(Path(), entry["files"])
-    counts = _checked(name, file, settings)
-    classes = tuple(entry.get("classes", sorted(counts, key=_numbers_as_such)))
+    labels = _checked(name, file, settings)
+    classes = tuple(map(str.strip, entry.get("classes", labels)))
+    if repeated := [known for known, count in Counter(classes).items() if count > 1]:
+        raise TallmasksError(f"params.yaml: data.{name}.classes: {short(repeated[0])} listed twice; list each once")
     settings["classes"] = list(classes)
     numbers = [str(number) for number in range(len(classes))]
-    if set(counts) < set(numbers) and set(numbers).isdisjoint(classes):
-        absent = next(number for number in numbers if number not in counts)
+    if set(labels) < set(numbers) and set(numbers).isdisjoint(classes):
+        absent = min(set(numbers) - set(labels), key=int)
         raise TallmasksError(
             f"{file}: column {entry['label']!r}: found no {absent}, which stands for {classes[int(absent)]}; expected "
             "at least one text of every class"
         )
-    if set(counts) == set(numbers) != set(classes):
-        settings["labels"] = sorted(counts, key=_numbers_as_such)
-    elif odd := sorted(set(counts) ^ set(classes)):
-        source = "file" if odd[0] in counts else "list"
+    if set(labels) == set(numbers) != set(classes):
+        settings["labels"] = labels
+    elif odd := sorted(set(labels) ^ set(classes)):
+        source = "file" if odd[0] in labels else "list"
         raise TallmasksError(
             f"params.yaml: data.{name}.classes: {short(odd[0])} is only in the {source}; list every label of the file "
             f"once, or use the numbers 0 to {len(classes) - 1} as labels in the file"
@@ -96,45 +101,45 @@ def _numbers_as_such(label: str) -> tuple[list[str | int], int, str]:
 def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str, limit: int | None = None) -> list[Text]:
     """The texts of one split, in the order of the file; with more than ``limit``, a sample by a hash of the text."""
     classes = tuple(settings["classes"])
-    labels = settings.get("labels", classes)
+    number_of = {label: number for number, label in enumerate(settings.get("labels", classes))}
     rows = [(text, label) for text, label, part in _rows(task, file, settings) if part == split]
     numbers = sorted(range(len(rows)), key=lambda number: _order(settings["seed"], rows[number][0]))
     chosen = sorted(numbers[:limit])
-    return [Text(rows[number][0], classes, labels.index(rows[number][1])) for number in chosen]
+    return [Text(rows[number][0], classes, number_of[rows[number][1]]) for number in chosen]
 
 
-def _checked(task: str, file: Path, settings: Mapping[str, Any]) -> Counter[str]:
-    """The number of texts of each class.  Raises TallmasksError as `own_text_tasks`."""
+def _checked(task: str, file: Path, settings: Mapping[str, Any]) -> list[str]:
+    """The labels in their order.  Raises TallmasksError as `own_text_tasks`."""
     try:
         stat = file.stat()
     except OSError:
         raise TallmasksError(f"params.yaml: data.{task}.files: {file}: no such file; correct the path") from None
-    return _counted(task, file, json.dumps(settings), (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return _labels(task, file, json.dumps(settings), (stat.st_ino, stat.st_size, stat.st_mtime_ns))
 
 
 @functools.lru_cache(maxsize=64)  # each plan asks several times
-def _counted(task: str, file: Path, settings_json: str, _identity: tuple[int, ...]) -> Counter[str]:
+def _labels(task: str, file: Path, settings_json: str, _identity: tuple[int, ...]) -> list[str]:
     settings = json.loads(settings_json)
     rows = list(_rows(task, file, settings))
     counts = Counter(label for _, label, _ in rows)
     if len(counts) < 2:
         raise TallmasksError(
-            f"{file}: column {settings['label']!r}: found {len(counts)} classes, expected at least two"
+            f"{file}: column {settings['label']!r}: found {counted(len(counts), 'class')}, expected at least two"
         )
-    for label in sorted(counts):
-        parts = {part for _, own, part in rows if own == label}
+    parts_of_class, parts_of_text = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for text, label, part in rows:
+        parts_of_class[label].add(part)
+        parts_of_text[" ".join(text.split())].add(part)
+    for label, parts in sorted(parts_of_class.items()):
         if missing := [part for part in SPLITS if part not in parts]:
             raise TallmasksError(
-                f"{file}: class {short(label)}: found {counts[label]} text{'s' * (counts[label] > 1)}, and none for "
+                f"{file}: class {short(label)}: found {counted(counts[label], 'text')}, and none for "
                 f"{' and '.join(missing)}; expected at least one text of every class for each of {', '.join(SPLITS)}. "
                 "Add texts, or remove the class"
             )
-    parts_of: dict[str, set[str]] = {}
-    for text, _, part in rows:
-        parts_of.setdefault(" ".join(text.split()), set()).add(part)
-    if twice := sum(len(parts) > 1 for parts in parts_of.values()):
-        warn(f"{file}: {twice} texts are in more than one split: the accuracy on them says little", task)
-    return counts
+    if twice := sum(len(parts) > 1 for parts in parts_of_text.values()):
+        warn(f"{file}: {counted(twice, 'text')} in more than one split: the accuracy on them says little", task)
+    return sorted(counts, key=_numbers_as_such)
 
 
 def _rows(task: str, file: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -186,13 +191,12 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
     import pyarrow as pa
 
     try:
-        table = _table(task, file, columns)
-    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:  # Arrow's errors are one of these
+        names, table = _table(task, file, columns)
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError, csv.Error) as error:  # Arrow's are of these
         raise TallmasksError(
             f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}, in "
             "UTF-8"
         ) from None
-    names = table.column_names
     for column in columns:
         if names.count(column) > 1:
             raise TallmasksError(
@@ -214,43 +218,68 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
     }
 
 
-def _row(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
-        raise ValueError(f"a line has {twice[0]!r} twice")
-    return dict(pairs)
+def _table(task: str, file: Path, columns: Sequence[str]) -> tuple[list[str], pa.Table]:
+    """The names of all columns, and a table with those of ``columns`` that the file has."""
+    import pyarrow as pa
+    from pyarrow import parquet as pq
+
+    with open_plain(file) as content:
+        if file.suffix == ".parquet":
+            parquet = pq.ParquetFile(content)
+            names = parquet.schema_arrow.names
+            return names, parquet.read(columns=[column for column in columns if column in names])
+        lines = io.TextIOWrapper(content, "utf-8-sig", newline="")
+        if file.suffix in SEPARATORS:
+            names, values = _separated(file, lines, columns)
+        elif file.suffix in (".jsonl", ".json"):
+            names, values = _objects(lines, columns)
+        else:
+            raise TallmasksError(f"params.yaml: data.{task}.files: found {file.name}, expected {FORMATS}")
+        return names, pa.table(values)
+
+
+def _separated(file: Path, lines: Iterable[str], columns: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    csv.field_size_limit(1 << 30)
+    plain = file.suffix == ".tsv" and _has_plain_quotes(file)
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
+    rows = filter(None, csv.reader(lines, delimiter=SEPARATORS[file.suffix], quoting=quoting))  # without empty lines
+    names = next(rows, [])
+    values: dict[str, list[str]] = {column: [] for column in columns if column in names}
+    places = [(names.index(column), own) for column, own in values.items()]
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(names):
+            raise ValueError(f"row {number} has {counted(len(row), 'column')}, the first line {len(names)}")
+        for place, own in places:
+            own.append(row[place])
+    return names, values
 
 
 def _has_plain_quotes(file: Path) -> bool:
     """Whether a quotation mark in a .tsv file is part of its text, as in GLUE's files, and does not begin a quoted
     text, which can have several lines."""
-    lines = [line.split("\t") for line in file.read_text(errors="replace").split("\n") if line]
-    fields = [field for line in lines for field in line]
-    unpaired = any(field.startswith('"') and (field == '"' or not field.endswith('"')) for field in fields)
-    return unpaired and len(set(map(len, lines))) == 1
+    unpaired, lengths = False, set()
+    with file.open(encoding="utf-8-sig") as lines:
+        for line in lines:
+            fields = line.rstrip("\n").split("\t")
+            if fields != [""]:
+                unpaired |= any(field.startswith('"') and (field == '"' or not field.endswith('"')) for field in fields)
+                lengths.add(len(fields))
+    return unpaired and len(lengths) == 1
 
 
-def _table(task: str, file: Path, columns: Sequence[str]) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import csv
-    from pyarrow import parquet as pq
-
-    if file.suffix in SEPARATORS:
-        parsing = csv.ParseOptions(delimiter=SEPARATORS[file.suffix], newlines_in_values=True)
-        if file.suffix == ".tsv" and _has_plain_quotes(file):
-            parsing.quote_char = False
-        as_written = csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()))
-        longest = csv.ReadOptions(block_size=min(max(1 << 20, file.stat().st_size), (1 << 31) - 1))  # a row fits in it
-        return csv.read_csv(file, longest, parsing, as_written)
-    if file.suffix in (".jsonl", ".json"):
-        with file.open(encoding="utf-8-sig") as lines:
-            rows = [json.loads(line, object_pairs_hook=_row) for line in lines if line.strip()]
-        if not all(isinstance(row, dict) for row in rows):
+def _objects(lines: Iterable[str], columns: Sequence[str]) -> tuple[list[str], dict[str, list[Any]]]:
+    names, values = dict[str, None](), {column: list[Any]() for column in columns}
+    for line in filter(str.strip, lines):
+        row = json.loads(line, object_pairs_hook=_row)
+        if not isinstance(row, dict):
             raise ValueError("a line is not a JSON object")
-        names = dict.fromkeys(name for row in rows for name in row)
-        # the other columns are only named in messages; Arrow's own reader would take a text for a date
-        return pa.table(
-            {name: [row.get(name) for row in rows] if name in columns else [None] * len(rows) for name in names}
-        )
-    if file.suffix == ".parquet":
-        return pq.ParquetFile(file).read()
-    raise TallmasksError(f"params.yaml: data.{task}.files: found {file.name}, expected {FORMATS}")
+        names |= dict.fromkeys(row)
+        for column, own in values.items():
+            own.append(row.get(column))
+    return list(names), values
+
+
+def _row(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
+        raise ValueError(f"a line has {twice[0]!r} twice")
+    return dict(pairs)

@@ -65,7 +65,8 @@ class TextDatasets:
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:
         if "own" in recipe:
             texts = examples_of(recipe["task"], sources["data"], recipe["own"], recipe["split"], recipe["rows"])
-            out.say(f"{recipe['task']} {recipe['split']}: {write_texts(out.path, texts, out.metadata)} texts")
+            count = write_texts(out.path, texts, out.metadata, recipe["own"]["classes"])
+            out.say(f"{recipe['task']} {recipe['split']}: {count} texts")
             return
         task, split, folder = text_task_of(recipe), recipe["split"], sources.get("data")
         files = locate_texts(task, split, folder)
