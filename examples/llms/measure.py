@@ -49,6 +49,8 @@ def main() -> None:
     parser.add_argument("--batch-size", default="8", help="a number, or auto")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
+    if arguments.output.exists():
+        parser.error(f"{arguments.output} already exists; choose another path or remove it")
     manager = TaskManager(include_path=str(Path(__file__).parent / "tasks"))
     rows: list[dict[str, Any]] = []
     for name, _, folder in (model.partition("=") for model in arguments.model):

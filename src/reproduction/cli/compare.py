@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
 from reproduction.tasks.text.own_texts import own_text_tasks
 from reproduction.tasks.text.text_catalogue import TASKS
-from tallmasks.cli.options import pair
+from tallmasks.cli.options import by_name, pair
 from tallmasks.errors import OptionError, TallmasksError, warn
-from tallmasks.io.atomic_files import atomic_write_text
+from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
 from tallmasks.io.plain_files import new_path
 from tallmasks.io.yaml_files import yaml_text
 
@@ -53,12 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    models, texts = dict(arguments.task), dict(arguments.texts)
-    for option, pairs in (("task", arguments.task), ("texts", arguments.texts)):
-        if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
-            raise OptionError(
-                f"--{option} {twice[0]}=...: the name {twice[0]} is used twice; give each model its own name"
-            )
+    models, texts = by_name("--task", arguments.task), by_name("--texts", arguments.texts)
     if len(models) < 2 or models.keys() != texts.keys():
         raise OptionError(
             f"found --task for {', '.join(models) or 'no model'} and --texts for {', '.join(texts) or 'no model'}; "
@@ -67,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if taken := sorted(models.keys() & TASKS.keys()):
         raise OptionError(f"--task: {taken[0]} is the name of a built-in task; choose another name")
     out = new_path(arguments.output)
+    refuse_existing(out, folder=False)
     data = {}
     for name, folder in models.items():
         refuse_adapter(Path(folder))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -28,6 +28,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
         )
         self._positionals.title = "inputs"
+        self.register("action", None, _Once)
 
     def format_help(self) -> str:
         """Show only required arguments in the usage line, and the group with `--help` last."""
@@ -55,6 +56,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
         raise OptionError(f"{message}; see `{self.prog} --help`")
+
+
+class _Once(argparse.Action):
+    """Store a value; argparse would store the last of several."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
+        if option and (before := getattr(namespace, self.dest)) is not self.default:
+            raise OptionError(f"{option}: found two values, {before} and {values}; expected one")
+        setattr(namespace, self.dest, values)
 
 
 class Refused(argparse.Action):
@@ -99,6 +109,18 @@ number_by_task = converted(_number_by_task, "a number, or NAME=NUMBER")
 
 def one_of(names: Collection[str], aliases: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], str]:
     return converted({**{name: name for name in names}, **aliases}.__getitem__, f"one of {', '.join(names)}")
+
+
+def by_name(option: str, pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """The values of an option by name; the name is None for a value without one. Raises OptionError if a name has two
+    values."""
+    values: dict[Any, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            which = option if name is None else f"{option} {name}=..."
+            raise OptionError(f"{which}: found two values, {values[name]} and {value}; expected one for each name")
+        values[name] = value
+    return values
 
 
 def pair(form: str, example: str) -> Callable[[str], tuple[str, str]]:

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.cli.options import number_by_task, one_of, pair
-from tallmasks.errors import OptionError
+from tallmasks.cli.options import by_name, number_by_task, one_of, pair
 from tallmasks.io.dtypes import DTYPE_ALIASES
 
 if TYPE_CHECKING:
@@ -88,16 +87,14 @@ def read_settings(arguments: argparse.Namespace, default_method: str | None, dty
     values = read_settings_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
     if arguments.base is not None:
         values.pop("base_sha256", None)
-    tasks, named = values.setdefault("tasks", {}), set()
-    for name, checkpoint in arguments.task:
-        if name in named:
-            raise OptionError(f"--task {name}=...: the name {name} is used twice; give each model its own name")
-        named.add(name)
+    tasks = values.setdefault("tasks", {})
+    for name, checkpoint in by_name("--task", arguments.task).items():
         from_file = {key: value for key, value in tasks.get(name, {}).items() if key != "sha256"}
         tasks[name] = {**from_file, "checkpoint": checkpoint}
-    values["options"] = {**values.get("options", {}), **dict(arguments.option)}
+    values["options"] = {**values.get("options", {}), **by_name("--option", arguments.option)}
     for setting in BY_TASK:
-        for task, value in getattr(arguments, setting, []):
+        option = f"--{setting.replace('_', '-')}"
+        for task, value in by_name(option, getattr(arguments, setting, [])).items():
             (values if task is None else task_settings(tasks, task, setting))[setting] = value
     for name, value in vars(arguments).items():
         if name in KEYS and name not in BY_TASK and value is not None:

@@ -47,6 +47,7 @@ def test_the_order_of_classes_is_the_models_or_is_asked_for(
         Path(f"{task}.csv").write_text("".join(["text,label\n", *rows]))
         options += ["--task", f"{task}=./{task}", "--texts", f"{task}=./{task}.csv"]
     assert main(["compare", "--base", "./base", *options]) == 0
+    assert main(["compare", "--base", "./base", *options]) == 1
     data = yaml.safe_load(Path("compare.yaml").read_text())["data"]
     assert {task: entry["classes"] for task, entry in data.items()} == {"tickets": classes, "mails": classes}
     assert ("the order of the model's outputs" in " ".join(capsys.readouterr().err.split())) == warns
@@ -93,7 +94,7 @@ def test_models_that_one_network_cannot_evaluate_are_told(
     assert said.count("warning") == 1 and "a/tokenizer.json differs from the base's in normalizer;" in said
     assert main(["compare", *(word.replace("c=", "spam=") for word in words), "-o", "other.yaml"]) == 2
     assert main(["compare", *words, "--task", "a=./c", "-o", "other.yaml"]) == 2
-    assert "used twice" in capsys.readouterr().err
+    assert "found two values" in capsys.readouterr().err
     Path("a/tokenizer.json").write_text("[1]")
     assert main(["compare", *words, "-o", "other.yaml"]) == 1
     assert "is not a tokenizer" in " ".join(capsys.readouterr().err.split())
