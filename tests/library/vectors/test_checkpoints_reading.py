@@ -91,20 +91,23 @@ def test_a_small_file_does_not_fill_the_machine(trap, zipped, tmp_path):
     assert "trap.bin: " in refusal(lambda: open_checkpoint(tmp_path / "trap.bin"))
 
 
-def rewritten(path, change):
+def rewritten(path, change, compression=zipfile.ZIP_STORED):
     """A copy of a torch.save file with other records: ``change`` gets a name and its bytes."""
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_name("new.bin"), "w") as new:
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_name("new.bin"), "w", compression) as new:
         for name in old.namelist():
             new.writestr(name, change(name.partition("/")[2], old.read(name)))
     return path.with_name("new.bin")
 
 
-@pytest.mark.parametrize("kept", [0, 1, 139])
-def test_a_record_that_is_too_short_is_refused(kept, tmp_path):
-    """What follows in the file would be read as weights, with values up to 1e38."""
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("size", [0, 139, 144])
+def test_a_record_of_another_length_is_refused(size, compression, tmp_path):
+    """What follows in the file would be read as weights, up to 1e38; or another model than torch's, which refuses."""
     path = file_of(tmp_path, {"a": torch.ones(3), "w": torch.randn(7, 5), "z": torch.ones(90)}, "whole.bin")
-    short = rewritten(path, lambda name, record: record[:kept] if name == "data/1" else record)
-    assert f"{kept} bytes are stored for tensor 'w'; expected 140" in refusal(lambda: open_checkpoint(short))
+    other = rewritten(path, lambda name, data: (2 * data)[:size] if name == "data/1" else data, compression)
+    with pytest.raises(RuntimeError, match="size"):
+        torch.load(other)
+    assert f"data/1 has {size} bytes; expected 140" in refusal(lambda: open_checkpoint(other))
 
 
 @pytest.mark.parametrize("cut", [1, 360, 400])

@@ -72,9 +72,9 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
 
     def record(storage: Storage) -> _Bytes:
         entry = entries[f"data/{storage.key}"]
+        if entry.file_size != storage.nbytes:
+            raise Unusable(f"its record data/{storage.key} has {entry.file_size} bytes; expected {storage.nbytes}")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-            if entry.file_size != storage.nbytes:  # so that all of it is read, and its checksum compared
-                raise Unusable(f"its record data/{storage.key} has {entry.file_size} bytes; expected {storage.nbytes}")
             return np.frombuffer(expanded(f"data/{storage.key}", storage.nbytes), np.uint8)
         magic, *lengths = _LOCAL_HEADER.unpack_from(mapped.data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + sum(lengths)
@@ -110,7 +110,7 @@ def _tensors(saved: Any, record: _Records) -> dict[str, tuple[str, NDArray]]:
     records: dict[Storage, _Bytes] = {}
     for name, stored in state.items():
         if (storage := stored.storage) not in records:
-            records[storage] = record(storage)[: storage.nbytes]
+            records[storage] = record(storage)
             if (found := len(records[storage])) < storage.nbytes:
                 raise Unusable(f"{found} bytes are stored for tensor {name!a:.100}; expected {storage.nbytes}")
     left = 2 * sum(map(len, records.values())) + _LARGEST_EXPANDED
