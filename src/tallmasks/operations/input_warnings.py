@@ -25,6 +25,7 @@ _HARMLESS = {
 }  # fmt: skip
 """Fields of config.json that do not change what the weights compute; nor do dropout and initialisation."""
 _OF_HEADS = {"id2label", "label2id", "num_labels"}
+_LARGE_LAMBDA = 2
 _SAMPLED = 1 << 18
 """Number of values per task vector that are compared."""
 _ONE_WAY = 0.4
@@ -33,10 +34,15 @@ gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 
 
 def warn_of_inputs(models: Models, keeps_own: bool) -> None:
-    """Warn about suspicious inputs, from a sample of their values.
+    """Warn about a suspicious mask lambda, and suspicious models, from a sample of their values.
 
     With ``keeps_own``, every task keeps its tokenizer, so these may differ.
     """
+    if (largest := max(models.settings.by_task("mask_lambda").values(), default=0)) > _LARGE_LAMBDA:
+        warn(
+            f"--mask-lambda: with {largest:g}, masks keep hardly any weight that another task changed too; the paper"
+            " tries 0.2 to 0.6"
+        )
     if not keeps_own:
         every = {"the base": models.base, **models.tasks}
         for folder in sorted({part_prefix(name) for one in every.values() for name in one.companions}):
@@ -95,15 +101,18 @@ def _changes(key: str, mine: Any, theirs: Any) -> bool:
 
 def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
     """``folder``: "" for the model's tokenizer, or the subfolder of another one, such as `qformer_tokenizer/`."""
-    digests = {name: of_files for name, one in every.items() if (of_files := vocabulary_digests(one, folder))}
-    if all(of_files == next(iter(digests.values())) for of_files in digests.values()):
+    digests = {name: str(of_files) for name, one in every.items() if (of_files := vocabulary_digests(one, folder))}
+    first: dict[str, str] = {}  # the first model with these files: each tokenizer is read once
+    for name, digest in digests.items():
+        first.setdefault(digest, name)
+    if len(first) < 2:
         return
     where = f" in {folder}" if folder else ""
     advice = "the result keeps the base's"
     if not folder:
         advice += ". `--tokens base` or `--tokens union` aligns the rows by token"
     try:
-        ids = {name: read_tokenizer(every[name], folder).ids for name in digests}
+        ids = {name: read_tokenizer(every[name], folder).ids for name in first.values()}
     except TallmasksError as error:
         warn(f"the tokenizers{where} of {name_some(digests)} have different files and cannot be compared: {error}")
         return
@@ -113,7 +122,8 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
         )
         return
     with grouped_warnings():
-        for name, of_task in ids.items():
+        for name, digest in digests.items():
+            of_task = ids[first[digest]]
             if added := sorted(of_task.keys() - ids.get("the base", of_task).keys()):
                 warn(f"tokens{where} that the base lacks ({name_some(added)}); {advice}", name)
 

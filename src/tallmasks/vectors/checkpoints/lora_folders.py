@@ -175,7 +175,8 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attribute
                 title,
             )
         product = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
-        products |= dict.fromkeys(stored_names[name], product)
+        if product.left.any() and product.right.any():  # untrained, B is zero
+            products |= dict.fromkeys(stored_names[name], product)
     tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
     return LoraCheckpoint(
         **attributes,
