@@ -277,6 +277,26 @@ def test_a_head_that_the_class_does_not_have_comes_back_whole() -> None:
     assert all(torch.equal(bundle.state_dict(name)["linear.weight"], heads[name]) for name in "xy")
 
 
+@pytest.mark.parametrize(
+    ("base", "task", "has_head"),
+    [
+        ("BertModel", "BertForSequenceClassification", False),
+        ("BertForMaskedLM", "BertForSequenceClassification", False),
+        ("BertModel", "BertModel", False),
+        ("BertForMaskedLM", "BertForMaskedLM", True),
+    ],
+)
+def test_only_a_head_that_may_lose_values_is_warned_of(
+    base: str, task: str, has_head: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without transformers, everyone would be told that heads lose values, and in the next line that they do not."""
+    monkeypatch.setattr(transformers_models, "find_spec", lambda _: None)
+    for seed, (name, kind) in enumerate({"base": base, "a": task, "b": task}.items()):
+        moved(getattr(transformers, kind)(transformers.BertConfig(**SIZE, **WORDS)), seed).save_pretrained(name)
+    assert main(["compress", "--base", "base", "--task", "a=a", "--task", "b=b", "-o", "bundle"]) == 0
+    assert ("heads with the shape of the base's are compressed" in capsys.readouterr().err) == has_head
+
+
 def test_models_without_heads_are_compressed_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two models of 90 MB took twice the time: the answer of a process that imports the model's class."""
     base, labels = made("BertForMaskedLM").bert, {"num_labels": 3}
