@@ -52,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     size = sum(info.size for info in model.tensors.values())
     with work_progress("exporting", size) as progress, new_checkpoint(output, model, front + text, progress=progress):
         pass
-    what = "" if model.is_folder else ", one file" if output.suffix else ", one file in the format of safetensors"
-    print(f"{output}: the model of {arguments.task}{what}")
+    print(f"{output}: the model of {arguments.task}{'' if model.is_folder else ', one file'}")
     print_copied(model)
     return 0

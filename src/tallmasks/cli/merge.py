@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
     method, scaling_coefficient, weighting, models = prepare_merge(settings)
     what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:
-        size = bytes_of_new(settings.output or Path("model"), models.base, settings.dtype, settings.out_shard_size)
+        output = settings.output or Path("model" if models.base.is_folder else "model.safetensors")
+        size = bytes_of_new(output, models.base, settings.dtype, settings.out_shard_size)
         print_plan(models, f"merge {what}", size)
         warn_of_configurations(models)
         return 0

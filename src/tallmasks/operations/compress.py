@@ -126,9 +126,10 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
             " leave it out, or use `--method ties`"
         )
     models = open_models(settings, keeps_own=True)
-    if isinstance(models.base, BundleModel):
+    if restored := [one.title for one in (models.base, *models.whole.values()) if isinstance(one, BundleModel)]:
         raise TallmasksError(
-            f"{settings.base}: a task of a bundle cannot be the base; write it with `tallmasks export` first"
+            f"{restored[0]}: found a task of a bundle, whose error would grow; expected an original model. If there is"
+            " none, write this one with `tallmasks export` first"
         )
     origin = dict(models.base.origin)
     if "path" in origin:

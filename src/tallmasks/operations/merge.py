@@ -124,9 +124,10 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
             f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which are lost when a LoRA is"
             " merged into a bfloat16 model first: the two results can differ a lot"
         )
-    count = len(models.tasks)
-    if count == 1:
+    if len(models.tasks) == 1:
         warn("there is only one model, so nothing is merged with it; give more with --task")
+    if not scaling_coefficient or not any(weighting.weights.get(task, 1.0) for task in models.tasks):
+        warn("the scaling coefficient or every weight is 0, so the result is the base")
     blocks = block_count(models.base.layout.names)
     if settings.layers not in (None, blocks):
         raise TallmasksError(

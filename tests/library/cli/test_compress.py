@@ -201,6 +201,8 @@ def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureF
     assert run("merge", "from-bundle/merge.yaml", "-o", "again") == 0
     assert run("merge", "--base", "bundle#a", "--task", "x=x-v0.2", "--method", "ties", "-o", "on-another") == 0
     assert run("info", "bundle#b") == 0 and "bundle#b: 2 tensors" in capsys.readouterr().out
+    for words in (["--base", "base", "--task", "b=bundle#b"], ["--base", "bundle#b", "--task", "x=x-v0.1"]):
+        assert "bundle#b: found a task of a bundle" in refusal(capsys, "compress", *words, "-o", "twice")
     vector = tallmasks.task_vector("base", "bundle#b")["w.weight"]
     assert np.array_equal(vector, tallmasks.task_vector("base", "exported")["w.weight"])
     Path("base").rename("moved")

@@ -114,6 +114,27 @@ def test_what_has_no_meaning_is_one_line(
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "ties", "--weight", "0"], "base"),
+        (["--method", "ties", "--weight", "one=0", "--weight", "two=0"], "base"),
+        (["--method", "tsv_m", "--scaling-coefficient", "0"], "base"),
+        (["--method", "consensus_ties", "--k", "1", "--mask-lambda", "one=40"], "masks"),
+        (["--method", "ties", "--weight", "one=0", "--scaling-coefficient", "0.3"], None),
+        (["--method", "consensus_ties", "--k", "1", "--mask-lambda", "1"], None),
+    ],
+)
+def test_a_slip_that_leaves_little_of_the_models_is_said(
+    here: None, capsys: pytest.CaptureFixture[str], words: list[str], said: str | None
+) -> None:
+    """The base, or nearly the base, would be taken for a merged model."""
+    texts = {"base": "so the result is the base", "masks": "--mask-lambda: with 40, masks keep hardly any weight"}
+    assert run(*CALL, *words, "-o", "out") == 0
+    err = capsys.readouterr().err
+    assert [key for key, text in texts.items() if text in err] == ([said] if said else []), err
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         (f"{SLICE % (3, 3)}  - sources: [{{model: one, layer_range: [0, 3]}}]", "slices: "),

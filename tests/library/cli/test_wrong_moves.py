@@ -43,7 +43,11 @@ def misuse(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (["merge", "--mask-lambda", "cars=x"], ["--mask-lambda", "'cars=x'", "number"]),
         (["merge", "--task", "dogs"], ["--task", "'dogs'", "NAME=CHECKPOINT"]),
         (["merge", "--option", "=0.1"], ["--option", "'=0.1'", "KEY=VALUE"]),
-        (["merge", "--base", "x", "--task", "a=b", "--task", "a=c"], ["--task a=", "twice"]),
+        (["merge", "--base", "x", "--task", "a=b", "--task", "a=c"], ["--task a=...: found two values, b and c"]),
+        (["merge", "--option", "keep=1", "--option", "keep=2"], ["--option keep=...: found two values, 1 and 2"]),
+        (["compress", "--mask-lambda", "0.2", "--mask-lambda", "0.3"], ["--mask-lambda: found two values, 0.2 and"]),
+        (["export", "x", "--task", "a", "--task", "b", "-o", "o"], ["--task: found two values, a and b"]),
+        (["compare", "--base", "x", "-o", "compare.yaml", "-o", "b"], ["-o: found two values, compare.yaml and b"]),
         (["merge", "--base", "x", "--task", "a=b", "-o", "out"], ["--method", "missing"]),
         (["storage", "--parameters", "7Q"], ["--parameters", "'7Q'", "7B"]),
         (["storage", "--parameters", "0"], ["--parameters: found 0", "1 to 1e15"]),
@@ -137,15 +141,23 @@ def test_a_folder_of_models_is_no_model(small: Path, capsys: pytest.CaptureFixtu
 
 
 def test_one_file_has_no_room_for_heads(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command would stop after the work; or write a file that looks like a folder."""
+    """The command would stop after the work; or write a file that no other command opens."""
     for name, rows in {"base": 2, "cars": 3}.items():
         tensors = {"w": torch.ones(8, 8) * rows, "head": torch.ones(rows, 2)}
         torch.save(tensors, f"{name}.pt")
     models = ["--base", "base.pt", "--task", "cars=cars.pt"]
     line = misuse(capsys, "merge", *models, "--method", "ties", "--heads", "--dry-run")
     assert "single file" in line and "folder" in line
-    assert run("compress", *models, "-o", "bundle") == run("export", "bundle", "--task", "cars", "-o", "cars2") == 0
-    assert "one file in the format of safetensors" in capsys.readouterr().out
+    for command in (
+        ["merge", *models, "--keep-base", "head", "--method", "ties"],
+        ["export", "bundle", "--task", "cars"],
+    ):
+        if command[0] == "export":
+            assert run("compress", *models, "-o", "bundle") == 0
+        for name in ("out", "out.v2"):
+            assert run(*command, "-o", name) == 2 and "ending in .safetensors" in capsys.readouterr().err
+        assert run(*command, "-o", f"{command[0]}.pt") == run("info", f"{command[0]}.pt") == 0
+    assert run("merge", *models, "--keep-base", "head", "--method", "ties", "--dry-run") == 0
 
 
 def test_python_names_its_own_arguments(small: Path) -> None:

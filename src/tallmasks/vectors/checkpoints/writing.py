@@ -23,7 +23,6 @@ _COPIED = 1 << 21  # values copied at once; even, because two values of F4 share
 
 Places = Mapping[str, Sequence[NDArray[np.uint8]]]
 """The bytes of every tensor of a new checkpoint, once for each of its names; a tied tensor can have several."""
-_OTHER_FORMATS = (".gguf", ".h5", ".msgpack", ".npz", ".onnx", ".tflite")
 
 
 class NewCheckpoint:
@@ -183,8 +182,11 @@ def _plan(
             f"{out}: {base.title} is a folder, so the output is a folder too; expected a name without {out.suffix}."
             " Choose another name"
         )
-    if out.suffix in _OTHER_FORMATS and not base.is_folder:
-        raise OptionError(f"{out}: tallmasks does not write {out.suffix}; expected {SAFETENSORS} or {', '.join(TORCH)}")
+    if out.suffix not in (SAFETENSORS, *TORCH) and not base.is_folder:
+        raise OptionError(
+            f"{out}: {base.title} is a single file, so the output is one too; expected a name ending in"
+            f" {SAFETENSORS}, {', '.join(TORCH)}"
+        )
     if shard_size is not None and not base.is_folder:
         raise OptionError(
             f"{out}: found a shard size for a single file; expected it for folders only. Leave it out, or give the base"
