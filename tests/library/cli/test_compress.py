@@ -32,6 +32,11 @@ def loaded(folder: Path) -> np.ndarray:
     return flat(weights(folder))
 
 
+def said_errors(bundle: Path, task: str) -> list[float]:
+    """The relative error of a task in the bundle's card."""
+    return list(map(float, re.findall(rf"^\| {task} .* (\S+) \|$", (bundle / "README.md").read_text(), re.M)))
+
+
 def expected(folder: Path, merge: str, task: str, mask_lambda: float) -> np.ndarray:
     """theta_0 + m_t * tau_MTL by the plain statement, in bfloat16."""
     models = [[values.ravel() for _, values in sorted(one.items())] for one in of_base_and_tasks(folder).values()]
@@ -61,8 +66,7 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
         assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
         np.testing.assert_array_equal(loaded(tmp_path / task), right)
         gap, own = right - loaded(here / task), loaded(here / task) - before
-        said = re.findall(rf"^\| {task} .* (\S+) \|$", (out / "README.md").read_text(), re.M)
-        np.testing.assert_allclose([float(error) for error in said], [np.linalg.norm(gap) / np.linalg.norm(own)], 0.01)
+        assert said_errors(out, task) == pytest.approx([np.linalg.norm(gap) / np.linalg.norm(own)], 0.01)
         bundle.apply_(model, task)
         np.testing.assert_array_equal(flat(parameters), right)
     bundle.restore_(model)
@@ -151,10 +155,12 @@ def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pyte
     base, *tuned = of_base_and_tasks(here).values()
     flats = np.stack([np.concatenate([(one[name] - base[name]).ravel() for name in base]) for one in tuned])
     ends = np.cumsum([0, *(values.size for values in base.values())])
-    for task, update in zip(TASKS, reference.emr(flats, list(pairwise(ends))), strict=True):
+    for task, own, update in zip(TASKS, flats, reference.emr(flats, list(pairwise(ends))), strict=True):
         assert bundle.manifest.scale[task] != 1
         found = np.concatenate([bundle.update(task, name) for name in base])
         np.testing.assert_allclose(found, update, rtol=1e-5, atol=1e-9)
+        error = np.linalg.norm(own - found) / np.linalg.norm(own)
+        assert said_errors(tmp_path / "one", task) == pytest.approx([error], 0.01)
 
 
 BASE = ["--base", "base", "--task", "cars=cars"]

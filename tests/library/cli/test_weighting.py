@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import later_reference
+import reference
 from models_made import refusal, run
 from tallmasks.io.tensor_files import Layout
 
@@ -71,6 +72,16 @@ def test_weights_multiply_task_vectors(here: None) -> None:
     np.testing.assert_allclose(mean, 0.75 * ONE + 0.25 * TWO, rtol=1e-6, atol=1e-8)
     without_base = merged("merge", *CALL[3:], "--method", "weight_averaging", "--weight", "one=3")
     np.testing.assert_allclose(without_base, mean, rtol=1e-6, atol=1e-8)
+
+
+def test_masks_are_those_of_weighted_task_vectors(here: None) -> None:
+    """Consensus merging would keep the weights that the tasks share at other weights."""
+    words = ["--method", "consensus_task_arithmetic", "--mask-lambda", 0.4]
+    found = merged(*CALL, *words, "--weight", "one=3", "--weight", "two=0.5")
+    vectors = np.float32([[3], [0.5]]) * (np.stack([ONE, TWO]) - BASE)
+    total = reference.sum_vectors(vectors)
+    kept = reference.agreement([reference.mask(vector, total, 0.4) for vector in vectors]) >= 2
+    np.testing.assert_array_equal(found, BASE + total * kept)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import code_digests, rows
+from tallmasks.methods.contract import Updates
+from tallmasks.vectors.task_vectors import TaskVector
 
 PACKAGE = Path(methods.__path__[0]).parent
 TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)
@@ -118,6 +120,36 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
         np.testing.assert_array_equal(found.numpy(), expected)
     else:  # a mean over a tensor is added up in another order
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+class Given:
+    """The inputs of two tasks, with different masks for two lambdas."""
+
+    count, layout, multi_task_vector = 2, INPUTS["layout"], MERGED
+
+    def task_vector(self, task):
+        return TaskVector((TAU, np.float32([0, 0, 0, 2, 5, 0]))[task], self.layout, {})
+
+    def threshold(self, task):
+        return np.float32(1 + task)
+
+    def packed_mask(self, task, lambda_index):
+        return np.uint8([1 + 2 * task + 4 * lambda_index])
+
+
+@pytest.mark.parametrize("name", [name for name in methods.names() if methods.get(name).section == "compression"])
+def test_each_task_has_its_own_inputs(name):
+    """Of two tasks with the same lambda, the second would be evaluated with the mask of the first."""
+
+    def as_given(declared, value):
+        return np.unpackbits(value, count=TAU.size, bitorder="little").astype(bool) if declared.packed else value
+
+    method, found = methods.get(name), []
+    every = Updates(method, Given(), as_given)
+    for task, lambda_index in ((0, 0), (1, 0), (1, 1), (0, 1)):
+        found.append(every(task, lambda_index))
+        np.testing.assert_array_equal(found[-1], Updates(method, Given(), as_given)(task, lambda_index))
+    assert not np.array_equal(found[0], found[1])
 
 
 def test_coefficients_and_fractions_are_the_methods():

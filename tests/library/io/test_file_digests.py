@@ -1,6 +1,8 @@
 """Digests of data folders and of the user's modules depend on their content alone."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +46,23 @@ def exchange(folder: Path) -> None:
     (folder / "between").rename(folder / "two")
 
 
+AGAIN = """
+import sys
+from pathlib import Path
+from tallmasks.io.file_digests import sha256_of_folder
+opened = []
+sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+print(sha256_of_folder(Path(sys.argv[1])), sum(name.startswith(sys.argv[1]) for name in opened))
+"""
+
+
+def in_another_process(folder: Path) -> tuple[str, int]:
+    """The folder's digest, and how many of its files were opened."""
+    run = subprocess.run([sys.executable, "-c", AGAIN, folder], capture_output=True, text=True, check=True)
+    digest, opened = run.stdout.split()
+    return digest, int(opened)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -59,9 +78,8 @@ def test_a_change_is_detected_regardless_of_times(folder: Path, change: Callable
     """Models would be trained on changed data, and stored under the recipe of the old data."""
     before = sha256_of_folder(folder), sha256_of_file(folder / "two")
     change(folder)
-    if process == "another process":
-        content._sha256.cache_clear()
-    assert sha256_of_folder(folder) != before[0]
+    again = sha256_of_folder(folder) if process == "the same process" else in_another_process(folder)[0]
+    assert again != before[0]
     write(folder / "two", "six")
     assert sha256_of_file(folder / "two") != before[1]
 
@@ -89,19 +107,14 @@ def test_an_unreadable_file_is_named(folder: Path, target: str) -> None:
         sha256_of_folder(folder)
 
 
-def test_content_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_is_read_once(folder: Path) -> None:
     """Every plan and every job would read tens of gigabytes, or fail after a full disk truncated the cache."""
     digest = sha256_of_folder(folder)
-    content._sha256.cache_clear()  # as another process
-    monkeypatch.setattr("tallmasks.io.file_digests.hashlib.file_digest", lambda *_: pytest.fail("read again"))
-    assert sha256_of_folder(folder) == digest
     (folder / ".cache").write_text("a hidden file is no data")
-    assert sha256_of_folder(folder) == digest
-    monkeypatch.undo()
-    monkeypatch.chdir(folder.parent)
+    assert in_another_process(folder) == (digest, 0)
     (memory,) = content.REMEMBERED.iterdir()
     memory.write_text("")
-    assert sha256_of_folder(folder) == digest
+    assert in_another_process(folder) == (digest, 2)
 
 
 def test_the_digest_of_a_users_module_covers_the_modules_it_imports(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from chain import LAMBDAS, build
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import open_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
+from tallmasks.masks.equal_lengths import lambda_without_data, lambdas_without_data
 from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import open_multi_task_vector
@@ -71,6 +72,15 @@ def test_agreement_uses_each_tasks_own_lambda(chain, merge, tmp_path):
     merged = open_multi_task_vector(chain.folder / merge)
     masks = [reference.mask(v, merged, CHOSEN[t]) for t, v in zip(chain.tasks, chain.vectors, strict=True)]
     np.testing.assert_array_equal(found, reference.agreement(masks))
+
+
+def test_a_lambda_without_data_does_not_depend_on_the_pieces():
+    """In a large model, the last tensors alone would determine the lambda."""
+    vector, merged = np.random.default_rng(0).normal(size=(2, 3000)).astype(np.float32)
+    merged[1500:] *= 9
+    pieces = [slice(start, start + 20) for start in range(0, 3000, 20)]
+    found = lambdas_without_data(1, lambda piece: ([vector[piece]], merged[piece]), pieces)
+    assert found == [lambda_without_data(vector, merged)]
 
 
 def test_the_profile_counts_weights_that_merge_to_zero_separately():

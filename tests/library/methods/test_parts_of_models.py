@@ -72,6 +72,27 @@ def test_what_stands_out_of_a_half_models_rounding_is_merged(dtype: torch.dtype,
     assert torch.linalg.matrix_rank(load_file(out)["w"] - base.to(dtype).float(), rtol=0.1) == 5
 
 
+def test_every_value_of_a_long_tensor_counts(tmp_path: Path) -> None:
+    """A change between two pieces of a tensor would be lost, or one in the base not be noticed."""
+    places = [1 << 20, 1 << 21]
+    base = {"w.weight": torch.ones(3, 699_051).bfloat16()}  # (1 << 21) + 1 values
+    tasks = {str(place): {"w.weight": base["w.weight"].clone()} for place in places}
+    for task in tasks:
+        tasks[task]["w.weight"].view(-1)[int(task)] = 2
+    paths, here = write(tmp_path, base, tasks), tmp_path / "base.safetensors"
+    merged = tallmasks.merge_checkpoints(here, paths, "weight_averaging", tmp_path / "merged.safetensors")
+    assert (load_file(merged)["w.weight"].view(-1) > 1).nonzero()[:, 0].tolist() == places
+    out = tallmasks.compress(here, paths, tmp_path / "bundle", "task_arithmetic", mask_lambda=0, dtype="bfloat16")
+    bundle = tallmasks.load_bundle(out)
+    for task, tensors in tasks.items():
+        again = tmp_path / f"{task}-again.safetensors"
+        assert main(["export", str(out), "--task", task, "-o", str(again)]) == 0
+        assert torch.equal(bundle.state_dict(task)["w.weight"], tensors["w.weight"])
+        assert torch.equal(load_file(again)["w.weight"], tensors["w.weight"])
+        with pytest.raises(tallmasks.TallmasksError, match="the values of 1 of 1 tensors differ"):
+            tallmasks.load_bundle(out, paths[task]).state_dict(task)
+
+
 @pytest.mark.parametrize("tasks", [1, 2, 3])
 def test_few_tasks_are_told_apart_without_data(tasks: int, tmp_path: Path) -> None:
     """The merged vector of two tasks is short: a mask of its whole length would give both tasks the same model."""
@@ -98,6 +119,22 @@ def test_a_copy_of_a_matrix_is_kept_and_a_copy_of_an_embedding_is_a_tie(tmp_path
     bundle = tallmasks.compress(tmp_path / "base.safetensors", paths, tmp_path / "bundle")
     assert main(["export", str(bundle), "--task", "a", "-o", str(tmp_path / "again.safetensors")]) == 0
     assert load_file(tmp_path / "again.safetensors").keys() == {"body.0.weight", "branch.0.weight", "embed.weight"}
+
+
+def test_a_tied_tensor_is_there_under_each_of_its_names(tmp_path: Path) -> None:
+    """A module could not load the tensors of a task, or a user not read an update by the name in the module."""
+    for number, name in enumerate(("base", "a")):
+        table = torch.full((40, 40), float(number))
+        torch.save({"embed.weight": table, "head.weight": table}, tmp_path / f"{name}.pt")
+    lossless = {"mask_lambda": 0, "dtype": "float32"}
+    out = tallmasks.compress(
+        tmp_path / "base.pt", {"a": tmp_path / "a.pt"}, tmp_path / "bundle", "task_arithmetic", **lossless
+    )
+    bundle = tallmasks.load_bundle(out)
+    for tensors in (bundle.state_dict("a"), dict(bundle.named_tensors("a")), bundle.arrays("a")):
+        assert tensors.keys() == {"embed.weight", "head.weight"}
+        for name, tensor in tensors.items():
+            assert (np.asarray(tensor) == 1).all() and (bundle.update("a", name) == 1).all()
 
 
 def test_a_parameter_of_one_value_in_a_larger_tensor(tmp_path: Path) -> None:
