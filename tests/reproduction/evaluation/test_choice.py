@@ -10,8 +10,11 @@ from tallmasks.errors import TallmasksError
 def test_ties_go_to_the_smallest_value() -> None:
     """Two machines could choose different coefficients from the same counts."""
     assert choose_coefficient([[1, 3, 3, 2]], [3], [1.0], ["one"]) == 1
-    equal = [[1, 2], [2, 1], [3, 3]]  # 1/3 + 2/3 + 1 in two orders
-    assert choose_coefficient(equal, [3, 3, 3], [0.1, 0.1, 0.7], list("abc")) == 0
+    one, other = [1, 3, 3], [3, 3, 1]  # 1/3 + 1 + 1 and 1 + 1 + 1/3: the same mean, but not the same float
+    means = [float(accuracies(counts, [3, 3, 3]).mean()) for counts in (one, other)]
+    assert means[0] < means[1]
+    for columns in ((one, other), (other, one)):
+        assert choose_coefficient(list(zip(*columns, strict=True)), [3, 3, 3], [1.0] * 3, list("abc")) == 0
     assert choose_per_task([[5, 5, 4], [1, 2, 2]]) == [0, 1]
 
 

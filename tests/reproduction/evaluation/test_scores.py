@@ -12,11 +12,13 @@ import pytest
 import torch
 
 from reproduction.evaluation.evaluator import Evaluator, TaskData
-from reproduction.evaluation.method_evaluation import Tuner
+from reproduction.evaluation.method_evaluation import InMemory, Tuner, evaluate, evaluate_chosen
 from reproduction.evaluation.records import Evaluation
 from reproduction.models.prefetching import prefetched
 from reproduction.results.tables import interval_table, per_task_table
-from tallmasks.io.tensor_files import write_tensors
+from tallmasks import methods
+from tallmasks.io.tensor_files import Layout, write_tensors
+from tallmasks.vectors.task_vectors import TaskVector
 from toys.numbers_toy import LinearModel, Numbers
 
 
@@ -133,19 +135,45 @@ class Marked(HalfPoints):
         return {"first": float(best[:, 0].sum()), "first_two": float(best.sum())}
 
 
-def test_further_scores_are_stored_with_the_main_score(weights: Path) -> None:
-    """A task's F1 would belong to another model than its exact match, or to another task."""
-    model = Marked(weights)
-    chosen = Tuner(Evaluator(model, tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
-    assert torch.equal(model.flat, model.initial()), "the model is unchanged"
+LAMBDAS = (0.2, 0.5, 0.8)
+ROWS = (
+    "zeroshot", "weight_averaging", "task_arithmetic", "lines", "tall_mask_task_arithmetic",
+    "consensus_task_arithmetic", "fine_tuned",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_further_scores_are_those_of_the_row(weights: Path, name: str) -> None:
+    """A task's F1 would be that of another coefficient, lambda or task than its exact match."""
+    method, evaluator = methods.get(name), Evaluator(Marked(weights), tasks())
+    draw, layout = np.random.default_rng(102), Layout(("block.0.w", "block.1.w"), ((4,), (32,)))
+    vectors = [TaskVector(draw.normal(size=36).astype(np.float32), layout, {}) for _ in evaluator.tasks]
+    memory = InMemory(vectors, evaluator.model.initial().numpy(), LAMBDAS, lambda method: LAMBDAS[:2])
+    grid = [0.1, 0.5, 0.9]
+    row = evaluate(method, memory.of(method), evaluator, Tuner(evaluator, grid, [1.0, 1.0]), LAMBDAS)
+    assert torch.equal(evaluator.model.flat, evaluator.model.initial()), "the model is unchanged"
+    if row.grid:
+        chosen = row.mask_lambda[1] if row.mask_lambda else row.scaling_coefficient
+        assert chosen != row.grid[0] and len(set(row.curve[1])) == len(row.grid), "another seed for this test"
+    rows = [row]
+    if row.scaling_coefficient is not None:  # as on tasks that are not merged
+        rows.append(evaluate_chosen(method, memory.of(method), evaluator, row.scaling_coefficient))
+    for one in rows:
+        assert one.correct == row.correct and one.further["first"][0] is None
+        first, both = (one.further[mark][1] for mark in ("first", "first_two"))
+        assert first is not None and both is not None and (first + both) / 2 == row.correct["test"][1]
+
+
+def test_further_scores_are_written(weights: Path) -> None:
+    """A table would show a task's F1 in the line of another task, or existing evaluations would change."""
+    chosen = Tuner(Evaluator(Marked(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
     again = Evaluation.from_json(json.loads(json.dumps(chosen.to_json()))).in_order(("scored", "counted"))
-    first, both = again.further["first"][0], again.further["first_two"][0]
-    assert first is not None and both is not None
-    assert (first + both) / 2 == again.correct["test"][0] and again.further["first"][1] is None
+    both = again.further["first_two"][0]
+    assert both and again.further["first_two"][1] is None
     table = per_task_table([again], again).set_index(["task", "split"])
     assert table["first_two"].dropna().to_dict() == {("scored", "test"): round(100 * both / 41, 4)}
     plain = Tuner(Evaluator(HalfPoints(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
-    assert "further" not in plain.to_json(), "existing evaluations would change"
+    assert "further" not in plain.to_json()
     with pytest.raises(ValueError, match=r"first: \[42.0, None\]"):
         Evaluation.from_json({**again.to_json(), "further": {"first": [42.0, None]}})
 

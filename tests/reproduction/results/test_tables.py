@@ -1,11 +1,14 @@
 """Tables: their headers and numbers, from hand-made counts."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from reproduction.evaluation.records import Evaluation
 from reproduction.results.field_tables import field_table, laid_out_field
+from reproduction.results.paper_tables import laid_out, side_by_side
 from reproduction.results.tables import (
     ParameterCounts,
     agreement_table,
@@ -100,6 +103,17 @@ def test_a_choice_at_an_end_of_its_grid_is_marked(evaluations: list[Evaluation])
         assert ["†" in row[title] for title in titles] == [True, True, False, False, False]
         assert text.count("†") == 3, "two rows, and the note"
     assert "†" not in table_for_people(summary[3:], "tiny")
+
+
+@pytest.mark.parametrize(("test", "best"), [([90, 80], "65.0"), ([90, 100], "70.0")], ids=["below", "equal"])
+def test_the_best_method_of_a_section_is_bold(evaluations: list[Evaluation], test: list[int], best: str) -> None:
+    """The fine-tuned models, which are no method, would be marked as the best one."""
+    finetuned, masked = evaluations[1], evaluation("tall_mask_ties", [9, 8], test)
+    rows = [evaluations[0], evaluation("iso_c", [6, 4], [50, 50]), finetuned, masked]
+    tasks = {"two": ("b", "a")}
+    data = side_by_side("methods", "", {"two": summary_table(rows, finetuned, COUNTS)}, tasks)
+    for layout in (laid_out_field(field_table(rows, finetuned, COUNTS), ""), laid_out("methods", "", data, tasks, "")):
+        assert re.findall(r"\*\*([\d.]+)", markdown(layout)) == ["37.5", best]
 
 
 def test_agreement_follows_the_papers_equation() -> None:

@@ -67,10 +67,10 @@ def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
     assert all(not (prompts - same_backwards) & set(row) for row in spoken)
 
 
-def test_a_checkpoint_follows_from_its_recipe(weights: Path, data: ClipExamples) -> None:
-    """All tasks would see their images in the same order, or a checkpoint would lack tensors."""
+def test_a_checkpoint_has_the_trained_tensors(weights: Path, data: ClipExamples) -> None:
+    """A checkpoint would lack tensors, or have the pretrained ones."""
     seen: list[Progress] = []
-    model, other = load(SPEC, weights), load(SPEC, weights)
+    model = load(SPEC, weights)
     result = finetune(model, "cars", data, config(iterations=12), seen.append)
     assert tuple(result.checkpoint) == model.trainable
     flat = np.concatenate([tensor.ravel() for tensor in result.checkpoint.values()])
@@ -78,7 +78,6 @@ def test_a_checkpoint_follows_from_its_recipe(weights: Path, data: ClipExamples)
     assert not np.array_equal(flat, model.initial().numpy())
     assert [progress.step for progress in seen] == [10, 12] and seen[-1].seconds_left == 0
     assert [row[0] for row in result.curve] == list(range(1, 13))
-    assert finetune(other, "another", data, config(iterations=12)).curve != result.curve
 
 
 def test_a_loss_that_explodes_is_reported(weights: Path, data: ClipExamples) -> None:
