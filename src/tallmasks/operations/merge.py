@@ -119,7 +119,13 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
             " and give the folder as the base"
         )
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
-    if loras and uses_small_directions(registry.get_merge(str(method.merge))):
+    is_spectral = uses_small_directions(registry.get_merge(str(method.merge)))
+    if is_spectral and models.left_out.heads and settings.scaling_coefficient is None:
+        warn(
+            f"the tasks have heads of their own, for which {method.title} can be far off with its default alpha, 1:"
+            " choose --scaling-coefficient on validation data, and compare with other methods"
+        )
+    if loras and is_spectral:
         warn(
             f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which are lost when a LoRA is"
             " merged into a bfloat16 model first: the two results can differ a lot"

@@ -228,6 +228,10 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
     with pytest.raises(tallmasks.TallmasksError, match="`heads=True`"):
         tallmasks.merge_checkpoints("base", models, "ties", "x", heads=False)
     out = tallmasks.merge_checkpoints("base", models, "ties", "python", heads=True)
+    assert run(*CALL, "--method", "iso_c", "--heads", "-o", "by-default") == 0
+    assert "choose --scaling-coefficient" in capsys.readouterr().err
+    assert run(*CALL, "--method", "iso_c", "--scaling-coefficient", "1", "--heads", "-o", "chosen") == 0
+    assert "--scaling-coefficient" not in capsys.readouterr().err
     assert run(*CALL, "--method", "ties", "--heads", "-o", "merged") == 0
     assert "each task's own in heads/: head.bias, head.weight" in capsys.readouterr().out
     merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
