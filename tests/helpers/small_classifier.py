@@ -1,11 +1,13 @@
 """A small BERT with a tokenizer of words, as transformers saves it, and texts in three classes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModel
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 from reproduction.models.families import family
 from reproduction.models.text_classifier.classifier_examples import ClassifierExamples
@@ -22,9 +24,7 @@ SPEC: dict[str, Any] = {"family": "text_classifier", "architecture": ARCHITECTUR
 TRAINED = {**SPEC, "heads": "trained"}
 
 
-def tokenizer_json() -> str:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
+def small_tokenizer() -> Tokenizer:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(special + WORDS)}, "[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -32,7 +32,13 @@ def tokenizer_json() -> str:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     tokenizer.enable_padding(length=9)  # as in published files; the project does its own
-    return tokenizer.to_str()
+    return tokenizer
+
+
+def save_tokenizer(folder: Path, inputs: Sequence[str] = ("input_ids", "token_type_ids", "attention_mask")) -> None:
+    """The tokenizer's files as transformers writes them; ``inputs``: what it returns."""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=small_tokenizer(), model_input_names=list(inputs))
+    tokenizer.save_pretrained(folder)
 
 
 def save_folder(folder: Path, architecture: dict[str, Any] = ARCHITECTURE, seed: int = 0) -> Path:
@@ -41,7 +47,7 @@ def save_folder(folder: Path, architecture: dict[str, Any] = ARCHITECTURE, seed:
         torch.manual_seed(seed)
         network = AutoModel.from_config(AutoConfig.for_model(**architecture, initializer_range=0.3))
     network.save_pretrained(folder)
-    (folder / "tokenizer.json").write_text(tokenizer_json())
+    save_tokenizer(folder)
     return folder
 
 

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from project import ROOT, Project, lay_out
-from small_classifier import ARCHITECTURE, save_folder, tokenizer_json
+from small_classifier import ARCHITECTURE, save_folder, small_tokenizer
 
 CLASSES = {"tickets": ("cat", "dog", "bird"), "mails": ("red", "green", "blue"), "reviews": ("likes", "sees")}
 FILLERS = ["the", "near", "who", "is", "it", "a"]
@@ -31,9 +31,7 @@ def write_task(project: Project, task: str) -> None:
     path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *rows])
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(tokenizer_json())
+    tokenizer = small_tokenizer()
     tokenizer.enable_padding(length=9)
     ids = torch.tensor([encoded.ids for encoded in tokenizer.encode_batch([text for text, _ in rows])])
     labels = torch.tensor([classes.index(name) for _, name in rows])

@@ -13,22 +13,27 @@ methods ("Text classifiers" in the documentation).
 from __future__ import annotations
 
 import argparse
-import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
-from reproduction.tasks.text.own_texts import own_text_tasks
+from reproduction.tasks.text.own_texts import OwnTextTask, examples_of, own_text_tasks
 from reproduction.tasks.text.text_catalogue import TASKS
 from tallmasks.cli.options import by_name, pair
 from tallmasks.errors import OptionError, TallmasksError, warn
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
 from tallmasks.io.plain_files import new_path
 from tallmasks.io.yaml_files import yaml_text
+from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 
 _METHODS = ["paper", "tsv_m", "wudi", {"lloyd_max": {"bits": 2}}, "t_switch", {"tall_mask_ties": {"bits": 3}}]
+_LONGEST = 512
+"""Number of tokens to which texts are cut."""
+_SAMPLED = 1000
+"""Number of texts for which tokenizers are compared."""
 _STEP = {"threads": 1, "gpu": 0, "mem_mb": 8000, "runtime": 240}
 
 
@@ -66,9 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
     for name, folder in models.items():
         refuse_adapter(Path(folder))
         data[name] = {"files": texts[name], "text": arguments.text, "label": arguments.label}
-        if classes := class_names_of(json_of(Path(folder) / "config.json")):
+        if classes := class_names_of(Path(folder) / "config.json"):
             data[name]["classes"] = classes
-    for name, task in own_text_tasks({"data": data}).items():
+    tasks = own_text_tasks({"data": data})
+    for name, task in tasks.items():
         if "classes" not in data[name]:
             data[name]["classes"] = list(task.classes)
             if not all(re.fullmatch(r"(LABEL_)?\d+", label) for label in task.classes):
@@ -78,13 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
                     name,
                 )
     settings = {"methods": _METHODS, "data": data, "models": {"mine": entry(arguments.base, models)}}
-    for name, folder in models.items():
-        if different := _tokenizer_differences(Path(arguments.base), Path(folder)):
-            warn(
-                f"{folder}/tokenizer.json differs from the base's in {', '.join(different)}; the table uses the base's "
-                "for all models, so this model's accuracy can be too low",
-                name,
-            )
+    _warn_of_tokenizers(Path(arguments.base), models, tasks)
     atomic_write_text(out, yaml_text(settings))
     print(f"{out}: {len(models)} models")
     print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
@@ -120,23 +120,29 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
             "weight_decay": 0.0,
             "epsilon": 1e-8,
         },
-        "scoring": {"max_input_tokens": 512},  # or the model's positions, if they are fewer
+        "scoring": {"max_input_tokens": _LONGEST},  # or the model's positions, if they are fewer
         "evaluation": {"batch_size": 64, "precision": "float32"},
         "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }
 
 
-def _tokenizer_differences(base: Path, task: Path) -> list[str]:
-    """The parts in which two folders' tokenizers differ, as transformers loads them, without the settings of one
-    training; none if a folder has no tokenizer.json."""
-    if not all((folder / "tokenizer.json").is_file() for folder in (base, task)):
-        return []
-    from tokenizers import Tokenizer
+def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[str, OwnTextTask]) -> None:
+    """Warn about models whose own tokenizer gives other inputs than the base's for a sample of their texts."""
+    for name, folder in models.items():
+        if not all(_has_tokenizer(one) for one in (base, Path(folder))):
+            continue
+        from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, open_tokenizer
 
-    from reproduction.models.text_classifier.classifier_files import tokenizer_json  # imports transformers
+        texts = [text.input for text in examples_of(name, tasks[name].file, tasks[name].settings, "test", _SAMPLED)]
+        tokenizers = (ClassifierTokenizer(open_tokenizer(one), None) for one in (base, Path(folder)))
+        ours, theirs = (tokenizer(texts, [0] * len(texts), _LONGEST) for tokenizer in tokenizers)
+        if different := sum(mine != own for mine, own in zip(ours, theirs, strict=True)):
+            warn(
+                f"{folder}: its tokenizer reads {different} of {len(texts)} texts differently from the base's; the "
+                "table uses the base's for all models, so this model's accuracy can be too low",
+                name,
+            )
 
-    ours, theirs = (json.loads(Tokenizer.from_str(tokenizer_json(folder)).to_str()) for folder in (base, task))
-    for content in (ours, theirs):
-        content.pop("padding", None)
-        content["truncation"] = (content.get("truncation") or {}).get("direction", "Right")
-    return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any(matches(path.name, (*VOCABULARIES, "tokenizer_config.json")) for path in folder.iterdir())

@@ -8,15 +8,28 @@ import yaml
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
 
 from reproduction.cli.compare import entry
 from reproduction.models.checkpoint_sources import locate
+from reproduction.models.text_classifier.classifier_architectures import class_names_of
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 from tallmasks.io.yaml_files import read_yaml
 
 NAMED = {"id2label": {"0": "red", "1": "blue"}}
 NUMBERED = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
+ONLY_IN_LABEL2ID = {**NUMBERED, "label2id": {"red": 0, "blue": 1}}
+
+
+def write_tokenizer(folder: Path, lower: bool) -> None:
+    tokenizer = Tokenizer(WordLevel({"x": 0, "?": 1}, "?"))
+    tokenizer.pre_tokenizer = Whitespace()
+    if lower:
+        tokenizer.normalizer = Lowercase()
+        tokenizer.enable_padding(length=9)  # makes no difference
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
 
 
 def write_model(folder: Path, **config: object) -> None:
@@ -31,6 +44,10 @@ def write_model(folder: Path, **config: object) -> None:
         (NAMED, ("0", "1"), ["red", "blue"], False),
         (NUMBERED, ("0", "1"), ["0", "1"], False),
         (NUMBERED, ("red", "blue"), ["blue", "red"], True),
+        (ONLY_IN_LABEL2ID, ("red", "blue"), ["red", "blue"], False),
+        ({"label2id": {"red": "0", "blue": "1"}}, ("red", "blue"), ["red", "blue"], False),
+        ({"label2id": {"LABEL_0": 0, "LABEL_1": 1}, **NAMED}, ("red", "blue"), ["red", "blue"], False),
+        ({"label2id": {"red": 0, "blue": 0}}, ("red", "blue"), ["blue", "red"], True),
     ],
 )
 def test_the_order_of_classes_is_the_models_or_is_asked_for(
@@ -67,6 +84,13 @@ def test_the_padding_token_is_the_models(
     assert entry("./base", {"tickets": "./tickets"})["architecture"].get("pad_token_id") == pad
 
 
+def test_class_names_in_two_orders_are_refused(tmp_path: Path) -> None:
+    """Half of the tools read one, half the other, and the fine-tuned row would be that of a permuted head."""
+    write_model(tmp_path / "a", label2id={"red": 1, "blue": 0}, **NAMED)
+    with pytest.raises(TallmasksError, match=r"'red' is output 0 in id2label, but 1 in label2id"):
+        class_names_of(tmp_path / "a/config.json")
+
+
 def test_models_that_one_network_cannot_evaluate_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,26 +102,21 @@ def test_models_that_one_network_cannot_evaluate_are_told(
     with pytest.raises(TallmasksError, match="different padding tokens, 1, 2"):
         entry("./base", {"a": "./a", "b": "./b"})
     assert entry("./base", {"a": "./a"})["architecture"]["eos_token_id"] == 5  # from which BART's features are taken
-    for folder, lower in (("base", False), ("a", True)):
-        tokenizer = Tokenizer(WordLevel({"x": 0}, "x"))
-        if lower:
-            tokenizer.normalizer = Lowercase()
-            tokenizer.enable_padding(length=9)
-        tokenizer.save(str(Path(folder, "tokenizer.json")))
-    rows = [f"text {n},{('red', 'blue')[n % 2]}\n" for n in range(20)]
+    for folder in ("base", "a"):
+        write_tokenizer(Path(folder), lower=folder == "a")
+    rows = [f"{('X', 'x')[n % 2]} {n},{('red', 'blue')[n // 2 % 2]}\n" for n in range(40)]
     Path("a.csv").write_text("".join(["text,label\n", *rows]))
-    Path("c").mkdir()
-    Path("c/config.json").write_bytes(Path("a/config.json").read_bytes())
+    write_model(Path("c"), **NAMED)  # as a Trainer without tokenizer saves it
     words = ["--base", "./base", "--task", "a=./a", "--texts", "a=./a.csv", "--task", "c=./c", "--texts", "c=./a.csv"]
     assert main(["compare", *words]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert said.count("warning") == 1 and "a/tokenizer.json differs from the base's in normalizer;" in said
+    assert said.count("warning") == 1 and "./a: its tokenizer reads 4 of 8 texts differently from the base's;" in said
     assert main(["compare", *(word.replace("c=", "spam=") for word in words), "-o", "other.yaml"]) == 2
     assert main(["compare", *words, "--task", "a=./c", "-o", "other.yaml"]) == 2
     assert "found two values" in capsys.readouterr().err
     Path("a/tokenizer.json").write_text("[1]")
     assert main(["compare", *words, "-o", "other.yaml"]) == 1
-    assert "is not a tokenizer" in " ".join(capsys.readouterr().err.split())
+    assert "error: a: transformers cannot load the tokenizer" in " ".join(capsys.readouterr().err.split())
 
 
 def test_class_names_that_look_like_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def tensors_of(kind: str, folder: Path) -> tuple[Path, State]:
     SMALL[kind].save(path)
     if kind == "clip":
         save_file(clip.build(SMALL[kind].spec["architecture"]).state_dict(), path)
-    return path, {name: tensor for name, tensor in load_file(path).items() if name != "tokenizer.json"}
+    return path, {name: tensor for name, tensor in load_file(path).items() if not name.startswith("tokenizer")}
 
 
 def fine_tuned(kind: str, folder: Path) -> tuple[Path, State]:

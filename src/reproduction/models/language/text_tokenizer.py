@@ -17,12 +17,7 @@ TENSOR = "tokenizer.json"
 PAD, END = "<pad>", "</s>"
 
 
-def tokenizer_of(text: str, where: Path, vocabulary: int) -> Tokenizer:
-    """The tokenizer of a tokenizer.json.  ``where``: its file, for messages.
-
-    Raises TallmasksError if the JSON is invalid, or there are more tokens than ``vocabulary``, the number of rows of
-    the network's embedding tables.
-    """
+def _tokenizer_of(text: str, where: Path, vocabulary: int) -> Tokenizer:
     from tokenizers import Tokenizer
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # params.yaml sets a job's threads
@@ -53,7 +48,7 @@ class TextTokenizer:
     """
 
     def __init__(self, text: str, where: Path, vocabulary: int, pad: str = PAD, end: str = END) -> None:
-        self._tokenizer = tokenizer_of(text, where, vocabulary)
+        self._tokenizer = _tokenizer_of(text, where, vocabulary)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         numbers = {token: self._tokenizer.token_to_id(token) for token in (pad, end)}
@@ -73,17 +68,12 @@ class TextTokenizer:
 
 def stored_tokenizer(tensors: dict[str, Any], weights: Path, vocabulary: int, **tokens: str) -> TextTokenizer:
     """Remove the tokenizer from a pretrained file's tensors and return it; `tokens`: `pad` and `end` of the class."""
-    return TextTokenizer(stored_json(tensors, weights), weights, vocabulary, **tokens)
-
-
-def stored_json(tensors: dict[str, Any], weights: Path) -> str:
-    """Remove the tokenizer's JSON from a pretrained file's tensors and return it."""
     if TENSOR not in tensors:
         raise TallmasksError(
             f"{weights}: the tensor {TENSOR!r} with the tokenizer is missing; to use a model saved by transformers, "
             "set `pretrained` in params.yaml to its folder, not to the file in it"
         )
-    return _utf8(tensors.pop(TENSOR), weights)
+    return TextTokenizer(_utf8(tensors.pop(TENSOR), weights), weights, vocabulary, **tokens)
 
 
 def _utf8(text: Any, weights: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.plain_files import read_plain_json
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
@@ -86,12 +86,31 @@ def layer_of(tensor: str) -> tuple[str, str]:
     return "before" if re.search(r"embed|\bwte\b|\bwpe\b", tensor) else "after", kind
 
 
-def class_names_of(config: Mapping[str, Any]) -> list[str]:
-    """The class names in the content of a config.json, in the order of its head; none if they are only numbered."""
-    found = config.get("id2label")
-    named = found if isinstance(found, dict) and all(str(key).isdecimal() for key in found) else {}
-    names = [str(named[key]) for key in sorted(named, key=int)]
-    return [] if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
+def class_names_of(path: Path) -> list[str]:
+    """The class names of a config.json, in the order of its head; none if they are only numbered.
+
+    Raises TallmasksError if it is not a configuration, or if its `id2label` and `label2id` contradict each other.
+    """
+    config = json_of(path)
+    found = (config.get(key) for key in ("id2label", "label2id"))
+    by_number, by_name = (one if isinstance(one, dict) else {} for one in found)
+    names, others = _in_order(by_number), {number: name for name, number in by_name.items()}
+    for number, name in enumerate(names):
+        if str(by_name.get(name, number)) != str(number):
+            raise TallmasksError(
+                f"{path}: {short(name)} is output {number} in id2label, but {by_name[name]} in label2id; correct the "
+                "one that is wrong"
+            )
+    return names or (_in_order(others) if len(others) == len(by_name) else [])
+
+
+def _in_order(by_number: Mapping[Any, Any]) -> list[str]:
+    """The names of the numbers from 0; none if others are missing, or if the names are only numbers."""
+    names = {str(number): str(name) for number, name in by_number.items()}
+    numbers = [str(number) for number in range(len(names))]
+    if {*names} != {*numbers} or all(names[number].lower() in (number, f"label_{number}") for number in numbers):
+        return []
+    return [names[number] for number in numbers]
 
 
 def json_of(path: Path) -> dict[str, Any]:

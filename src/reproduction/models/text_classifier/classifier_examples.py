@@ -14,6 +14,8 @@ from safetensors.numpy import load, save
 from reproduction.tasks.texts import Texts, open_texts
 from tallmasks.io.tensor_files import load_state, open_tensors
 
+TOKENIZER = "tokenizer"
+"""Name of the uint8 tensor in a pretrained file that contains the tokenizer's files, as a safetensors file."""
 CLASS_VECTORS = "head"
 """Name of the tensor of a head of class names."""
 HEAD = "head.safetensors"
@@ -23,8 +25,9 @@ Only the float tensors of a checkpoint are merged.
 """
 
 
-def packed_head(head: Mapping[str, NDArray[np.float32]]) -> NDArray[np.uint8]:
-    return np.frombuffer(save(dict(head)), np.uint8)
+def packed(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """Arrays by name as the bytes of a safetensors file."""
+    return np.frombuffer(save(dict(arrays)), np.uint8)
 
 
 def unpacked_head(checkpoint: Path) -> dict[str, NDArray[np.float32]]:

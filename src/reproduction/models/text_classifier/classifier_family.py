@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from reproduction.models.checkpoint_sources import Publisher, local_copy
 from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
-from reproduction.models.language.text_tokenizer import TENSOR
 from reproduction.models.text_classifier import classifier_architectures
 from reproduction.models.text_classifier.classifier_architectures import NO_LINEAR_LAYERS, settings_of
-from reproduction.models.text_classifier.classifier_examples import ClassifierExamples, open_examples, unpacked_head
+from reproduction.models.text_classifier.classifier_examples import (
+    TOKENIZER,
+    ClassifierExamples,
+    open_examples,
+    unpacked_head,
+)
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
@@ -40,7 +44,11 @@ class TextClassifier:
     """Encoders and decoders of transformers with a head for each task, made from class names or trained."""
 
     unit = "texts"
-    imports = ("torch", "torch._dynamo", "transformers.models.auto.modeling_auto", "tokenizers")
+    edition = 2
+    imports = (
+        *("torch", "torch._dynamo", "transformers.models.auto.modeling_auto"),
+        "transformers.models.auto.tokenization_auto",
+    )
     task_inputs = (HEAD,)
     publishers = {  # noqa: RUF012
         "fusionbench": Publisher(  # Tang et al. 2024
@@ -83,10 +91,10 @@ class TextClassifier:
 
     def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
         checkpoint = open_checkpoint(pretrained)
-        return {name: checkpoint.float32(name) for name in checkpoint.names if name != TENSOR}
+        return {name: checkpoint.float32(name) for name in checkpoint.names if name != TOKENIZER}
 
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
-        return sum(math.prod(shape) for name, shape in shapes.items() if name != TENSOR), 0
+        return sum(math.prod(shape) for name, shape in shapes.items() if name != TOKENIZER), 0
 
     def architecture_counts(self, spec: Spec) -> tuple[int, int]:
         from reproduction.models.text_classifier import classifier_network

@@ -1,46 +1,43 @@
 """Imports weights of text classifiers: pretrained ones, and fine-tuned ones with their heads.
 
-Pretrained weights come from a folder that transformers saved, with config.json, weights and tokenizer.json.  Fine-tuned
+Pretrained weights come from a folder that transformers saved, with config.json, weights and tokenizer.  Fine-tuned
 ones come from such a folder, or from the weights file alone.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig
 
 from reproduction.models.foreign_weights import check_names, finite_values
-from reproduction.models.language.text_tokenizer import TENSOR, tokenizer_of
 from reproduction.models.text_classifier.classifier_architectures import (
     BOOKKEEPING,
     class_names_of,
     json_of,
 )
-from reproduction.models.text_classifier.classifier_examples import HEAD, packed_head
+from reproduction.models.text_classifier.classifier_examples import HEAD, TOKENIZER, packed
 from reproduction.models.text_classifier.classifier_network import (
-    LONGEST,
     build,
     configuration,
     head_parameters,
     vocabulary_of,
 )
+from reproduction.models.text_classifier.classifier_tokenizer import open_tokenizer, stored_files
 from tallmasks.errors import TallmasksError, short
-from tallmasks.io.plain_files import read_bytes
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
-CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+CONFIG = "config.json"
 
 
 def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
-    """The content of a pretrained file: the body's tensors in float32, and the tokenizer.
+    """The content of a pretrained file: the body's tensors in float32, and the tokenizer's files.
 
     Tensors of heads, such as a language model's, are left out.  ``weights``: the folder, or the weights file in it.
 
@@ -50,37 +47,8 @@ def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArra
     body, _ = _tensors(spec, open_checkpoint(weights), any_head=True)
     _check_config(spec, folder / CONFIG)
     _check_padding(spec, folder / CONFIG)
-    if not (folder / TOKENIZER).exists():
-        raise TallmasksError(
-            f"{folder}: found no {TOKENIZER}; write it with transformers: AutoTokenizer.from_pretrained(...)."
-            "save_pretrained(...)"
-        )
-    content = tokenizer_json(folder, vocabulary_of(configuration(spec)))
-    return {**body, TENSOR: np.frombuffer(content.encode(), np.uint8)}
-
-
-def tokenizer_json(folder: Path, vocabulary: int = sys.maxsize) -> str:
-    """tokenizer.json, with the settings of tokenizer_config.json, as transformers applies them.
-
-    ``vocabulary``: the rows of the network's embedding tables.  Raises TallmasksError if a file is damaged, or there
-    are more tokens than rows.
-    """
-    content = read_bytes(folder / TOKENIZER).decode(errors="replace")
-    plain = tokenizer_of(content, folder, vocabulary)
-    if not (folder / "tokenizer_config.json").exists():
-        return content
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        applied = tokenizer.backend_tokenizer  # only fast tokenizers have one
-    except Exception as error:
-        raise TallmasksError(
-            f"{folder}: transformers cannot load the tokenizer: {' '.join(str(error).split())[:200]}"
-        ) from None
-    if tokenizer.truncation_side == "left":
-        applied.enable_truncation(LONGEST, direction="left")
-    if applied.to_str() == plain.to_str():
-        return content
-    return tokenizer_of(applied.to_str(), folder, vocabulary).to_str()
+    open_tokenizer(folder, vocabulary_of(configuration(spec)))
+    return {**body, TOKENIZER: stored_files(folder)}
 
 
 def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[Any]]:
@@ -93,7 +61,7 @@ def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[A
         _check_config(spec, path / CONFIG)
         _check_classes(path / CONFIG, spec.get("classes", ()))
     body, head = _tensors(spec, open_checkpoint(path), any_head=False)
-    return {**body, HEAD: packed_head(head)} if head else body
+    return {**body, HEAD: packed(head)} if head else body
 
 
 def _tensors(spec: Mapping[str, Any], checkpoint: Checkpoint, any_head: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -142,13 +110,24 @@ def _check_config(spec: Mapping[str, Any], path: Path) -> None:
     except Exception as error:
         raise TallmasksError(f"{path}: transformers cannot use it: {' '.join(str(error).split())[:200]}") from None
     ours = configuration(spec).to_dict()
-    for key in sorted(ours.keys() - BOOKKEEPING):  # transformers ignores other keys
-        found, expected = theirs.get(key), ours[key]
-        if found != expected and not ("dropout" in key or "pdrop" in key):
-            raise TallmasksError(
-                f"{path}: {key}: found {short(found)}, but `architecture` in params.yaml gives {short(expected)}; "
-                "write this setting under `architecture`, or use weights that match it"
-            )
+    known = {key: theirs.get(key) for key in ours.keys() - {"pad_token_id"}}  # transformers ignores other keys
+    for setting, found, expected in _differences(known, {key: ours[key] for key in known}):
+        raise TallmasksError(
+            f"{path}: {setting}: found {short(found)}, but `architecture` in params.yaml gives {short(expected)}; "
+            "write this setting under `architecture`, or use weights that match it"
+        )
+
+
+def _differences(theirs: Any, ours: Any, *path: str) -> Iterator[tuple[str, Any, Any]]:
+    """The settings that change what the body computes, also inside of others, with both values."""
+    if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        theirs, ours = dict(enumerate(theirs)), dict(enumerate(ours))
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in sorted({*theirs, *ours}, key=str):
+            if key not in BOOKKEEPING - {"pad_token_id"} and "drop" not in str(key):
+                yield from _differences(theirs.get(key), ours.get(key), *path, str(key))
+    elif theirs != ours:
+        yield ".".join(path), theirs, ours
 
 
 def _check_padding(spec: Mapping[str, Any], path: Path) -> None:
@@ -163,9 +142,9 @@ def _check_padding(spec: Mapping[str, Any], path: Path) -> None:
 
 def _check_classes(path: Path, classes: Sequence[str]) -> None:
     """Raise TallmasksError if config.json has other class names than the task, or another order."""
-    theirs = class_names_of(json_of(path))
+    theirs = class_names_of(path)
     if theirs and [name.casefold() for name in theirs] != [name.casefold() for name in classes]:
         raise TallmasksError(
-            f"{path}: id2label: found the classes {', '.join(theirs)}, but the task has {', '.join(classes)}; use the "
+            f"{path}: found the classes {', '.join(theirs)}, but the task has {', '.join(classes)}; use the "
             "same names in the same order"
         )

@@ -30,17 +30,17 @@ from reproduction.models import cuda
 from reproduction.models.families import Precision
 from reproduction.models.flat_weights import FlatWeights, count_right
 from reproduction.models.language.text_batches import TextBatch, cheapest
-from reproduction.models.language.text_tokenizer import stored_json, tokenizer_of
 from reproduction.models.layer_inputs import Receiver, watched
 from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
 from reproduction.models.text_classifier.classifier_architectures import PADDING_MATTERS, settings_of
 from reproduction.models.text_classifier.classifier_examples import (
     CLASS_VECTORS,
     HEAD,
+    TOKENIZER,
     ClassifierExamples,
-    packed_head,
+    packed,
 )
-from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, TokenizedPair
+from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, TokenizedPair, tokenizer_of
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
 
@@ -62,9 +62,10 @@ class ClassifierBatch(TextBatch):
         return len(self)
 
     @cached_property
-    def types(self) -> torch.Tensor:
+    def others(self) -> dict[str, torch.Tensor]:
         """See `TokenizedPair`; int64 [N, S], padded with 0."""
-        return self._padded([list(example.types) for example in self.examples], 0)  # type: ignore[attr-defined]
+        rows: list[Mapping[str, list[int]]] = [example.others for example in self.examples]  # type: ignore[attr-defined]
+        return {name: self._padded([row[name] for row in rows], 0) for name in rows[0]}
 
 
 class ClassifierModel(FlatWeights):
@@ -89,8 +90,11 @@ class ClassifierModel(FlatWeights):
         self._network = network.eval().requires_grad_(False)
         self._tokenizer, self._longest, self._scale = tokenizer, longest, scale
         self._mixed = precision == "bfloat16"
-        self._has_types = getattr(network.config, "type_vocab_size", 0) > 1
+        self._accepts = {*inspect.signature(network.forward).parameters}
+        if getattr(network.config, "type_vocab_size", 2) == 1:  # pairs of texts would be out of range
+            self._accepts.discard("token_type_ids")
         self._looks_at_padding = network.config.model_type in PADDING_MATTERS
+        self._end = getattr(network.config, "eos_token_id", None) if network.config.is_encoder_decoder else None
         self._vocabulary = vocabulary_of(network.config)
         self._head_parameters = head_parameters(network)
         self._head: tuple[Mapping[str, NDArray[np.float32]], dict[str, torch.Tensor]] | None = None
@@ -142,7 +146,7 @@ class ClassifierModel(FlatWeights):
         """The body's tensors, and the head in one tensor if it is trained; see `classifier_examples.HEAD`."""
         arrays = super().named_arrays()
         head = {name: arrays.pop(name) for name in self._head_parameters if name in arrays}
-        return {**arrays, HEAD: packed_head(head)} if head else arrays
+        return {**arrays, HEAD: packed(head)} if head else arrays
 
     def train(self, on: bool) -> None:
         self._network.train(on)
@@ -169,31 +173,32 @@ class ClassifierModel(FlatWeights):
             return self._scale * self._features(batch) @ batch.head[CLASS_VECTORS].T
         for name, tensor in batch.head.items():
             self._head_parameters[name].data = tensor
-        return self._without_padding(lambda some: self._output(some).logits.float(), batch)
+        return self._as_alone(lambda some: self._output(some).logits.float(), batch)
 
     def _features(self, batch: ClassifierBatch) -> torch.Tensor:
         """Normalised features, float32 [N, D]."""
-        return self._without_padding(self._pooled, batch)
+        return self._as_alone(self._pooled, batch)
 
     def _pooled(self, batch: ClassifierBatch) -> torch.Tensor:
         states, mask = self._output(batch).last_hidden_state.float(), batch.mask[:, :, None]
         return functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
 
-    def _without_padding(
-        self, compute: Callable[[ClassifierBatch], torch.Tensor], batch: ClassifierBatch
-    ) -> torch.Tensor:
-        """``compute(batch)``; text by text if padding changes what the network computes."""
-        if not self._looks_at_padding:
+    def _as_alone(self, compute: Callable[[ClassifierBatch], torch.Tensor], batch: ClassifierBatch) -> torch.Tensor:
+        """``compute(batch)``; text by text if padding changes what the network computes, or if the texts of an
+        encoder-decoder contain different numbers of end tokens, which transformers refuses."""
+        ends = (batch.inputs == self._end).sum(dim=1).unique() if isinstance(self._end, int) else ()
+        if not self._looks_at_padding and len(ends) <= 1:
             return compute(batch)
         return torch.cat([compute(replace(batch, examples=(example,))) for example in batch.examples])
 
     def _output(self, batch: ClassifierBatch) -> Any:
         for config in (self._network.config, self._network.config.get_text_config()):
             config.pad_token_id = batch.pad
-        types = {"token_type_ids": batch.types} if self._has_types else {}
+        inputs = {"attention_mask": batch.mask.long(), **batch.others}
+        accepted = {name: tensor for name, tensor in inputs.items() if name in self._accepts}
         # in nested autocast contexts the cache would keep casts of the previous weight set
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed, cache_enabled=False):
-            return self._network(input_ids=batch.inputs, attention_mask=batch.mask.long(), **types)
+            return self._network(input_ids=batch.inputs, **accepted)
 
 
 def configuration(spec: Mapping[str, Any], classes: int | None = None) -> PretrainedConfig:
@@ -265,7 +270,12 @@ def load(
     """See `Family.load`.  With trained heads and ``spec["classes"]``, the model also trains a new head."""
     torch_device = cuda.choose(device)
     tensors = read_pretrained(weights)
-    json = stored_json(tensors, weights)
+    if TOKENIZER not in tensors:
+        raise TallmasksError(
+            f"{weights}: the tensor {TOKENIZER!r} is missing; to use a model saved by transformers, set `pretrained` "
+            "in params.yaml to its folder, not to the file in it"
+        )
+    tokenizer = tokenizer_of(tensors.pop(TOKENIZER).numpy())
     classes = spec.get("classes") if spec.get("heads") == TRAINED else None
     network = build(spec, 2 if classes is None else len(classes))
     parameters = dict(network.base_model.named_parameters())
@@ -283,10 +293,7 @@ def load(
     return ClassifierModel(
         network,
         parameters,
-        ClassifierTokenizer(
-            tokenizer_of(json, weights, vocabulary_of(network.config)),
-            getattr(network.config.get_text_config(), "pad_token_id", None),
-        ),
+        ClassifierTokenizer(tokenizer, getattr(network.config.get_text_config(), "pad_token_id", None)),
         min(scoring.get("max_input_tokens", LONGEST), positions(network)),
         scoring.get("cosine_scale", SCALE),
         precision,

@@ -63,7 +63,7 @@ def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[
     if about == "settings":
         return json.loads(_settings(json.loads(config)).to_json_string(use_diff=False))
     if about == "tokens":
-        return _token_ids(config)
+        return tokenizer_in(config).get_vocab()
     from transformers.pytorch_utils import Conv1D
 
     model = _model(config, most_modules)
@@ -97,15 +97,16 @@ def _settings(values: dict[str, Any]) -> Any:
     return transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
 
 
-def _token_ids(folder: str) -> dict[str, int]:
-    """Raises ValueError if the tokenizer's class reads none of the folder's files: it would make up a vocabulary."""
+def tokenizer_in(folder: str | Path) -> Any:
+    """The tokenizer that transformers loads from a folder, without running code from there. Raises ValueError if its
+    class reads none of the folder's files, because it makes up a vocabulary then."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     files = [file for key, file in tokenizer.vocab_files_names.items() if file and key != "merges_file"]
-    if not any(Path(folder, file).is_file() for file in files):
-        raise ValueError(files)
-    return tokenizer.get_vocab()
+    if files and not any(Path(folder, file).is_file() for file in files):
+        raise ValueError(f"found no {' and no '.join(files)}")
+    return tokenizer
 
 
 @functools.lru_cache(maxsize=8)
