@@ -75,6 +75,7 @@ def test_each_task_follows_the_formula_in_any_piece(of_dtype):
     for task in TASKS:
         assert all_same(bundle.state_dict(task), expected(of_dtype, task))
         assert all_same(dict(bundle.named_tensors(task)), expected(of_dtype, task))
+        assert bundle.density(task) == np.concatenate([mask.ravel() for mask in of_dtype.masks[task].values()]).mean()
         for name in of_dtype.merged:
             whole = np.asarray(task_bundles.update(of_dtype, task, name)).reshape(-1)
             for start, stop in ((0, None), (1, None), (3, 12), (8, 9), (5, 5)):

@@ -170,6 +170,7 @@ BASE = ["--base", "base", "--task", "cars=cars"]
     ("words", "said"),
     [
         (["magnitude_masking"], "magnitude_masking"),
+        (["weight_averaging"], "weight_averaging"),
         (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
         (["bitdelta", "--dtype", "bfloat16"], "--dtype: found bfloat16, but bitdelta"),
         (["bitdelta", "--bits", "3"], "there is no option 'bits'"),

@@ -159,24 +159,10 @@ def test_packed_integers_are_no_weights(kind):
     assert not any("integers" in line for line in kept)
 
 
-def test_integers_that_the_library_calls_buffers_are_no_weights(monkeypatch):
+def test_integers_that_the_library_calls_buffers_are_no_weights():
     """A model with a table of integers of its own could not be merged."""
-    config = transformers.BertConfig(
-        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
-    )
-    model = transformers.BertModel(config)
-    model.register_buffer("numbers", torch.arange(6))
-    monkeypatch.setattr("tallmasks.vectors.checkpoints.fitting.library_model", lambda _: Known())
     for number, name in enumerate(("base", "a", "b")):
-        model.numbers += number
-        moved(model, number).save_pretrained(name)
-    assert any("numbers" in line for line in said("base", {"a": "a", "b": "b"}))
-
-
-class Known:
-    """A library that has such a buffer."""
-
-    buffers = ("numbers",)
-
-    def names(self, names):
-        return {name: name for name in names}
+        size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "patch_size": 4, "max_img_size": 8}
+        model = transformers.RadioModel(transformers.RadioConfig(**size, image_size=8, summary_idxs=[number, 2]))
+        model.save_pretrained(name)
+    assert any("summary_idxs" in line for line in said("base", {"a": "a", "b": "b"}))

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import tallmasks
 from tallmasks.cli.main import main
+from tallmasks.vectors import kernels
 
 Tensors = dict[str, torch.Tensor]
 
@@ -91,6 +92,35 @@ def test_every_value_of_a_long_tensor_counts(tmp_path: Path) -> None:
         assert torch.equal(load_file(again)["w.weight"], tensors["w.weight"])
         with pytest.raises(tallmasks.TallmasksError, match="the values of 1 of 1 tensors differ"):
             tallmasks.load_bundle(out, paths[task]).state_dict(task)
+
+
+SETTINGS = {
+    "compress": {"ties": {}, "emr": {"dtype": "float32"}, "tall_mask_dare": {"mask_lambda": {"a": 0.4}, "bits": 3}},
+    "merge_checkpoints": {
+        "ties": {"weight": {"a": 0.7}, "density": {"b": 0.4}, "trim": "tensor"},
+        "dare_ties": {"weight": {"a": 0.7}, "normalize": False},
+        "consensus_ties": {"weight": {"a": 0.7}, "mask_lambda": 0.3},
+    },
+}
+
+
+@pytest.mark.parametrize(("function", "method"), [(one, method) for one, of in SETTINGS.items() for method in of])
+def test_the_size_of_pieces_does_not_count(
+    function: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tensor of more than 131,072 values would be merged or compressed differently from a smaller one."""
+    base = {"layers.0.w.weight": torch.randn(350, 350), "layers.1.w.weight": torch.randn(40, 30)}
+    paths = write(tmp_path, base, {task: tuned(base, seed) for seed, task in enumerate("ab")})
+    found, settings = [], SETTINGS[function][method]
+    for piece in (kernels.PIECE, 1 << 16):
+        monkeypatch.setattr(kernels, "PIECE", piece)
+        monkeypatch.setattr(kernels, "PARTITIONED", piece)
+        (tmp_path / str(piece)).mkdir()
+        out = tmp_path / str(piece) / ("out" if function == "compress" else "out.safetensors")
+        getattr(tallmasks, function)(tmp_path / "base.safetensors", paths, method=method, out=out, **settings)
+        files = [path for path in [out, *out.rglob("*")] if path.is_file() and path.name != "README.md"]
+        found.append({path.name: path.read_bytes() for path in files})
+    assert found[0] == found[1] and found[0]
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3])
