@@ -64,12 +64,9 @@ class RealTexts:
         out.say(f"{task.name} {recipe['split']}: {write_texts(out.path, texts, out.metadata)} texts")
 
     def missing(self, recipe: Params) -> str | None:
-        absent = next((PACKAGES / file for file in recipe["files"] if not (PACKAGES / file).exists()), None)
-        return (
-            f"{recipe['task']}: {absent} is missing; install the packages with these texts: make real"
-            if absent
-            else None
-        )
+        if all((PACKAGES / file).exists() for file in recipe["files"]):
+            return None
+        return f"{PACKAGES}: found no real texts, or not all of them; install them and their encoder: make real"
 
 
 def split_of(task: RealTask, split: str, counts: Mapping[str, int], seed: int) -> list[Text]:

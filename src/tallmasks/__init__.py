@@ -9,8 +9,9 @@ cars = tallmasks.apply(base, tallmasks.apply_mask(merged, masks["cars"]))
 shared = tallmasks.consensus(merged, tallmasks.agreement(masks), k=2)
 one_for_all = tallmasks.apply(base, shared, scaling_coefficient=0.3)
 
-tallmasks.merge_checkpoints("./base", {"cars": "./cars", "dtd": "./dtd"}, "ties", "./merged", weight={"cars": 0.7})
-tallmasks.compress("./base", {"cars": "./cars", "dtd": "./dtd"}, "./bundle")
+models = {"cars": "./cars", "dtd": "./dtd"}
+tallmasks.merge_checkpoints("./base", models, "./merged", method="ties", weight={"cars": 0.7})
+tallmasks.compress("./base", models, "./bundle")
 bundle = tallmasks.load_bundle("./bundle")
 bundle.apply_(module, "cars")
 """

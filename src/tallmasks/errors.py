@@ -9,10 +9,11 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -171,11 +172,12 @@ def by_extra(extra: str) -> str:
     return f"pip install {option}{shlex.quote(f'{folder}[{extra}]')}"
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" with the closest valid name, or an empty string if none is close."""
-    by_lower_case = {other.lower(): other for other in names}
-    close = difflib.get_close_matches(name[:100].lower(), by_lower_case, n=1)
-    return f" (did you mean {by_lower_case[close[0]]!r}?)" if close else ""
+def nearest(name: str, names: Iterable[str], words: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return " (did you mean ...?)" with the closest valid name, or an empty string if none is close. ``words``: other
+    words for some names."""
+    by_word = {word.lstrip("-").lower(): other for word, other in {**words, **{own: own for own in names}}.items()}
+    close = difflib.get_close_matches(name[:100].lstrip("-").lower(), by_word, n=1)
+    return f" (did you mean {by_word[close[0]]!r}?)" if close else ""
 
 
 def counted(count: int, noun: str) -> str:

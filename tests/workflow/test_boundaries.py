@@ -26,7 +26,9 @@ TABLE = "results/tiny/two/table.csv"
     ("target", "expected"),
     [
         ("results/tiny/tow/table.csv", "did you mean 'two'"),
-        ("results/tiny/two/tabel.csv", "results/tiny/two/tabel.csv"),
+        ("results/tiny/two/tabel.csv", "did you mean 'results/tiny/two/table.csv'"),
+        ("figure", "did you mean 'figures'"),
+        ("figures --forcerun merg", "did you mean 'merge'"),
         ("results/tiny/two", "such as results/tiny/two/table.csv"),
         ("results/tiny/two/seeds/", "such as results/tiny/two/seeds/table.csv"),
         ("results/tiny/tow", "did you mean 'two'"),

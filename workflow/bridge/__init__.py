@@ -28,7 +28,7 @@ from bridge.output import report_interruption, report_plan, report_progress
 from bridge.run import InputFunction, Run, for_users
 from reproduction.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
 from reproduction.artifacts.labels import digest_of
-from reproduction.cli.why import results_with
+from reproduction.cli.why import nearest_target, results_with
 from reproduction.models import cuda
 from reproduction.models.families import family
 from reproduction.plan import preflight
@@ -79,8 +79,6 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     for folder in (RESULTS / model for model in plan.models):
         if folder.exists():
             run.ensure_writable(folder)
-    if workflow.is_main_process:
-        refuse_folders(plan, get_argument_parser().parse_known_args()[0].targets)
     return params, Bridge(workflow, plan)
 
 
@@ -89,8 +87,20 @@ def show_warning(text: Warning | str, category: type[Warning]) -> None:
     print(f"warning: {text}" if category is TallmasksWarning else f"{category.__name__}: {text}", file=sys.stderr)
 
 
-def refuse_folders(plan: Plan, targets: Iterable[str]) -> None:
-    """Raise TallmasksError for a folder of results/, for which Snakemake would only miss a rule."""
+@for_users
+def refuse_targets(workflow: Any, plan: Plan) -> None:
+    """Raise TallmasksError for a target that no rule writes; Snakemake would name no other."""
+    options = get_argument_parser().parse_known_args()[0]
+    _refuse_folders(plan, options.targets)
+    rules = list(workflow.rules)
+    alone = [name for rule in rules if not rule.has_wildcards() for name in (rule.name, *map(str, rule.products()))]
+    for target in sorted({*options.targets, *options.forcerun, *options.until, *options.omit_from}):
+        names = alone if target in options.targets else [rule.name for rule in rules]
+        if target not in names and not any(rule.is_producer(target) for rule in rules):
+            raise TallmasksError(f"{target}: found no rule that writes it{nearest_target(plan, target, names)}")
+
+
+def _refuse_folders(plan: Plan, targets: Iterable[str]) -> None:
     for target in map(Path, sorted(targets)):
         if target.parts[:1] != (RESULTS.name,) or target.suffix:
             continue
@@ -112,8 +122,9 @@ def before_first_job(workflow: Any, bridge: Bridge) -> None:
         return
     run.check_settings(workflow)
     run.be_the_only_writer(workflow)
-    report_plan(workflow, gpus=len(cuda.usable()))
-    report_progress(logger)
+    gpus = len(cuda.usable())
+    report_plan(workflow, gpus)
+    report_progress(logger, workflow, gpus)
     report_interruption()
     if needed := bridge.planned_artifacts():
         run.ensure_writable(STORE)

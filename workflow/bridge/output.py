@@ -9,33 +9,41 @@ import os
 import signal
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tallmasks.errors import counted
 from tallmasks.io.tensor_files import name_some
 
 SHOWN = 10  # results to list at the end
+Times = defaultdict[tuple[str, str], list[float]]
+"""The seconds of jobs that have ended, by rule and model."""
 
 
 class ProgressLines(logging.Handler):
     """Prints one line per finished job, with the number of finished jobs and the estimated time left."""
 
-    def __init__(self) -> None:
+    def __init__(self, workflow: Any, gpus: int) -> None:
         super().__init__()
-        self._start, self._names, self._finished = time.monotonic(), dict[int, str](), ""
+        self._workflow, self._gpus, self._finished = workflow, gpus, ""
+        self._left = {job.jobid: job for job in workflow.dag.needrun_jobs()}
+        self._times, self._started = seconds_of_earlier_jobs(), dict[int, float]()
 
     def emit(self, record: Any) -> None:
         match getattr(record, "event", None):
-            case "job_info":
-                self._names[record.jobid] = " ".join([record.rule_name, *map(str, record.wildcards.values())])
+            case "job_started":
+                self._started |= dict.fromkeys(record.jobs, time.monotonic())
             case "job_finished":
-                self._finished = self._names.get(record.job_id, "")
+                job = self._left.pop(record.job_id)
+                if record.job_id in self._started:  # not in a group
+                    self._times[_kind(job)].append(time.monotonic() - self._started[record.job_id])
+                self._finished = " ".join([job.rule.name, *map(str, job.wildcards_dict.values())])
             case "progress":
-                seconds = (time.monotonic() - self._start) / max(record.done, 1) * (record.total - record.done)
-                left = f"about {_time(seconds)} left"
-                print(f"{record.done} of {record.total} jobs, {left}: {self._finished}", file=sys.stderr)
+                seconds, unknown = time_of(self._left.values(), self._times, self._workflow, self._gpus)
+                left = f", {'at least' if unknown else 'about'} {_time(seconds)} left" if seconds else ""
+                print(f"{record.done} of {record.total} jobs{left}: {self._finished}", file=sys.stderr)
 
 
 def _time(seconds: float) -> str:
@@ -43,49 +51,59 @@ def _time(seconds: float) -> str:
 
 
 def report_plan(workflow: Any, gpus: int) -> None:
-    """Print how many jobs will run and, unless a cluster runs them, about how long that takes.
-
-    The estimate uses the mean time of earlier jobs of the same rule and model.
-    """
+    """Print how many jobs will run and, unless a cluster runs them, about how long that takes."""
     jobs = [job for job in workflow.dag.needrun_jobs() if job.output]
     if not jobs or not workflow.local_exec:
         return
-    earlier, unknown, seconds, by_threads, by_gpus = seconds_of_earlier_jobs(), dict[str, None](), [0.0], 0.0, 0.0
-    for job in jobs:
-        if times := earlier.get(_kind(job.rule.name, job.log)):
-            seconds.append(sum(times) / len(times))
-            by_threads += seconds[-1] * job.threads
-            by_gpus += seconds[-1] * job.resources.get("gpu", 0)
-        else:
-            unknown[job.rule.name] = None
-    least = max(max(seconds), by_threads / (workflow.resource_settings.cores or 1), by_gpus / max(gpus, 1))
-    line = f"{len(jobs)} jobs, about {_time(least)}, estimated from earlier jobs"
-    if len(seconds) == 1:
-        line = f"{len(jobs)} jobs; the time left is estimated when the first of them have run"
+    seconds, unknown = time_of(jobs, seconds_of_earlier_jobs(), workflow, gpus)
+    line = f"{counted(len(jobs), 'job')}, about {_time(seconds)}, estimated from earlier jobs"
+    if not seconds:
+        line = f"{counted(len(jobs), 'job')}; the time left is estimated when the first of them have run"
     elif unknown:
-        line += f"; not counted, because none has run here yet: {name_some(unknown)}"
+        line += f"; not counted, because too few have run here yet: {name_some(unknown)}"
     print(line, file=sys.stderr)
 
 
-def seconds_of_earlier_jobs(folder: Path = Path(".snakemake/metadata")) -> dict[tuple[str, str], list[float]]:
-    """The seconds of jobs by rule and model, from Snakemake's record of each output file."""
-    found = defaultdict[tuple[str, str], list[float]](list)
+def time_of(jobs: Iterable[Any], times: Times, workflow: Any, gpus: int) -> tuple[float, list[str]]:
+    """The seconds that jobs take on this machine, from the mean time of their kinds, and the rules that are not
+    counted: of several jobs of a kind at least two must have ended. On a cluster no time is known."""
+    jobs = [job for job in jobs if job.output and workflow.local_exec]
+    left, unknown, seconds, by_threads, by_gpus = Counter(map(_kind, jobs)), dict[str, None](), [0.0], 0.0, 0.0
+    for job in jobs:
+        ended = times.get(kind := _kind(job), [])
+        if len(ended) < min(2, left[kind]):
+            unknown[job.rule.name] = None
+            continue
+        seconds.append(sum(ended) / len(ended))
+        by_threads += seconds[-1] * job.threads
+        by_gpus += seconds[-1] * job.resources.get("gpu", 0)
+    return max(*seconds, by_threads / (workflow.resource_settings.cores or 1), by_gpus / max(gpus, 1)), list(unknown)
+
+
+def seconds_of_earlier_jobs(folder: Path = Path(".snakemake/metadata")) -> Times:
+    """The seconds of jobs by kind, from Snakemake's record of each output file."""
+    found = Times(list)
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # a folder, or another release's record
             record = json.loads(path.read_text())
-            found[_kind(record["rule"], record["log"])].append(max(record["endtime"] - record["starttime"], 0.0))
+            seconds = max(record["endtime"] - record["starttime"], 0.0)
+            found[record["rule"], _model_of(record["log"])].append(seconds)
     return found
 
 
-def _kind(rule: str, logs: Sequence[Any]) -> tuple[str, str]:
-    """The rule and the model of a job; the log's path is logs/<model>/..."""
-    return rule, Path(logs[0]).parts[1] if logs else ""
+def _kind(job: Any) -> tuple[str, str]:
+    return job.rule.name, _model_of(job.log)
 
 
-def report_progress(logger: logging.Logger) -> None:
+def _model_of(logs: Sequence[Any]) -> str:
+    """The model of a job, whose log's path is logs/<model>/..."""
+    return Path(logs[0]).parts[1] if logs else ""
+
+
+def report_progress(logger: logging.Logger, workflow: Any, gpus: int) -> None:
     """Print progress lines if stderr is not a terminal; on a terminal Snakemake shows a progress bar."""
     if not sys.stderr.isatty():
-        logger.addHandler(ProgressLines())
+        logger.addHandler(ProgressLines(workflow, gpus))
 
 
 def report_interruption() -> None:

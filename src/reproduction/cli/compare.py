@@ -20,13 +20,14 @@ from typing import Any
 
 from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
+from reproduction.plan.params import FILE, check_params, overridden, read_params
 from reproduction.tasks.text.own_texts import OwnTextTask, examples_of, own_text_tasks
 from reproduction.tasks.text.text_catalogue import TASKS
 from tallmasks.cli.options import by_name, pair
-from tallmasks.errors import OptionError, TallmasksError, warn
+from tallmasks.errors import OptionError, TallmasksError, counted, short, warn, worded
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
 from tallmasks.io.plain_files import new_path
-from tallmasks.io.yaml_files import yaml_text
+from tallmasks.io.yaml_files import LARGEST, yaml_text
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 
 _METHODS = ["paper", "tsv_m", "wudi", {"lloyd_max": {"bits": 2}}, "t_switch", {"tall_mask_ties": {"bits": 3}}]
@@ -66,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     if taken := sorted(models.keys() & TASKS.keys()):
         raise OptionError(f"--task: {taken[0]} is the name of a built-in task; choose another name")
     out = new_path(arguments.output)
+    if out.is_dir():
+        raise OptionError(f"-o: {out} is a folder; expected a new file, such as {out / 'compare.yaml'}")
     refuse_existing(out, folder=False)
     data = {}
     for name, folder in models.items():
@@ -73,8 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         data[name] = {"files": texts[name], "text": arguments.text, "label": arguments.label}
         if classes := class_names_of(Path(folder) / "config.json"):
             data[name]["classes"] = classes
-    tasks = own_text_tasks({"data": data})
+    with worded(_in_options):
+        tasks = own_text_tasks({"data": data})
     for name, task in tasks.items():
+        _check_head(Path(models[name]) / "config.json", texts[name], len(task.classes))
         if "classes" not in data[name]:
             data[name]["classes"] = list(task.classes)
             if not all(re.fullmatch(r"(LABEL_)?\d+", label) for label in task.classes):
@@ -85,7 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
                 )
     settings = {"methods": _METHODS, "data": data, "models": {"mine": entry(arguments.base, models)}}
     _warn_of_tokenizers(Path(arguments.base), models, tasks)
-    atomic_write_text(out, yaml_text(settings))
+    if FILE.exists():
+        with worded(_in_options):
+            check_params(overridden(read_params(FILE), settings))  # as snakemake will
+    text = yaml_text(settings)
+    if len(text.encode()) > LARGEST:
+        raise TallmasksError(
+            f"{out}: the names of all classes take {len(text.encode()):,} bytes, but snakemake reads a file of at most "
+            f"{LARGEST:,}; compare fewer models, or models with fewer classes"
+        )
+    atomic_write_text(out, text)
     print(f"{out}: {len(models)} models")
     print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
     return 0
@@ -124,6 +138,27 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
         "evaluation": {"batch_size": 64, "precision": "float32"},
         "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }
+
+
+def _in_options(text: str) -> str:
+    """A message about params.yaml in the words of this command."""
+    text = re.sub(r"^params\.yaml: data\.([^:]+)\.files: ", r"--texts \1=...: ", text)
+    text = re.sub(r"^params\.yaml: data\.([^:]+)\.classes: ", r"--task \1=...: config.json: id2label: ", text)
+    return re.sub(r"the columns of data\.\S+ in params\.yaml", "those that --text and --label name", text)
+
+
+def _check_head(file: Path, texts: str, classes: int) -> None:
+    """Raise TallmasksError if config.json has another kind of head, or one with another number of outputs."""
+    config = json_of(file)
+    if (kind := config.get("problem_type")) not in (None, "single_label_classification"):
+        raise TallmasksError(f"{file}: problem_type: found {short(kind)}, expected one label for each text")
+    named = [len(config[key]) for key in ("id2label", "label2id") if isinstance(config.get(key), dict)]
+    outputs = [*named, config.get("num_labels", classes)][0]
+    if outputs != classes:
+        raise TallmasksError(
+            f"{file}: found a head with {counted(outputs, 'output')}, but {texts} has {classes} different labels; "
+            "expected a model that was trained for these labels"
+        )
 
 
 def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[str, OwnTextTask]) -> None:

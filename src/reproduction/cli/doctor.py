@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 
 from reproduction.artifacts.folders import RESULTS, SCRATCH
-from reproduction.cli.why import results_with
+from reproduction.cli.why import nearest_target, results_with
 from reproduction.models import cuda
 from reproduction.models.families import family
 from reproduction.plan import preflight
@@ -34,7 +34,7 @@ from reproduction.plan.node import Node
 from reproduction.plan.project import Files, closure, open_plan
 from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import catalogue
-from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors
+from tallmasks.errors import OptionError, TallmasksError, counted, option_errors
 from tallmasks.io import hub
 from tallmasks.io.atomic_files import atomic_write_text
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -95,7 +95,7 @@ def behind(plan: Plan, target: str) -> tuple[str, list[Node] | TallmasksError]:
             behind = results_with(plan, folder).walk()
         return folder.parts[1], [node for node in behind if not node.stage.is_result]
     if target not in plan.models:
-        raise OptionError(f"params.yaml has no model {target}{nearest(target, plan.models)}")
+        raise OptionError(f"params.yaml has no model {target}{nearest_target(plan, target, plan.models)}")
     try:
         return target, closure(plan, target)
     except TallmasksError as error:
@@ -119,7 +119,7 @@ def problems(
         return
     missing = [node for node in Files(plan.root).missing(nodes) if not node.stage.is_result]
     if details is not None and not missing:
-        details.append(f"all {len(nodes)} artifacts exist")
+        details.append(f"all {counted(len(nodes), 'artifact')} exist")
     elif details is not None:
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in missing).items())
         details.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to build: {kinds}")
@@ -132,7 +132,9 @@ def problems(
             details += _gpu_details(plan, model, on_gpu)
         if problem:
             yield problem
-    size, wanted = 0, preflight.downloads(missing)
+    yield from (absent := preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None))
+    # what has to be installed can also bring the weights
+    size, wanted = 0, preflight.downloads(node for node in missing if not (absent and preflight.local_folder(node)))
     if wanted and hub.reachable():
         size, refused = preflight.bytes_of(wanted)
         yield from refused
@@ -145,7 +147,6 @@ def problems(
         )
     if wanted and details is not None:
         details.append(f"{_repositories(len(wanted))} to download{f', {size / 1e9:.3g} GB' if size else ''}")
-    yield from preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None)
     yield from _disk_problems(plan, model, missing, size, details)
 
 
@@ -207,7 +208,7 @@ def _gpu_problem(count: int) -> str | None:
 
 def _gpu_details(plan: Plan, model: str, jobs: list[Node]) -> Iterator[str]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in jobs).items())
-    yield f"{len(jobs)} jobs on a GPU: {kinds}"
+    yield f"{counted(len(jobs), 'job')} on a GPU: {kinds}"
     spec = plan.model(model)
     if rates := ON_AN_H100.get((str(spec["architecture"]), spec.get("adapter"))):
         training, evaluation = (f"{rate:,} {family(spec).unit}/s" if rate else "not measured" for rate in rates)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from reproduction.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
 from reproduction.plan.project import Index, open_plan
+from tallmasks.errors import counted
 from tallmasks.io.atomic_files import TEMPORARY
 
 
@@ -44,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
         sizes = {path: path.lstat().st_size for path in unneeded}
         for path, size in sizes.items():
             print(f"{size / 1e6:10.1f} MB  {path}")
-        print(f"{sum(sizes.values()) / 1e6:10.1f} MB  in {len(sizes)} files that params.yaml no longer needs")
+        print(
+            f"{sum(sizes.values()) / 1e6:10.1f} MB  in {counted(len(sizes), 'file')} that params.yaml no longer needs"
+        )
         agreed = arguments.yes or (sys.stdin.isatty() and input("Remove them? [y/N] ").strip().lower() in {"y", "yes"})
         if not agreed:
             print("nothing removed; `tallmasks gc --yes` removes them")
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
                 if not _is_temporary(folder) or any(folder.iterdir()):
                     break
                 folder.rmdir()
-        print(f"removed {len(unneeded)} files")
+        print(f"removed {counted(len(unneeded), 'file')}")
     return 0
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from reproduction.artifacts.folders import CHECKED, PROVENANCE, RESULTS, STORE, entries_under, leads_nowhere, set_aside
 from reproduction.artifacts.labels import ARTIFACT, Damaged, check
 from tallmasks.cli.verify import is_bundle, print_problems
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, counted
 from tallmasks.progress import work_progress
 
 
@@ -88,7 +88,7 @@ def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
             problems += 1
     if wanted:
         checked = f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results"
-        print(f"{checked} checked: {problems} problems")
+        print(f"{checked} checked: {counted(problems, 'problem')}")
     return problems
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ from reproduction.plan.node import STAGES, Node
 from reproduction.plan.project import Files, Index, open_plan
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
+from reproduction.results.figures import FIGURES
 from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.tensor_files import name_some
@@ -57,7 +59,7 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
     else:
         declared = Index(plan).declared()
         if str(target) not in declared:
-            near = nearest(str(target), declared)
+            near = nearest_target(plan, str(target), declared)
             raise OptionError(f"{target}: expected results/<model>/<benchmark>/... or an artifact of params.yaml{near}")
         node = declared[str(target)]
         if files.there(node):
@@ -87,6 +89,25 @@ def results_with(plan: Plan, target: Path) -> Node:
     if str(target) not in by_file and not (plan.root / target).exists():
         raise TallmasksError(f"{target}: no such file{nearest(str(target), by_file)}")
     return VIEWS[by_file.get(str(target), name if name in VIEWS else "tables")](plan, model, second)
+
+
+def nearest_target(plan: Plan, target: str, names: Iterable[str]) -> str:
+    """The words " (did you mean ...?)" with the closest of ``names`` and the results files. ``target`` can lack the
+    first folders or the last parts, or name a figure by its number in the paper."""
+    figures = {number: name for name, figure in FIGURES.items() for number in re.findall(r"\d+", figure.paper)}
+    target = re.sub(r"fig(?:ure)?_?(\d+)", lambda found: figures.get(found[1], found[0]), target)
+    words, depth = dict[str, str](), len(Path(target).parts)
+    for file in _results_files(plan):
+        for path in (Path(file), *Path(file).parents):
+            words.setdefault("/".join(path.parts[-depth:]), file)
+    return nearest(target, names, words)
+
+
+def _results_files(plan: Plan) -> Iterator[str]:
+    for model in dict.fromkeys((*plan.params["build"], *plan.models)):
+        names = {**dict.fromkeys(VIEWS, plan.benchmarks(model)), **{kind: own for kind, (_, own) in DRAWINGS.items()}}
+        for kind, some in names.items():
+            yield from (file.format(model=model, name=name) for name in some for file in STAGES[kind].files)
 
 
 def _explain_missing(plan: Plan, nodes: list[Node], views: list[str]) -> Iterator[str]:

@@ -40,8 +40,13 @@ def missing_file(node: Node) -> str | None:
 
 def has_copy(node: Node) -> bool:
     """Whether the weights that a node needs are in the folder `pretrained.local`."""
+    return (folder := local_folder(node)) is not None and folder.is_dir()
+
+
+def local_folder(node: Node) -> Path | None:
+    """The folder `pretrained.local`, which need not exist."""
     pretrained = node.params.get("pretrained")
-    return isinstance(pretrained, Mapping) and "local" in pretrained and Path(pretrained["local"]).is_dir()
+    return Path(pretrained["local"]) if isinstance(pretrained, Mapping) and "local" in pretrained else None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tallmasks.bundles.bundle_parts import BundleParts, bytes_on_device, density
 from tallmasks.bundles.finding_base import NoBase, check_form, check_module, find_base
 from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.errors import TallmasksError, nearest, needed_for
+from tallmasks.errors import TallmasksError, counted, nearest, needed_for
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import once
@@ -50,7 +50,7 @@ class Bundle:
         return load_bundle, arguments, {"_of_module": self._of_module}
 
     def __repr__(self) -> str:
-        tasks = f"{len(self.tasks)} tasks ({name_some(self.tasks)}) by {self.manifest.method}"
+        tasks = f"{counted(len(self.tasks), 'task')} ({name_some(self.tasks)}) by {self.manifest.method}"
         kept = ""
         if self._device is not None:
             shared, each = map(decimal, bytes_on_device(self.manifest))

@@ -22,7 +22,7 @@ from tallmasks.bundles.bundle import Bundle, load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
 from tallmasks.cli.printed_models import print_sizes
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, counted
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import expanded
@@ -63,10 +63,11 @@ def of_checkpoint(checkpoint: Checkpoint) -> None:
         values[info.dtype] += info.size
     origin = " ".join(f"{key} {value}" for key, value in checkpoint.origin.items())
     total = sum(values.values())
-    print(f"{checkpoint.title}: {len(checkpoint.tensors)} tensors, {total:,} values, {decimal(checkpoint.nbytes)}")
-    print(f"  from {origin}, {len(checkpoint.files)} weight files, {len(checkpoint.companions)} others")
+    tensors, files = counted(len(checkpoint.tensors), "tensor"), counted(len(checkpoint.files), "weight file")
+    print(f"{checkpoint.title}: {tensors}, {total:,} values, {decimal(checkpoint.nbytes)}")
+    print(f"  from {origin}, {files}, {len(checkpoint.companions)} others")
     for dtype, count in counts.most_common():
-        print(f"  {dtype}: {count} tensors, {values[dtype]:,} values")
+        print(f"  {dtype}: {counted(count, 'tensor')}, {values[dtype]:,} values")
     for alias, name in checkpoint.aliases.items():
         print(f"  {alias} is tied to {name}")
 
@@ -77,9 +78,11 @@ def of_bundle(bundle: Bundle) -> None:
     values = sum(tensor.size for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
-    print(f"bundle of {len(bundle.tasks)} tasks by {manifest.method}, {decimal(size_of_bundle(bundle))}")
+    print(f"bundle of {counted(len(bundle.tasks), 'task')} by {manifest.method}, {decimal(size_of_bundle(bundle))}")
     print(f"  base: {base} ({where})")
-    print(f"  {values:,} values in {len(manifest.tensors)} tensors, {stored:,} of them stored: {manifest.form}")
+    print(
+        f"  {values:,} values in {counted(len(manifest.tensors), 'tensor')}, {stored:,} of them stored: {manifest.form}"
+    )
     if manifest.buffers:
         print(f"  stored whole for every task: {name_some(manifest.buffers)}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
@@ -103,7 +106,7 @@ def of_bundle(bundle: Bundle) -> None:
     kept = {name: part.size for name, part in manifest.files.items() if name.startswith(COMPANIONS)}
     if kept:
         size = decimal(sum(kept.values()))
-        print(f"  configurations and tokenizers that differ from the base's: {len(kept)} files, {size}")
+        print(f"  configurations and tokenizers that differ from the base's: {counted(len(kept), 'file')}, {size}")
     nbytes = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
     sizes_of = manifest.sizes or ModelSizes(base=nbytes, models=nbytes * len(bundle.tasks))
     print_sizes(sizes_of.base, size_of_bundle(bundle), sizes_of.models, len(bundle.tasks))

@@ -53,6 +53,15 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 
 _IN_REPRODUCTION = {path.stem for path in (Path(__file__).parents[2] / "reproduction" / "cli").glob("*.py")}
 """The commands of the package `reproduction`, which lies beside this one in a clone."""
+_OTHER_WORDS = {
+    **dict.fromkeys(("decompress", "extract", "restore", "unpack"), "export"),
+    **dict.fromkeys(("benchmark", "evaluate", "table"), "compare"),
+    **dict.fromkeys(("inspect", "show"), "info"),
+    "check": "verify",
+    "demo": "example",
+    "list": "methods",
+    "quantize": "compress",
+}
 _LONGEST_WORD = 500
 
 
@@ -110,7 +119,8 @@ def _run(arguments: list[str]) -> int:
         _top_parser().parse_args(arguments)
     if command not in COMMANDS:
         raise OptionError(
-            f"unknown command {command!r}{nearest(command, [*COMMANDS, '--version'])}; see `tallmasks --help`"
+            f"unknown command {command!r}{nearest(command, [*COMMANDS, '--version'], _OTHER_WORDS)}; see "
+            "`tallmasks --help`"
         )
     install = "make install" if command in _IN_REPRODUCTION else None
     with user_errors(), needed_for(f"tallmasks {command}", install):

@@ -11,6 +11,12 @@ from typing import Any, NoReturn
 
 from tallmasks.errors import OptionError, nearest
 
+_OTHER_WORDS = {
+    **dict.fromkeys(("alpha", "scale"), "--scaling-coefficient"),
+    **dict.fromkeys(("checkpoint", "model"), "--task"),
+    "out-dir": "--output",
+    "threshold": "--mask-lambda",
+}
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -50,7 +56,8 @@ class Parser(argparse.ArgumentParser):
             option = re.match(r"--[^=]+|-[a-zA-Z]", word)  # not a negative number
             name = option[0] if option else ""
             if name and not any(known.startswith(name) for known in options):
-                raise OptionError(f"unknown option {name}{nearest(name, options)}; see `{self.prog} --help`")
+                words = {word: own for word, own in _OTHER_WORDS.items() if own in options}
+                raise OptionError(f"unknown option {name}{nearest(name, options, words)}; see `{self.prog} --help`")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rich.filesize import decimal
 
-from tallmasks.errors import warn
+from tallmasks.errors import counted, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.operations.opened_models import Models, has_its_form
 from tallmasks.vectors.checkpoints.buffers import Buffer
@@ -38,7 +38,8 @@ def print_plan(models: Models, what: str, nbytes: int) -> None:
     """Print what would be read, done and written."""
     read = {"base": models.base, **models.tasks}
     for name, checkpoint in read.items():
-        print(f"read   {name}: {checkpoint.title}, {len(checkpoint.tensors)} tensors, {decimal(checkpoint.nbytes)}")
+        tensors = counted(len(checkpoint.tensors), "tensor")
+        print(f"read   {name}: {checkpoint.title}, {tensors}, {decimal(checkpoint.nbytes)}")
     all_of, changed = models.base.layout.size, models.layout.size
     print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
     print(what)

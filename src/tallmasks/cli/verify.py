@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,5 +35,5 @@ def print_problems(bundle: Path) -> int:
     from tallmasks.bundles.verification import verify_bundle  # slow to import
 
     problems = verify_bundle(bundle)
-    print(*problems, f"{bundle}: all files of the bundle checked: {len(problems)} problems", sep="\n")
+    print(*problems, f"{bundle}: all files of the bundle checked: {counted(len(problems), 'problem')}", sep="\n")
     return len(problems)

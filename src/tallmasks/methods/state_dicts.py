@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import open_model
-from tallmasks.errors import TallmasksError, warn
+from tallmasks.errors import TallmasksError, short, warn
 from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
@@ -52,7 +52,10 @@ def task_vector(base: Model, finetuned: Model) -> Tensors:
     float32.
     """
     base_checkpoint = _opened(base)
-    states = [_state_dict(base, base_checkpoint), _state_dict(finetuned, _opened(finetuned, base_checkpoint))]
+    states = [
+        _state_dict(base, base_checkpoint, "base"),
+        _state_dict(finetuned, _opened(finetuned, base_checkpoint), "finetuned"),
+    ]
     buffers = _buffers(zip((base, finetuned), states, strict=True))
     if lost := [name for name in sorted(buffers) if _differ(name, *states)]:
         warn(f"the buffers {name_some(lost, 2)} differ from the base; `apply` keeps those of the base")
@@ -96,6 +99,8 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
 
 def _merge_of(name: str, count: int) -> tuple[str, float]:
     """The merge behind the name of a merge or method, and the method's fixed coefficient for ``count`` tasks, or 1."""
+    if not isinstance(name, str):
+        raise TallmasksError(f"name: found {short(name)}, expected one of: {', '.join(merges())}")
     if parse_spec(name)[0] in registry.merge_names():
         return name, 1.0
     rows = (row for row in registry.names() if registry.get(row).update is merged_vector)
@@ -195,7 +200,7 @@ def apply(base: Model, update: StateDict, scaling_coefficient: float = 1.0) -> T
     """
     if not np.isfinite(float(scaling_coefficient)):
         raise TallmasksError(f"scaling_coefficient is {scaling_coefficient}; expected a finite number")
-    state = _state_dict(base, _opened(base))
+    state = _state_dict(base, _opened(base), "base")
     before, change = _flats({"base": state, "update": update}, left_out=_buffers([(base, state)]))
     if difference := change.layout.describe_difference(before.layout):
         raise TallmasksError(f"the update does not fit the base model: {difference}")
@@ -285,9 +290,12 @@ def _opened(model: Model, base: Checkpoint | None = None) -> Checkpoint | None:
     return open_model(os.fspath(model), base) if isinstance(model, str | PathLike) else None
 
 
-def _state_dict(model: Model, checkpoint: Checkpoint | None) -> StateDict:
+def _state_dict(model: Model, checkpoint: Checkpoint | None, what: str) -> StateDict:
     if checkpoint is None:
-        return model.state_dict() if _is_module(model) else model
+        state = model.state_dict() if _is_module(model) else model
+        if not isinstance(state, Mapping):
+            raise _refusal(state, "a state dict (tensors by name), a module or the path of a checkpoint", f"{what}: ")
+        return state
     tensors = {
         name: checkpoint.float32(name) if info.is_float else checkpoint.arrays[name]
         for name, info in checkpoint.tensors.items()
@@ -303,7 +311,7 @@ def _buffers(models: Iterable[tuple[Model, StateDict]]) -> set[str]:
         if _is_module(model):
             buffers |= {name for name, _ in model.named_buffers(remove_duplicate=False)}
             parameters |= {name for name, _ in model.named_parameters(remove_duplicate=False)}
-        elif isinstance(state, Mapping):
+        else:
             buffers |= buffers_among({str(name): np.shape(tensor) for name, tensor in state.items()}).keys()
     return buffers - parameters
 

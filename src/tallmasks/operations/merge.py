@@ -40,9 +40,9 @@ MERGED_DTYPES = [DTYPES[code].torch for code in FLOATS]
 def merge_checkpoints(
     base: str | PathLike[str] | None,
     tasks: Mapping[str, str | PathLike[str]],
-    method: str,
     out: str | PathLike[str],
     *,
+    method: str,
     options: Mapping[str, Any] | None = None,
     scaling_coefficient: float | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
@@ -62,8 +62,8 @@ def merge_checkpoints(
     Args:
         base: a file, a folder, or a repository `org/name@revision`; may be None for weight_averaging.
         tasks: the fine-tuned checkpoints by task.
-        method: one of `tallmasks.method_names()`.
         out: a new file or folder.
+        method: one of `tallmasks.method_names()`.
         options: options of the method, for example {"keep": 0.1}.
         mask_lambda, weight, density: one value, or a mapping by task.
         only, keep_base, heads: patterns of tensor names; heads=True selects the tensors whose shapes differ.
@@ -99,6 +99,8 @@ def merge_checkpoints(
 
 def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, ...]:
     """The methods of `merge_checkpoints` or `compress`, in the order of the tables."""
+    if command not in ("merge", "compress"):
+        raise TallmasksError(f"command: found {command!r}, expected 'merge' or 'compress'")
     if command == "compress":
         return registry.names_with_masks()
     return tuple(

@@ -174,7 +174,7 @@ def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
     for name, seed in {"base": 0, "dtd": 1, "other": 2}.items():
         models[name] = moved(made_model("ViTForImageClassification"), seed)
         models[name].save_pretrained(name)
-    tallmasks.compress("base", {"dtd": "dtd"}, "bundle", "task_arithmetic", mask_lambda=0)
+    tallmasks.compress("base", {"dtd": "dtd"}, "bundle", method="task_arithmetic", mask_lambda=0)
     expected = load_bundle("bundle").state_dict("dtd", like=models["dtd"])
     Path("base").rename("published")
     Path("other").rename("base")  # another model under the base's name
@@ -374,7 +374,7 @@ def test_a_model_that_remembers_its_old_weights(build, first, tmp_path):
     for name, seed in {"base": 0, "dtd": 1, "cars": 2}.items():
         moved(base, seed).save_pretrained(tmp_path / name)
     tasks = {task: tmp_path / task for task in ("dtd", "cars")}
-    tallmasks.compress(tmp_path / "base", tasks, tmp_path / "bundle", "task_arithmetic", mask_lambda=0)
+    tallmasks.compress(tmp_path / "base", tasks, tmp_path / "bundle", method="task_arithmetic", mask_lambda=0)
     bundle, kind = load_bundle(tmp_path / "bundle"), type(base)
     live = kind.from_pretrained(tmp_path / "base").eval()
     with torch.no_grad():

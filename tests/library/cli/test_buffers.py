@@ -361,7 +361,7 @@ def test_a_statistic_too_large_for_the_bases_dtype_is_refused(small: Path) -> No
     large = {"bn.weight": torch.ones(2), "bn.running_var": torch.tensor([1.0, 70000.0])}
     save_file(load_file("base/model.safetensors") | large, "large.safetensors")
     with pytest.raises(tallmasks.TallmasksError, match="running_var became too large for F16"):
-        tallmasks.compress("half.safetensors", {"cars": "large.safetensors"}, "bundle", "t_switch")
+        tallmasks.compress("half.safetensors", {"cars": "large.safetensors"}, "bundle", method="t_switch")
 
 
 def test_running_statistics_follow_the_weights(small: Path) -> None:
@@ -373,7 +373,7 @@ def test_running_statistics_follow_the_weights(small: Path) -> None:
         save_file(weights | {key: values * factor for key, values in of_norm.items()}, f"{name}.safetensors")
     tasks = {"one": "one.safetensors", "two": "two.safetensors"}
     tallmasks.merge_checkpoints(
-        "base.safetensors", tasks, "weight_averaging", "merged.safetensors", weight={"one": 1, "two": 0}
+        "base.safetensors", tasks, "merged.safetensors", method="weight_averaging", weight={"one": 1, "two": 0}
     )
     merged, one = load_file("merged.safetensors"), load_file("one.safetensors")
     assert all(torch.allclose(merged[name], one[name]) for name in one if one[name].is_floating_point())

@@ -24,7 +24,7 @@ def said(base, tasks, **settings):
     """The warnings of a merge."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tallmasks.merge_checkpoints(base, tasks, "weight_averaging", Path(mkdtemp(), "out"), **settings)
+        tallmasks.merge_checkpoints(base, tasks, Path(mkdtemp(), "out"), method="weight_averaging", **settings)
     return [str(one.message) for one in caught if issubclass(one.category, TallmasksWarning)]
 
 

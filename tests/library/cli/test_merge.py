@@ -226,8 +226,8 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
     assert run(*CALL, "--method", "ties", "-o", "x") == 1 and "`--heads`" in capsys.readouterr().err
     models = {"cars": "cars", "dtd": "dtd"}
     with pytest.raises(tallmasks.TallmasksError, match="`heads=True`"):
-        tallmasks.merge_checkpoints("base", models, "ties", "x", heads=False)
-    out = tallmasks.merge_checkpoints("base", models, "ties", "python", heads=True)
+        tallmasks.merge_checkpoints("base", models, "x", method="ties", heads=False)
+    out = tallmasks.merge_checkpoints("base", models, "python", method="ties", heads=True)
     assert run(*CALL, "--method", "iso_c", "--heads", "-o", "by-default") == 0
     assert "choose --scaling-coefficient" in capsys.readouterr().err
     assert run(*CALL, "--method", "iso_c", "--scaling-coefficient", "1", "--heads", "-o", "chosen") == 0
@@ -309,14 +309,14 @@ def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.Cap
 def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A notebook would need a shell, or give another model under the same words; a dry run print another size."""
     models = {"cars": Path("cars"), "dtd": "dtd"}
-    out = tallmasks.merge_checkpoints("base", models, "ties", "python", weight={"cars": 0.7}, options={"keep": 0.5},
-                                      dtype=torch.bfloat16)  # fmt: skip
+    out = tallmasks.merge_checkpoints("base", models, "python", method="ties", weight={"cars": 0.7},
+                                      options={"keep": 0.5}, dtype=torch.bfloat16)  # fmt: skip
     words = ["--method", "ties", "--weight", "cars=0.7", "--option", "keep=0.5", "--dtype", "bfloat16"]
     assert run(*CALL, *words, "--dry-run", "-o", "shell") == 0 and not Path("shell").exists()
     assert f"about {(out / 'model.safetensors').stat().st_size} bytes" in capsys.readouterr().out
     assert run(*CALL, *words, "-o", "shell") == 0
     assert contents(out) == contents(Path("shell"))
-    tallmasks.compress("base", models, "bundle", "ties", mask_lambda={"dtd": 0.3})
+    tallmasks.compress("base", models, "bundle", method="ties", mask_lambda={"dtd": 0.3})
     assert run("compress", *CALL[1:], "--method", "ties", "--mask-lambda", "dtd=0.3", "-o", "bundle2") == 0
     first, second = (Path(name, "merged.safetensors").read_bytes() for name in ("bundle", "bundle2"))
     assert first == second
@@ -324,7 +324,7 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     assert "emr" in tallmasks.method_names("compress")
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("only", 5), ("dtype", "int3")):
         with pytest.raises(tallmasks.TallmasksError, match=rf"^{setting}( cars=...)?: found "):
-            tallmasks.merge_checkpoints("base", models, "ties", "other", **{setting: value})
+            tallmasks.merge_checkpoints("base", models, "other", method="ties", **{setting: value})
 
 
 WRONG = (5, [1], {"a": 1}, None, [[1]], True, "\0", "\ud800", 10**350)

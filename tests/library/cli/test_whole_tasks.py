@@ -248,7 +248,7 @@ def test_a_head_with_the_shape_of_the_bases_comes_back_whole(kind: str, method: 
         new, tasks[name] = moved(of_class(of_class.config_class(**settings))).state_dict(), moved(base, seed)
         tasks[name].load_state_dict({n: t for n, t in new.items() if start and n.startswith(start)}, strict=False)
         tasks[name].save_pretrained(name)
-    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method)
+    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method=method)
     bundle = tallmasks.load_bundle("bundle")
     heads = {name for name in bundle.manifest.tensors if start and name.startswith(start)}
     assert bundle.manifest.buffers.keys() == heads and len(bundle.manifest.stored) > 9
@@ -335,7 +335,7 @@ def test_the_dtype_is_the_checkpoints() -> None:
         base.to(dtype).save_pretrained(folder / "base")
         for seed, name in enumerate("ab", 1):
             moved(base.float(), seed).to(dtype).save_pretrained(folder / name)
-        tallmasks.compress(folder / "base", {n: folder / n for n in "ab"}, folder / "bundle", "task_arithmetic")
+        tallmasks.compress(folder / "base", {n: folder / n for n in "ab"}, folder / "bundle", method="task_arithmetic")
         assert tallmasks.load_bundle(folder / "bundle").manifest.dtype == expected
-    tallmasks.compress("bfloat16/base", {"a": "bfloat16/a", "b": "float32/b"}, "mixed", "task_arithmetic")
+    tallmasks.compress("bfloat16/base", {"a": "bfloat16/a", "b": "float32/b"}, "mixed", method="task_arithmetic")
     assert tallmasks.load_bundle("mixed").manifest.dtype == "float32"

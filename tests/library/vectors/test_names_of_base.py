@@ -67,8 +67,8 @@ def test_models_fit_however_they_are_saved(name, of_base, of_task, tmp_path, mon
     saved(base, tmp_path / "base", of_base)
     saved(task, tmp_path / "task", of_task)
     task_vector = {"scaling_coefficient": 1.0}
-    tallmasks.merge_checkpoints("base", {"a": "task"}, "task_arithmetic", "merged", **task_vector)
-    tallmasks.compress("base", {"a": "task"}, "bundle", "task_arithmetic", mask_lambda=0, dtype="float32")
+    tallmasks.merge_checkpoints("base", {"a": "task"}, "merged", method="task_arithmetic", **task_vector)
+    tallmasks.compress("base", {"a": "task"}, "bundle", method="task_arithmetic", mask_lambda=0, dtype="float32")
     switched = type(base).from_pretrained("base")
     tallmasks.load_bundle("bundle").apply_(switched, "a")
     merged = type(base).from_pretrained("merged")
@@ -99,7 +99,7 @@ def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
     b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
     lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
     tallmasks.merge_checkpoints(
-        tmp_path / "base", {"a": tmp_path / "lora"}, "task_arithmetic", tmp_path / "out", scaling_coefficient=1.0
+        tmp_path / "base", {"a": tmp_path / "lora"}, tmp_path / "out", method="task_arithmetic", scaling_coefficient=1.0
     )
     merged = type(base).from_pretrained(tmp_path / "out").state_dict()
     for key, tensor in base.state_dict().items():

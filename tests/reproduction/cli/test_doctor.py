@@ -46,6 +46,21 @@ def test_what_a_model_lacks_is_said_with_what_to_do(
 
     assert main(["doctor", "vit_b31"]) == main(["doctor", "results/tiny/8task/table.csv"]) == 2
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
+    for target, meant in {"tabel.csv": "8tasks/table.csv", "figures/figure1.pdf": "figures/illustration.pdf"}.items():
+        assert main(["doctor", target]) == 2
+        assert f"did you mean 'results/tiny/{meant}'?" in capsys.readouterr().err
+
+
+def test_the_real_texts_are_installed_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody would follow eight lines that say the same, or download the encoder that `make real` brings."""
+    for name in ("params.yaml", "models", "tiny_worlds", "real_texts"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "minilm"]) == 1
+    (problem,) = re.findall(r"^    - (.*)$", capsys.readouterr().out, re.M)
+    assert problem.endswith(": make real")
 
 
 def test_the_downloads_are_one_script(

@@ -106,7 +106,7 @@ def class_names_of(path: Path) -> list[str]:
 
 def _in_order(by_number: Mapping[Any, Any]) -> list[str]:
     """The names of the numbers from 0; none if others are missing, or if the names are only numbers."""
-    names = {str(number): str(name) for number, name in by_number.items()}
+    names = {str(number): str(name).strip() for number, name in by_number.items()}
     numbers = [str(number) for number in range(len(names))]
     if {*names} != {*numbers} or all(names[number].lower() in (number, f"label_{number}") for number in numbers):
         return []
