@@ -213,7 +213,7 @@ def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
     tensors["layers.0.q.lora_B.weight"] *= 1e-5
     folder, name = lora(tmp_path / "lora", tensors), "layers.0.q.weight"
     out, of_base = tmp_path / "out.safetensors", tmp_path / "base/model.safetensors"
-    tallmasks.merge_checkpoints(of_base, {"cars": folder}, "iso_c", out, dtype="float32")
+    tallmasks.merge_checkpoints(of_base, {"cars": folder}, out, method="iso_c", dtype="float32")
     singular = np.linalg.svd(open_checkpoint(out).float32(name) - base.float32(name), compute_uv=False)
     np.testing.assert_allclose(singular[:4], singular[0], rtol=0.05)  # iso_c makes those of the delta equal
     checkpoint = open_checkpoint(folder, base)
