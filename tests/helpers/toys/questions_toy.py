@@ -33,9 +33,9 @@ class Questions(Directions):
         return ExamplesRecipe({"task": task, "split": split, "count": {"train": 300}.get(split, 60)})
 
     def write(self, recipe: Mapping[str, Any], sources: Mapping[str, Path], out: ExamplesFile) -> None:
-        write_texts(out.path, self._texts(recipe["task"], recipe["split"], recipe["count"]), out.metadata)
+        write_texts(out.path, self.texts(recipe["task"], recipe["split"], recipe["count"]), out.metadata)
 
-    def _texts(self, task: str, split: str, count: int) -> Iterator[Text]:
+    def texts(self, task: str, split: str, count: int) -> Iterator[Text]:
         draw = np.random.default_rng(zlib.crc32(f"{task} {split}".encode()))
         for _ in range(count):
             thing, words = draw.choice(THINGS), draw.choice(FILLERS, draw.integers(1, 4))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 
 from conftest import PARAMS, ROOT
 from reproduction.cli import doctor
@@ -96,7 +97,7 @@ def test_a_disk_holds_all_that_is_made_and_downloaded(
     monkeypatch.setattr(hub, "reachable", lambda: True)
     monkeypatch.setattr(preflight.Wanted, "size", lambda one: 3 * 10**9)
     monkeypatch.setattr(cuda, "usable", lambda: list("abcd"))
-    monkeypatch.setattr(doctor, "_hub_cache", lambda: ROOT)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(ROOT))
     plan, needed, said = doctor.open_plan(), 0.0, list[bool]()
     for free in (1e15, 0.99, 1.01):
         room = free * (needed or 1)

@@ -48,7 +48,7 @@ def numbers(folder: Path) -> Numbers:
 
 
 def questions(folder: Path) -> Any:
-    write_texts(folder / "questions", list(questions_toy.CATALOGUE._texts("colours", "train", COUNT)), {})
+    write_texts(folder / "questions", list(questions_toy.CATALOGUE.texts("colours", "train", COUNT)), {})
     return open_texts(folder / "questions")
 
 

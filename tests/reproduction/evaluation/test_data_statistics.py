@@ -142,10 +142,7 @@ def test_the_squared_gradients_of_t5_are_over_its_tokens(spec: dict, tmp_path: P
     expected = {name: torch.zeros(shape) for name, shape in model.shapes.items()}
     for place in range(3):
         batch = model.prepare(examples[place : place + 1])
-        states = model._network.encoder(input_ids=batch.inputs).last_hidden_state
-        start = torch.cat([torch.zeros(1, 1, dtype=torch.int64), batch.targets[:, :-1]], dim=1)
-        hidden = model._network.decoder(input_ids=start, encoder_hidden_states=states).last_hidden_state
-        chances = (hidden[0] @ model._network.lm_head.weight.T).softmax(-1)
+        chances = model.answer_logits(batch, batch.targets)[0].softmax(-1)
         total = (chances.detach().sqrt() * chances.log()).sum()
         for name, own in zip(model.trainable, torch.autograd.grad(total, model.parameters()), strict=True):
             expected[name] += own**2 / 3
@@ -184,19 +181,19 @@ def test_a_gradient_follows_the_loss_and_ignores_labels(kind: str, tmp_path: Pat
     """A merge would learn from the correct answers, or minimise something other than its loss."""
     model, examples, other = model_and_examples(kind, tmp_path)
     layout = Layout(model.trainable, tuple(model.shapes.values()))
-    direction = 0.01 * np.random.default_rng(1).normal(size=layout.size).astype(np.float32)
+    update, direction = 0.01 * np.random.default_rng(1).normal(size=(2, layout.size)).astype(np.float32)
     vector = TaskVector(direction, layout, {})
     before = model.initial().clone()
     network, relabelled = (UnlabelledTasks(model, [one], [vector]) for one in (examples, other))
-    zero = network.to_device(np.zeros_like(direction))
-    gradient = network.gradient(zero, 0, 6, entropy)
-    assert torch.equal(gradient, relabelled.gradient(zero, 0, 6, entropy))
+    learned = network.to_device(update)
+    gradient = network.gradient(learned, 0, 6, entropy)
+    assert torch.equal(gradient, relabelled.gradient(learned, 0, 6, entropy))
     assert torch.equal(model.initial(), before), "the pretrained weights are unchanged"
     logs = model.choice_log_probabilities(model.prepare(examples))
     torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(6))
 
     def loss(scale: float) -> float:
-        model.use(before + scale * network.to_device(direction))
+        model.use(before + learned + scale * network.to_device(direction))
         with torch.no_grad():
             return float(entropy(model.choice_log_probabilities(model.prepare(examples)).double()))
 

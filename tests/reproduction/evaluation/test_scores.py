@@ -1,25 +1,26 @@
 """Tasks with fractional scores, and models that score several weight sets in one pass."""
 
+import importlib
 import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
+from conftest import ROOT
 from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.evaluation.method_evaluation import InMemory, Tuner, evaluate, evaluate_chosen
-from reproduction.evaluation.records import Evaluation
+from reproduction.evaluation.records import Evaluation, read_joined
 from reproduction.models.prefetching import prefetched
 from reproduction.results.tables import interval_table, per_task_table
 from tallmasks import methods
-from tallmasks.io.tensor_files import Layout, write_tensors
+from tallmasks.io.tensor_files import Layout, load_state, write_tensors
 from tallmasks.vectors.task_vectors import TaskVector
-from toys.numbers_toy import LinearModel, Numbers
+from toys.numbers_toy import Linear, LinearModel, Numbers
 
 
 class HalfPoints(LinearModel):
@@ -106,11 +107,6 @@ def test_scores_do_not_depend_on_the_batches(weights: Path, monkeypatch: pytest.
 def test_fractional_scores_are_used_for_choices_and_written(weights: Path) -> None:
     """A task with fractional scores could have no coefficient, no lambda and no line in a table."""
     chosen = Tuner(Evaluator(HalfPoints(weights), tasks()), ALPHAS, [1.0, 1.0])("task_arithmetic", UPDATE)
-    evaluator = Evaluator(HalfPoints(weights), tasks())
-    known = {split: [row[0] for row in evaluator.scaled(split, UPDATE, [0.0])] for split in ("validation", "test")}
-    evaluator.scaled = Mock(wraps=evaluator.scaled)  # type: ignore[method-assign]
-    assert Tuner(evaluator, ALPHAS, [1.0, 1.0], known)("task_arithmetic", UPDATE) == chosen
-    assert all(0.0 not in call.args[2] for call in evaluator.scaled.mock_calls), "alpha = 0 is evaluated again"
     means = np.asarray(chosen.curve).sum(axis=0)
     assert chosen.scaling_coefficient == ALPHAS[int(np.argmax(means))]
     again = Evaluation.from_json(json.loads(json.dumps(chosen.to_json())))
@@ -124,6 +120,16 @@ def test_fractional_scores_are_used_for_choices_and_written(weights: Path) -> No
     assert lines[-1].endswith(",,")
 
 
+def test_known_zero_shot_scores_are_those_of_alpha_0(weights: Path) -> None:
+    """A table's zero-shot row and a merge with alpha = 0 would have different accuracies, or each merge evaluate it."""
+    evaluator, known = Evaluator(HalfPoints(weights), tasks()), {"validation": [41, 40.5], "test": [7, 8.5]}
+    plain, found = (
+        Tuner(evaluator, ALPHAS, [1.0, 1.0], zero_shot)("task_arithmetic", UPDATE) for zero_shot in (None, known)
+    )
+    assert (found.scaling_coefficient, found.correct) == (0.0, known)
+    assert [row[1:] for row in found.curve] == [row[1:] for row in plain.curve]
+
+
 class Marked(HalfPoints):
     """The same, with a further score for near misses."""
 
@@ -133,6 +139,44 @@ class Marked(HalfPoints):
         batch = self.prepare(examples)
         best = self._scores(batch).topk(2).indices == batch.answers[:, None]
         return {"first": float(best[:, 0].sum()), "first_two": float(best.sum())}
+
+
+class Family(Linear):
+    def load(self, spec: Any, weights: Path, precision: str = "float32", device: Any = None) -> Marked:
+        return Marked(weights)
+
+
+FAMILY = Family()
+
+
+@pytest.mark.parametrize("name", ["zeroshot", "fine_tuned"])
+def test_a_row_is_the_same_with_one_job_per_task(
+    name: str, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fine-tuned models, by which the others are normalised, would be evaluated in another way than these."""
+    monkeypatch.syspath_prepend(ROOT / "workflow" / "scripts")
+    script, job = (importlib.import_module(module) for module in ("evaluate_task", "job"))
+    draw, initial, vectors = np.random.default_rng(3), load_state(weights), []
+    for task in tasks():
+        for split, examples in task.splits.items():
+            write_tensors(tmp_path / split, {"numbers": examples.numbers, "answers": examples.answers}, {})
+        moved = {key: draw.normal(size=array.shape).astype(np.float32) for key, array in initial.items()}
+        checkpoint = tmp_path / "checkpoint.safetensors"
+        write_tensors(checkpoint, {key: initial[key] + moved[key] for key in initial}, {})
+        flat = np.concatenate([moved[key].ravel() for key in LinearModel.trainable])
+        vectors.append(TaskVector(flat, Layout(("w",), ((36,),)), {}))
+        files = {
+            "pretrained": [weights],
+            "checkpoint": [checkpoint],
+            **{split: [tmp_path / split] for split in task.splits},
+        }
+        params = {"family": __name__, "method": name, "task": task.name, "evaluation": {"batch_size": 7}}
+        script.run(job.Job({"params": params}, files, {"artifact": tmp_path / f"{task.name}.json"}))
+    method, evaluator = methods.get(name), Evaluator(Marked(weights), tasks())
+    memory = InMemory(vectors, evaluator.model.initial().numpy(), (), lambda method: ())
+    row = evaluate(method, memory.of(method), evaluator, None, ())
+    assert read_joined(tmp_path / f"{task.name}.json" for task in tasks()) == row
+    assert row.further["first"][1]
 
 
 LAMBDAS = (0.2, 0.5, 0.8)

@@ -1,7 +1,9 @@
-"""Merges, masks and choices computed in memory equal those of the pipeline."""
+"""Rows from files and rows computed in memory are the same, and equal the plain statements of the methods."""
 
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +14,24 @@ from numpy.typing import NDArray
 import reference
 from reproduction.evaluation.choice import choose_coefficient, choose_per_task
 from reproduction.evaluation.evaluator import Evaluator, TaskData
-from reproduction.evaluation.method_evaluation import Tuner
-from reproduction.evaluation.sweeps import TaskSubset, sample
+from reproduction.evaluation.method_evaluation import FromFiles, Tuner, evaluate
+from reproduction.evaluation.sweeps import TaskSubset, sample, sampled
 from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import Model, load
 from small_clip import SPEC, save_random
 from tallmasks import methods
 from tallmasks.bundles.codings import Levels, in_few_bits
-from tallmasks.io.tensor_files import Layout
+from tallmasks.io.tensor_files import write_tensors
+from tallmasks.masks.consensus import write_agreement
+from tallmasks.masks.mask_bundles import write_mask_bundle
+from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR, Input
 from tallmasks.vectors.levels import fitted_levels
-from tallmasks.vectors.task_vectors import TaskVector
+from tallmasks.vectors.task_vectors import (
+    TaskVector,
+    compute_task_vector,
+    open_task_vector,
+    write_multi_task_vector,
+)
 from tiny_worlds.drawn import examples
 
 NAMES = ("cars", "mnist")
@@ -32,10 +42,15 @@ HEAD = np.random.default_rng(1).normal(size=(10, 16)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    path = tmp_path_factory.mktemp("model") / "small.safetensors"
-    save_random(path)
-    return load(SPEC, path)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    save_random(folder / "pretrained.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return load(SPEC, folder / "pretrained.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +65,20 @@ def evaluator(model: Model) -> Evaluator:
 
 
 @pytest.fixture(scope="module")
-def vectors(model: Model) -> dict[str, TaskVector]:
-    draw = np.random.default_rng(0)
-    layout = Layout(model.trainable, tuple(model.shapes.values()))
-    return {name: TaskVector(draw.normal(0, 0.1, layout.size).astype(np.float32), layout, {}) for name in NAMES}
+def paths(model: Model, folder: Path) -> dict[str, Path]:
+    """The files of the task vectors."""
+    draw, initial = np.random.default_rng(0), model.named_arrays()
+    paths = {name: folder / f"tau-{name}" for name in NAMES}
+    for name, path in paths.items():
+        tuned = {key: array + draw.normal(0, 0.1, array.shape).astype(np.float32) for key, array in initial.items()}
+        write_tensors(folder / name, tuned, {})
+        compute_task_vector(folder / "pretrained.safetensors", folder / name, initial, path, {}, [0.1, 0.2])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def vectors(paths: dict[str, Path]) -> dict[str, TaskVector]:
+    return {name: open_task_vector(path) for name, path in paths.items()}
 
 
 def rounded(tensor: NDArray) -> NDArray:
@@ -67,8 +92,12 @@ def rounded(tensor: NDArray) -> NDArray:
     return nearest * np.linalg.norm(rows, axis=1, keepdims=True) / np.linalg.norm(nearest, axis=1, keepdims=True)
 
 
-def plain(vectors: dict[str, TaskVector], evaluator: Evaluator) -> dict[str, list[np.ndarray]]:
-    """Every method's update for each task, from the plain statements, at the lambdas chosen on validation data."""
+@pytest.fixture(scope="module")
+def plain(
+    vectors: dict[str, TaskVector], evaluator: Evaluator
+) -> tuple[dict[str, list[np.ndarray]], dict[str, list[float]]]:
+    """Every method's update for each task, from the plain statements, at the lambdas chosen on validation data; and
+    these lambdas by merge."""
     flats = [vector.flat for vector in vectors.values()]
     limits = [reference.trim_threshold(flat, 0.2) for flat in flats]
     merges = {
@@ -94,32 +123,51 @@ def plain(vectors: dict[str, TaskVector], evaluator: Evaluator) -> dict[str, lis
         np.concatenate([rounded(part).ravel() for part in layout.split(flat).values()]) for flat in flats
     ]
     found["emr"] = reference.emr(np.stack(flats), list(pairwise([*layout.offsets, layout.size])))
+    lambdas = {}
     for merge, suffix in (("sum", "task_arithmetic"), ("ties_sum", "ties")):
         masks = [[reference.mask(flat, merges[merge], value) for value in LAMBDAS] for flat in flats]
         curve = evaluator.own("validation", lambda t, m=masks, w=merges[merge]: iter([w * mask for mask in m[t]]), 3)
         chosen = [m[place] for m, place in zip(masks, choose_per_task(curve), strict=True)]
+        lambdas[merge] = [LAMBDAS[place] for place in choose_per_task(curve)]
         found[f"tall_mask_{suffix}"] = [merges[merge] * mask for mask in chosen]
         agreed = reference.agreement(chosen)
         for k, ending in ((2, ""), (1, "_k1")):
             found[f"consensus_{suffix}{ending}"] = [merges[merge] * (agreed >= k)] * 2
-    return found
+    return found, lambdas
+
+
+def files_for(
+    method: methods.Method, paths: dict[str, Path], lambdas: dict[str, list[float]]
+) -> dict[Input, list[Path]]:
+    """The artifacts that the workflow gives to the evaluation of a method."""
+    vectors = list(paths.values())
+    merged, masks, agreement = (vectors[0].with_name(f"{kind}-{method.name}") for kind in ("merged", "masks", "agreed"))
+    if MULTI_TASK_VECTOR in method.all_inputs.values():
+        write_multi_task_vector(methods.get_merge(str(method.merge)), str(method.merge), vectors, merged, {})
+        write_mask_bundle(masks, paths, merged, LAMBDAS, {})
+    if AGREEMENT in method.all_inputs.values():
+        write_agreement(agreement, masks, dict(zip(NAMES, lambdas[str(method.merge)], strict=True)), {})
+    made = {TASK_VECTOR: vectors, MULTI_TASK_VECTOR: [merged], MASK: [masks], AGREEMENT: [agreement]}
+    return {needed: files for needed, files in made.items() if needed in method.all_inputs.values()}
 
 
 @pytest.mark.parametrize("name", methods.names("paper"))
 def test_every_method_equals_the_plain_statement(
-    name: str, evaluator: Evaluator, vectors: dict[str, TaskVector], model: Model
+    name: str, evaluator: Evaluator, vectors: dict[str, TaskVector], paths: dict[str, Path], model: Model, plain: Any
 ) -> None:
-    """Figure 5 would show other models than the tables."""
-    tune = partial(Tuner, evaluator, finetuned=[0.9, 0.8])
-    found = TaskSubset(vectors, model.initial().numpy(), tune, evaluator, GRIDS).evaluate(methods.get(name))
-    statements = plain(vectors, evaluator)
+    """The tables, made from files, or figure 5, made in memory, would show other models than the paper's."""
+    tune, method, (statements, lambdas) = partial(Tuner, evaluator, finetuned=[0.9, 0.8]), methods.get(name), plain
+    found = TaskSubset(vectors, model.initial().numpy(), tune, evaluator, GRIDS).evaluate(method)
+    source = FromFiles(method, NAMES, files_for(method, paths, lambdas), model.initial())
+    tuner = tune(method.protocol.grid(GRIDS)) if isinstance(method.protocol, methods.Scaled) else None
+    assert evaluate(method, source, evaluator, tuner, LAMBDAS) == found
     if name not in statements:
         assert name not in reference.PAPER_ROWS, "every shipped method has a plain statement"
         pytest.skip("a user's own method, which has no plain statement")
     updates = [update.astype(np.float32) for update in statements[name]]
     assert (found.method, found.tasks) == (name, NAMES)
-    if isinstance(methods.get(name).protocol, methods.Scaled):
-        grid = methods.get(name).protocol.grid(GRIDS)
+    if isinstance(method.protocol, methods.Scaled):
+        grid = method.protocol.grid(GRIDS)
         curve = evaluator.scaled("validation", updates[0], grid)
         place = choose_coefficient(curve, evaluator.totals("validation"), [0.9, 0.8], NAMES)
         assert found.scaling_coefficient == grid[place] and found.curve == tuple(map(tuple, curve))
@@ -129,7 +177,7 @@ def test_every_method_equals_the_plain_statement(
             split: evaluator.own(split, lambda task: iter([updates[task]]), 1) for split in ("validation", "test")
         }
     assert found.correct == {split: [row[0] for row in rows] for split, rows in expected.items()}
-    if isinstance(methods.get(name).protocol, methods.Masked):  # chosen on validation data
+    if isinstance(method.protocol, methods.Masked):  # chosen on validation data
         assert found.mask_lambda == tuple(LAMBDAS[place] for place in choose_per_task(found.curve))
     assert found.total == {"validation": [60, 60], "test": [60, 60]}
 
@@ -153,8 +201,17 @@ def test_a_sample_covers_the_whole_split() -> None:
     assert sample(whole, None) is whole
 
 
+def test_the_tasks_of_a_sweep_share_its_examples() -> None:
+    """Figure 5 would cost more for more tasks than params.yaml allows, or choose lambdas on a share of the examples."""
+    whole = ClipExamples(np.zeros((50, 1, 1, 1), np.uint8), np.arange(50), HEAD)
+    tasks = [TaskData(name, {"validation": whole, "test": whole}) for name in "abc"]
+    for by_task, expected in ({}, (10, 1)), ({"validation": 30}, (30, 1)), ({"validation": None}, (50, 1)):
+        for task in sampled(tasks, {"validation": 30, "test": 1}, by_task):
+            assert tuple(map(len, task.splits.values())) == expected
+
+
 def test_a_tuned_option_is_chosen_on_validation_data(
-    evaluator: Evaluator, vectors: dict[str, TaskVector], model: Model
+    evaluator: Evaluator, vectors: dict[str, TaskVector], paths: dict[str, Path], model: Model
 ) -> None:
     """LiNeS would have one slope for all models, or a slope chosen on test data."""
     method, pretrained = methods.get("lines"), model.initial().cpu().numpy()
@@ -162,6 +219,8 @@ def test_a_tuned_option_is_chosen_on_validation_data(
     grid, finetuned = [0.1, 1.0], [0.5, 0.5]
     subset = TaskSubset(vectors, pretrained, lambda _: Tuner(evaluator, grid, finetuned), evaluator, GRIDS)
     found = subset.evaluate(method)
+    source = FromFiles(method, NAMES, {TASK_VECTOR: list(paths.values())}, model.initial())
+    assert evaluate(method, source, evaluator, Tuner(evaluator, grid, finetuned), LAMBDAS) == found
     curves: dict[str, list[list[int]]] = {"validation": [], "test": []}
     for beta in grid:
         merged = np.empty_like(pretrained)

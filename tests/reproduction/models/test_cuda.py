@@ -1,11 +1,13 @@
-"""Listing GPUs and choosing a device; the answers of NVIDIA's library and torch are mocked."""
+"""Listing GPUs and choosing a device; the answers of NVIDIA's library and torch are made up."""
 
+import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import torch
 
-from gpus import LISTED
+from gpus import LISTED, fake_nvml
 from reproduction.models import cuda
 from tallmasks.errors import TallmasksError
 
@@ -22,9 +24,12 @@ GPUS = list(LISTED.values())
         ("MIG-5,7", ["MIG-5", "7"]),
     ],
 )
-def test_a_device_has_one_name(monkeypatch: pytest.MonkeyPatch, visible: str | None, uuids: list[str]) -> None:
+def test_a_device_has_one_name(
+    visible: str | None, uuids: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two Snakemake runs, one given `1` and the other that GPU's UUID, would use the same GPU at the same time."""
-    monkeypatch.setattr(cuda, "_listed", lambda: GPUS)
+    monkeypatch.syspath_prepend(fake_nvml(tmp_path))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

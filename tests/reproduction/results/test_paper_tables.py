@@ -11,7 +11,13 @@ from reproduction.results.figures import ResultFiles
 from reproduction.results.paper import TABLES
 from reproduction.results.paper_tables import laid_out, side_by_side
 from reproduction.results.reference import paper_table
-from reproduction.results.sweep_tables import controlled_table, subset_table, threshold_table
+from reproduction.results.sweep_tables import (
+    controlled_table,
+    held_out_for_people,
+    held_out_table,
+    subset_table,
+    threshold_table,
+)
 from reproduction.results.tables import ParameterCounts
 from reproduction.results.typesetting import Cell, TableLayout, html_page, latex, markdown
 from result_files import write_results
@@ -116,12 +122,12 @@ def evaluation(method: str, test: list[int], validation: list[int], tasks: tuple
 def test_threshold_table(results: ResultFiles) -> None:
     """Accuracies would be relative to another task's fine-tuned model."""
     finetuned = evaluation("fine_tuned", [80, 100], [8, 10], ("a", "b"))
-    found = [evaluation("ties", [80, 100], [1, 1]), evaluation("consensus_ties", [50, 40], [5, 4])]
+    found = [evaluation("ties", [80, 100], [1, 1]), evaluation("consensus_ties", [50, 40], [10, 4])]
     table = threshold_table("consensus_ties", found, finetuned).iloc[::-1]
     assert list(pd.read_csv(results.path("8tasks", "thresholds/thresholds.csv"))) == list(table)
     assert table["k"].tolist() == [1, 0] and set(table["method"]) == {"consensus_ties"}
     first = table.iloc[0]
-    assert (first.accuracy, first.normalized_accuracy, first.validation_normalized_accuracy) == (45, 50, 50)
+    assert (first.accuracy, first.normalized_accuracy, first.validation_normalized_accuracy) == (45, 50, 75)
     assert (first.method, first.scaling_coefficient) == ("consensus_ties", 0.3)
 
 
@@ -148,7 +154,18 @@ def test_subset_table() -> None:
     table = subset_table(evaluated, zeroshot, finetuned, ParameterCounts(10**9, 0))
     rows = table.set_index(["order", "n", "method"])
     assert rows.loc[("name_zigzag", 1, "task_arithmetic"), "normalized_accuracy"] == 80
+    assert rows.loc[("name_wave", 1, "fine_tuned")].tolist() == [50, 100, 32]
     assert rows.loc[("name_wave", 2, "task_arithmetic")].tolist() == [40, 55, 32]
     assert rows.loc[("name_wave", 2, "zeroshot")].tolist() == [22.5, 35, 32]
     assert rows.loc[("name_wave", 2, "fine_tuned")].tolist() == [75, 100, 64]
     assert len(table) == 9
+
+
+def test_held_out_tasks() -> None:
+    """A merge that changes nothing on a new task would pass for one that helps, or be relative to another task."""
+    both = [evaluation(name, [40], [4], (task,)) for task in "ab" for name in ("zeroshot", "task_arithmetic")]
+    both[3] = evaluation("task_arithmetic", [60], [4], ("b",))
+    finetuned = {task: evaluation("fine_tuned", [accuracy], [8], (task,)) for task, accuracy in (("a", 80), ("b", 100))}
+    table = held_out_table({"a": both[:2], "b": both[2:]}, finetuned)
+    text = held_out_for_people(table, "")
+    assert "| Zeroshot | 40.0 | 45.0 | – |" in text and "| Task arithmetic | 50.0 | 55.0 | 1 of 2 |" in text

@@ -6,12 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reproduction.evaluation.choice import mean_interval, wilson_interval
 from reproduction.evaluation.records import Evaluation
 from reproduction.results.field_tables import field_table, laid_out_field
 from reproduction.results.paper_tables import laid_out, side_by_side
 from reproduction.results.tables import (
     ParameterCounts,
     agreement_table,
+    interval_table,
+    per_task_table,
     seeds_table,
     seeds_table_for_people,
     selection_record,
@@ -57,6 +60,31 @@ def test_summary(evaluations: list[Evaluation]) -> None:
     assert finetuned.formula_gbit == round(32 * (2 * 1e6 + 0.5e6) / 1e9, 4)
     assert masked.normalized_accuracy == 95.0
     assert masked.formula_gbit == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
+
+
+def test_scores_on_validation_data_are_relative_to_scores_on_validation_data(evaluations: list[Evaluation]) -> None:
+    """The curves by which alpha and lambda were chosen would be other ones, or a table's row mix the two splits."""
+    record = selection_record(evaluations, evaluations[1])
+    points = [("task_arithmetic", 0.0, 45, 50), ("task_arithmetic", 0.3, 50, 55)]
+    points += [("b", 0.2, 90, 90), ("b", 0.4, 90, 90), ("a", 0.2, 70, 87.5), ("a", 0.4, 80, 100)]
+    curves = {"task_arithmetic": record["task_arithmetic"], **record["tall_mask_ties"]}
+    assert [(name, *point.values()) for name, one in curves.items() for point in one["validation"]] == points
+    rows = per_task_table(evaluations, evaluations[1]).set_index(["method", "split", "task"]).sort_index()
+    relative = rows["normalized_accuracy"]
+    assert relative["task_arithmetic", "validation"].to_dict() == {"b": 60, "a": 50}
+    assert relative["task_arithmetic", "test"].to_dict() == {"b": 50, "a": 50}
+
+
+def test_every_accuracy_is_inside_its_interval(evaluations: list[Evaluation]) -> None:
+    """A reader would take a lower bound for an upper one, or the interval of another split or task."""
+    table = interval_table(evaluations[:1]).set_index(["split", "task"])
+    for split, task, correct, total in (("validation", "b", 6, 10), ("validation", "a", 4, 10), ("test", "a", 50, 200)):
+        row, (low, high) = table.loc[split, task], wilson_interval(correct, total)
+        assert (row["correct"], row["total"], row["accuracy"]) == (correct, total, 100 * correct / total)
+        assert (row["accuracy_low"], row["accuracy_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-4)
+    (row,) = field_table(evaluations[:1], evaluations[1], COUNTS).to_dict("records")
+    ends = [100 * end for end in mean_interval([45, 50], [100, 200])]
+    assert [row["accuracy_low"], row["accuracy_high"]] == pytest.approx(ends, abs=1e-4)
 
 
 def test_sizes_have_the_same_unit_and_digits_everywhere(evaluations: list[Evaluation]) -> None:
