@@ -140,6 +140,33 @@ def test_another_seed_or_task_has_other_random_numbers(tmp_path: Path, kind: typ
     assert len(curves) == 3
 
 
+def test_the_first_step_is_that_of_adamw(tmp_path: Path) -> None:
+    """Weight decay, epsilon or the largest norm of the gradient in params.yaml would have no effect."""
+    model(tmp_path)
+    toy, plain = (LinearModel(tmp_path / "weights.safetensors") for _ in range(2))
+    plain.loss(plain.prepare(TRAIN)).backward()
+    gradient = torch.cat([one.grad.ravel() for one in plain.parameters()])
+    clipped = gradient * 0.05 / gradient.norm()
+    assert gradient.norm() > 0.05, "another norm for this test"
+    expected = plain.initial() * (1 - 0.3 * 0.1) - 0.3 * clipped / (clipped.abs() + 0.01)
+    one = config(iterations=1, batch_size=60, weight_decay=0.1, epsilon=0.01, clip_norm=0.05, validate_every=None)
+    finetune(toy, "north", TRAIN, one)
+    torch.testing.assert_close(toy.flat, expected)
+
+
+def test_a_plateau_ends_in_a_linear_decay() -> None:
+    """The last step of a pretraining would have no effect, or the warm-up another peak."""
+    rates = [finetuning.plateau_schedule(step, 10, 2, 0.5) for step in range(1, 11)]
+    assert rates == pytest.approx([0.5, *[1.0] * 5, 0.8, 0.6, 0.4, 0.2])
+
+
+def test_the_time_left_follows_from_the_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training of minutes would announce hours, most of all after it is resumed."""
+    monkeypatch.setattr(finetuning.time, "monotonic", lambda: 105.0)
+    progress = finetuning.progress_at(20, 60, 8, 0.5, start=100.0, first=10)
+    assert (progress.per_second, progress.seconds_left) == (16.0, 20.0)
+
+
 def test_validation_does_not_change_training(tmp_path: Path) -> None:
     """The trained weights would depend on how often validation runs."""
     often, never = run(model(tmp_path), config(validate_every=1)), run(model(tmp_path), config(validate_every=None))
