@@ -1,6 +1,6 @@
 """Switching a live model out of a bundle, beside torch's copy_ of the same tensors: in turns, in one process.
 
-    python benchmarks/applying.py [--layers 12] [--width 768] [--dtypes float32 bfloat16] [--rounds 21]
+    python benchmarks/applying.py [--layers 12] [--width 768] [--rounds 21]
     python benchmarks/applying.py --device cuda
 
 A ViT of noise in float32, two models of it.  On the CPU: medians of processor time on one thread.  On a GPU: medians of
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numba
 import torch
@@ -28,6 +29,12 @@ import tallmasks
 from tallmasks.bundles.bundle import Bundle
 
 Weights = dict[str, torch.Tensor]
+FORMS: dict[str, dict[str, Any]] = {
+    "compress": {},
+    "compress --step 0.4": {"step": 0.4},
+    "compress --method lossless": {"method": "lossless"},
+    "compress --method ties": {"method": "ties"},
+}
 
 
 def milliseconds(run: Callable[[], object], device: torch.device) -> float:
@@ -76,7 +83,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768)
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"], help="of tau_MTL; default: both")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="default: cpu")
     arguments = parser.parse_args()
@@ -86,11 +92,7 @@ def main() -> None:
         numba.set_num_threads(1)
     else:
         print(torch.cuda.get_device_name(device))
-    masks = {"method": "task_arithmetic"}
-    forms = [(f"masks over tau_MTL in {dtype}", {**masks, "dtype": dtype}) for dtype in arguments.dtypes]
-    forms += [(f"masks over tau_MTL in {bits} bits", {**masks, "bits": bits}) for bits in (2, 3, 4, 8)]
-    forms += [(f"Lloyd-Max, {bits} bits", {"method": "lloyd_max", "bits": bits}) for bits in (2, 3)]
-    for what, options in (*forms, ("T-Switch", {"method": "t_switch"})):
+    for what, options in FORMS.items():
         with tempfile.TemporaryDirectory() as place:
             shapes = vision_tower(arguments.layers, arguments.width, 32)
             base, tasks = write_checkpoints(Path(place), shapes, "F32", 2, "")

@@ -36,8 +36,7 @@ COMMANDS = {
     "merge task_arithmetic": ("merge", "--method", "task_arithmetic"),
     "merge ties": ("merge", "--method", "ties"),
     "merge consensus_ties": ("merge", "--method", "consensus_ties"),
-    "compress task_arithmetic": ("compress", "--method", "task_arithmetic", "--dtype", "float32"),
-    "compress ties": ("compress", "--method", "ties", "--dtype", "float32"),
+    "compress ties": ("compress", "--method", "ties"),
     "compress": ("compress",),
 }
 PEER = {
@@ -213,7 +212,7 @@ def room(arguments: argparse.Namespace) -> int:
 
 def needed(parameters: int, width: int, tasks: int) -> float:
     """Bytes of a base, its fine-tuned models, the largest bundle of them and one model out of it."""
-    return parameters * (width * (tasks + 2) + max(4 + tasks / 8, 3 * tasks / 8))
+    return parameters * (width * (tasks + 2) + 3 * tasks / 8)
 
 
 def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Model, int, int, bool]]:

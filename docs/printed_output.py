@@ -26,7 +26,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLLOWED = (
     ("README.md", "docs/own_checkpoints.md", "docs/bundles.md"),
     ("docs/index.md",),
-    ("docs/which_method.md",),
     ("docs/python.md",),
     ("docs/after_merging.md",),
 )

@@ -33,8 +33,9 @@ FILES = ("table.csv", "table.md", "per_task.csv", "selection.json", "agreement.c
 
 PICTURE = {
     "fine_tuned": "fine-tuned models",
-    METHOD: "compress, default",
-    "tall_mask_ties:bits=3": "TALL-masks, 3 bits",
+    METHOD: "compress",
+    "lossless": "compress, lossless",
+    "tall_mask_ties:bits=3": "TALL-masks",
     "tsv_m": "TSV-M",
     "consensus_task_arithmetic": "consensus merging",
     "task_arithmetic": "task arithmetic",
@@ -42,8 +43,8 @@ PICTURE = {
 """The rows of docs/overview.png, the picture of the README and of the site's first page."""
 
 SHORT = (
-    "zeroshot", "task_arithmetic", "ties", "consensus_task_arithmetic", "consensus_ties", "tsv_m", "t_switch",
-    "lloyd_max:bits=2", METHOD, "tall_mask_ties", "tall_mask_ties:bits=3", "fine_tuned",
+    "zeroshot", "task_arithmetic", "ties", "consensus_task_arithmetic", "consensus_ties", "tsv_m", METHOD,
+    f"{METHOD}:step=0.2", "lossless", "tall_mask_ties", "tall_mask_ties:bits=3", "fine_tuned",
 )  # fmt: skip
 """The rows of the README's table, which is that of the real model with more rows (see docs/real_model.md)."""
 
@@ -216,15 +217,15 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
 
 
 def draw_picture() -> None:
-    """docs/overview.png: accuracy and file sizes of a few methods on the real model, as bars.
+    """docs/overview.png: accuracy and sizes of a few methods on the real model, as bars.
 
     It is 400 pixels wide at 96 dpi, with labels of 9 points, so a phone shows it at its own size.
     """
     rows = pd.read_csv(ROOT / "docs" / "minilm" / "8tasks" / "table.csv").set_index("method").loc[[*PICTURE]]
-    unit, factor = byte_unit(rows["file_gbit"])
+    unit, factor = byte_unit(rows["formula_gbit"])
     columns = {
         "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
-        "size, 8 tasks": (factor * rows["file_gbit"], f"{{:.0f}} {unit}"),
+        "size, 8 tasks": (factor * rows["formula_gbit"], f"{{:.0f}} {unit}"),
     }
     with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
         figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 2.3), sharey=True, layout="constrained")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_AT_ONCE = 64
+"""Results of `in_batches` that are in memory at once."""
 
 
 def cores() -> int:
@@ -49,6 +51,12 @@ def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int
         for future in futures:
             future.result()
     return [results[number] for number, _ in jobs]
+
+
+def in_batches(work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None) -> Iterator[Result]:
+    """As :func:`parallel`, for results that are used in order, so that few are in memory at once."""
+    for start in range(0, len(items), _AT_ONCE):
+        yield from parallel(work, items[start : start + _AT_ONCE], threads)
 
 
 def once(compute: Callable[..., Result]) -> Callable[..., Result]:

@@ -1,4 +1,4 @@
-"""A small model of every dtype and odd size, a bundle of it, and the weights as the formula has them."""
+"""A small model of every dtype and odd size, a bundle of it, and the weights that the bundle must restore."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +7,15 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
-from tallmasks.bundles.codings import Coding, Dense, Levels, LowRank, Signs, Ternary, in_few_bits
+from tallmasks import methods
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
+from tallmasks.bundles.streams import encoded, mask_words
+from tallmasks.bundles.updates import in_order
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.few_bits import tau_codings
+from tallmasks.methods.codec import encode_piece
+from tallmasks.methods.few_bits import in_few_bits
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from tallmasks.vectors.levels import normal_levels
+from tallmasks.vectors.multiples import PIECE
 
 FORMS = {
     "a.bias": (torch.float32, (13,)),
@@ -20,6 +23,7 @@ FORMS = {
     "precise": (torch.float64, (9,)),
     "empty": (torch.float32, (0, 4)),
     "frozen": (torch.bfloat16, (4, 4)),
+    "long": (torch.float16, (PIECE // 512 + 1, 513)),  # the end of its first piece is inside a row
     "short": (torch.float16, (3, 3, 5)),
     "narrow": (torch.float32, (6, 1)),
     "scalar": (torch.float32, ()),
@@ -27,152 +31,136 @@ FORMS = {
     "tall": (torch.bfloat16, (24, 17)),
     "wide": (torch.float32, (9, 8)),
 }
-UNCHANGED = ("frozen",)
+UNCHANGED = "frozen"
 TASKS = ("mnist", "two words/../x", "ümlaut")
-SCALES = {"mnist": 1.0, "two words/../x": 0.3, "ümlaut": -1.7}
+MASKED = "tall_mask_ties:bits=3"
+METHODS = ("stochastic_rounding", "lossless", MASKED)
 
 
 @dataclass(frozen=True)
 class Made:
-    """The content of a bundle: ``merged`` float32 and ``masks`` bool, by tensor, in the tensor's shape."""
+    """A bundle and its base; by task and name, what it must restore, and float32 updates, in the tensor's shape."""
 
     folder: Path
     base_file: Path
     base: dict[str, torch.Tensor]
-    merged: dict[str, np.ndarray]
-    masks: dict[str, dict[str, np.ndarray]]
-    scales: dict[str, float]
-    dtype: str
+    wanted: dict[str, dict[str, torch.Tensor]]
+    updates: dict[str, dict[str, np.ndarray]]
+    masks: dict[str, np.ndarray]
 
 
 def base_tensors(rng: np.random.Generator, forms: dict = FORMS) -> dict[str, torch.Tensor]:
-    """Random weights, with zeros of both signs and subnormal numbers among them."""
+    """Random weights, among them zeros of both signs, subnormal numbers, and a row of zeros."""
     found = {}
     for name, (dtype, shape) in forms.items():
         values = torch.from_numpy(np.asarray(rng.standard_normal(shape)))
         if values.numel() > 8:
+            values[-1] = 0
             values.view(-1)[:4] = torch.tensor([-0.0, 0.0, 1e-40, -3e-7])
         found[name] = values.to(dtype).contiguous()
     return found
 
 
-def make(folder: Path, dtype: str = "float32", *, forms: dict = FORMS, tasks=TASKS, seed: int = 0, **contents) -> Made:
-    """Write a base model and a bundle of random task masks and a random merged vector, in a dtype or in `N bits`."""
-    rng = np.random.default_rng(seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    base = base_tensors(rng, forms)
-    base_file = folder / "base.safetensors"
-    save_file(base, base_file)
-    unchanged = [name for name in UNCHANGED if name in forms]
-    stored = {name: shape for name, (kind, shape) in forms.items() if kind.is_floating_point and name not in unchanged}
-    merged = {name: np.asarray(rng.standard_normal(shape), np.float32) for name, shape in stored.items()}
-    for values in merged.values():
-        if values.size > 8:
-            values.reshape(-1)[3:7] = [0.0, -0.0, 1e-40, 3e-6]
-    masks = {task: {name: rng.random(shape) < 0.4 for name, shape in stored.items()} for task in tasks}
-    scales = contents.pop("scale", {task: SCALES.get(task, 1.0) for task in tasks})
-    options = {"method": "tall_mask_task_arithmetic", "options": {"alpha": 0.4}, **contents}
-    if dtype.endswith("bits"):
-        layout = Layout(tuple(sorted(stored)), tuple(stored[name] for name in sorted(stored)))
-        options["codings"] = tau_codings(layout, int(dtype[0]))
-    else:
-        options["dtype"] = dtype
-    described = BundleContents(
-        base=open_checkpoint(base_file), tasks=tasks, unchanged=unchanged, scale=scales, **options
-    )
-    with new_bundle(folder / "bundle", described) as new:
-        for name, values in merged.items():
-            packed = {task: np.packbits(masks[task][name], bitorder="little") for task in tasks}
-            half = values.size // 2 // new.unit(name) * new.unit(name)
-            for start, stop in ((half, values.size), (0, half)):
-                bits = {task: held[start // 8 : -(-stop // 8)] for task, held in packed.items()}
-                new.write(name, start, values.reshape(-1)[start:stop], bits)
-    for name in described.codings:  # a mask holds no zero of a tensor that is rounded to levels
-        for of_task in masks.values():
-            of_task[name] &= merged[name] != 0
-    return Made(folder / "bundle", base_file, base, merged, masks, scales, dtype)
-
-
-@dataclass(frozen=True)
-class MadeCoded:
-    """A bundle of compressed tensors, and each task's model."""
-
-    folder: Path
-    base_file: Path
-    wanted: dict[str, dict[str, torch.Tensor]]
-
-
-def make_coded(folder: Path, codings: dict[str, Coding], *, forms: dict = FORMS, tasks=TASKS, **contents) -> MadeCoded:
-    """Write a base model and a bundle of random tensors of each task, in these codings."""
-    rng = np.random.default_rng(0)
+def make(folder: Path, method: str = METHODS[0], *, forms: dict = FORMS, tasks=TASKS, **contents) -> Made:
+    """Write a base model, and a bundle of random task vectors, masks or, for lossless, weights."""
+    rng, row = np.random.default_rng(0), methods.get(method)
     folder.mkdir(parents=True, exist_ok=True)
     base, base_file = base_tensors(rng, forms), folder / "base.safetensors"
     save_file(base, base_file)
-    theta = open_checkpoint(base_file)
-    unchanged = [name for name, (kind, _) in forms.items() if kind.is_floating_point and name not in codings]
-    described = BundleContents("own", theta, tasks, unchanged=unchanged, by_task=True, codings=codings, **contents)
-    wanted = {task: dict(base) for task in tasks}
-    with new_coded_bundle(folder / "bundle", described) as new:
-        for task in tasks:
-            for name, coding in codings.items():
-                content = coded_content(coding, rng)
-                new.write(task, name, content)
-                update = torch.from_numpy(coding.piece(coding.pack(content), 0, base[name].numel()))
-                total = base[name].float() + update.reshape(base[name].shape)
-                wanted[task][name] = total.to(base[name].dtype)
-    return MadeCoded(folder / "bundle", base_file, wanted)
+    stored = sorted(name for name, (kind, _) in forms.items() if kind.is_floating_point and name != UNCHANGED)
+    layout = Layout(tuple(stored), tuple(forms[name][1] for name in stored))
+    theta = layout.join({name: base[name].float().numpy() for name in stored})
+    vectors = {task: task_vector(rng, layout) for task in tasks}
+    masks = {task: rng.random(layout.size) < 0.4 for task in tasks}
+    merged = np.sum(list(vectors.values()), axis=0, dtype=np.float32)
+    wanted, updates = {}, {}
+    for task in tasks:
+        if method == "lossless":
+            wanted[task] = base | {name: any_bits(rng, base[name]) for name in stored}
+            updates[task] = {name: (wanted[task][name].float() - base[name].float()).numpy() for name in stored}
+            continue
+        given = {"task_vector": vectors[task], "pretrained": theta, "layout": layout, "mask": masks[task]}
+        given["stored_vector"] = nearest(merged, layout, 3)
+        updates[task] = layout.split(row(**{key: given[key] for key in row.needs}))
+        wanted[task] = base | {name: changed(base[name], updates[task][name]) for name in stored}
+
+    def stream(task: str, name: str, start: int, stop: int) -> tuple:
+        here, shape = slice(layout.parts[name].start + start, layout.parts[name].start + stop), forms[name][1]
+        if method == "lossless":
+            tuned, before = (in_order(patterns(of[name])[start:stop]) for of in (wanted[task], base))
+            return (encoded(tuned - before),)
+        if row.codec:
+            return encode_piece(row.codec, vectors[task][here], theta[here], name, shape, start, **row.values)
+        if task is None:
+            multiples = in_few_bits(merged[here], shape, 3)
+            return encoded(multiples.integers), multiples.own
+        return (encoded(mask_words(np.packbits(masks[task][here], bitorder="little"), stop - start)),)
+
+    described = BundleContents(
+        method=method,
+        base=open_checkpoint(base_file),
+        tasks=tasks,
+        coding=row.codec.coding if row.codec else None,
+        step=row.values.get("step", 0.0),
+        unchanged={UNCHANGED} & forms.keys(),
+        **contents,
+    )
+    with new_bundle(folder / "bundle", described) as new:
+        for piece in new.pieces:
+            for task in tasks if row.codec else (None, *tasks):
+                new.append(task, *stream(task, *piece))
+        if not row.codec:
+            new.mask_lambda.update(dict.fromkeys(tasks, 0.4))
+            new.density.update({task: float(masks[task].mean()) for task in tasks})
+    return Made(folder / "bundle", base_file, base, wanted, updates, masks)
 
 
-def coded_content(coding: Coding, draw: np.random.Generator):
-    """Something that a method might find for a coding."""
-    if isinstance(coding, LowRank):
-        left, right = draw.normal(size=(coding.shape[0], coding.rank)), draw.normal(size=(coding.rank, coding.shape[1]))
-        tall = coding.shape[0] > coding.shape[1]
-        return (left, np.linalg.qr(right.T)[0].T) if tall else (np.linalg.qr(left)[0], right)
-    if isinstance(coding, Signs):
-        return draw.random(coding.shape) < 0.4, abs(draw.normal())
-    if isinstance(coding, Ternary):
-        return 1.0 * draw.integers(-1, 2, coding.shape), abs(draw.normal())
-    if isinstance(coding, Levels):
-        levels, scales = draw.normal(size=2**coding.bits), draw.normal(size=coding.size // coding.group)
-        index = draw.integers(0, 2**coding.bits, coding.shape)
-        return index, levels.astype(np.float32), scales.astype(np.float32)
-    assert isinstance(coding, Dense)
-    return np.asarray(draw.normal(size=coding.shape), np.float32)
+def task_vector(rng: np.random.Generator, layout: Layout) -> np.ndarray:
+    """Some tensors hardly move, some much; a value by hundreds of steps; a row, and a tensor, not at all."""
+    vector = rng.standard_normal(layout.size).astype(np.float32)
+    for number, (name, tensor) in enumerate(layout.split(vector).items()):
+        tensor *= 0 if name == "narrow" else (0.005, 0.3)[number % 2]
+        if tensor.ndim > 1 and tensor.size:
+            tensor[1] = 0
+        if name == "long":
+            np.clip(10 * tensor, -0.1, 0.1, out=tensor)
+            tensor[0, 0] = 60
+    return vector
 
 
-def as_stored(values: np.ndarray, dtype: str) -> np.ndarray:
-    """tau after it was rounded to the bundle's dtype or bits, float32; no mask keeps the zeros of rounded tensors."""
-    if dtype == "float32" or values.size == 0:
-        return values
-    if not dtype.endswith("bits"):
-        return torch.from_numpy(values).to(getattr(torch, dtype)).float().numpy()
-    coding = in_few_bits(values.shape, int(dtype[0]))
-    if isinstance(coding, Dense):
-        return values
-    levels, rows = normal_levels(coding.bits).astype(np.float64), values.reshape(-1, coding.group).astype(np.float64)
-    unit = np.sqrt(np.square(rows).mean(1, keepdims=True))
-    edges = (levels[1:] + levels[:-1]) / 2
-    nearest = levels[((rows / np.where(unit, unit, 1))[..., None] > edges).sum(-1)]
-    scales = np.sqrt(np.square(rows).sum(1) / np.square(nearest).sum(1))
-    return (nearest.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(values.shape) * (values != 0)
+def changed(theta: torch.Tensor, update: np.ndarray) -> torch.Tensor:
+    """theta_0 + update, rounded to the dtype of theta_0; what does not change keeps its sign."""
+    added = torch.from_numpy(np.array(update))
+    wide = theta if theta.dtype == torch.float64 else theta.float()
+    return torch.where(added == 0, theta, (wide + added).to(theta.dtype))
 
 
-def update(made: Made, task: str, name: str) -> np.ndarray:
-    """scale * tau where the mask holds a weight, +0.0 elsewhere; float32, in the tensor's shape."""
-    tau = as_stored(made.merged[name], made.dtype)
-    is_rounded = made.dtype.endswith("bits") and isinstance(in_few_bits(tau.shape, 2), Levels)
-    kept = made.masks[task][name] & ((tau != 0) | (not is_rounded))
-    return np.where(kept, np.float32(made.scales[task]) * tau, np.float32(0))
+def patterns(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.reshape(-1).view({2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize]).numpy()
 
 
-def expected(made: Made, task: str) -> dict[str, torch.Tensor]:
-    """The model of a task as the formula has it: theta_0 + update in float32, rounded to the base's dtype."""
-    weights = dict(made.base)
-    for name in made.merged:
-        total = made.base[name].float() + torch.from_numpy(np.asarray(update(made, task, name)))
-        weights[name] = total.to(made.base[name].dtype)
-    return weights
+def any_bits(rng: np.random.Generator, base: torch.Tensor) -> torch.Tensor:
+    """Every second value has random bits; NaN, infinity, -0.0 and subnormal numbers are there."""
+    bits = patterns(base).copy()
+    bits[::2] = np.frombuffer(rng.bytes(bits[::2].nbytes), bits.dtype)
+    special = torch.tensor([np.nan, np.inf, -np.inf, -0.0, 1e-45, 1e-310], dtype=base.dtype)[: bits.size]
+    bits[: special.numel()] = patterns(special)
+    return torch.from_numpy(bits).view(base.dtype).reshape(base.shape)
+
+
+def nearest(vector: np.ndarray, layout: Layout, bits: int) -> np.ndarray:
+    """Each piece at the nearest multiples of 1 / 2^(bits - 2) of its root mean square, or 1 / 10 of it in a vector."""
+    out = np.zeros_like(vector)
+    for name, part in layout.parts.items():
+        is_vector = sum(length > 1 for length in layout.by_name[name]) < 2
+        for start in range(part.start, part.stop, PIECE):
+            here = slice(start, min(start + PIECE, part.stop))
+            step = np.float32(
+                np.sqrt(np.mean(vector[here].astype(np.float64) ** 2)) / (10 if is_vector else 2 ** (bits - 2))
+            )
+            if step:
+                out[here] = np.rint(vector[here] / np.float64(step)).astype(np.float32) * step
+    return out
 
 
 def same_bits(found: torch.Tensor, wanted: torch.Tensor) -> bool:

@@ -1,38 +1,57 @@
-"""Write a bundle of a set of tasks: multi-task vector and selected masks, or the task tensors that a method stores."""
+"""Write a bundle of a set of tasks: the shared vector and the selected masks, or each task's rounded task vector."""
 
+from collections import Counter
 from pathlib import Path
+
+import numpy as np
 
 from job import Job, main
 from reproduction.evaluation.records import read_evaluation
 from reproduction.plan.chain import evaluate, mask, merge, task_vector
 from reproduction.results.stored_files import StartingPoint, bundle_contents, starting_point
 from tallmasks import methods
-from tallmasks.bundles.bundle_writer import new_coded_bundle, write_from_planes
+from tallmasks.bundles.bundle_writer import new_bundle
+from tallmasks.bundles.streams import encoded, mask_words
 from tallmasks.io.atomic_files import hidden_beside
 from tallmasks.io.file_archives import archive_folder
-from tallmasks.masks.mask_bundles import open_mask_bundle
+from tallmasks.masks.mask_bundles import count_bits, open_mask_bundle
+from tallmasks.methods.codec import encode_piece
 from tallmasks.vectors.task_vectors import open_multi_task_vector, open_task_vector
 
 
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
     selection = read_evaluation(job.input(evaluate.role))
+    assert selection.mask_lambda is not None
+    lambdas = dict(zip(selection.tasks, selection.mask_lambda, strict=True))
     masks, merged = open_mask_bundle(job.input(mask.role)), open_multi_task_vector(job.input(merge.role))
-    contents = bundle_contents(selection.method, selection.tasks, start, selection.mask_lambda)
-    write_from_planes(out, contents, merged, masks)
-    for task, value in contents.mask_lambda.items():
+    layout, kept = masks.layout, Counter[str]()
+    bits = int(methods.get(selection.method).values["bits"])
+    with new_bundle(out, bundle_contents(selection.method, selection.tasks, start)) as new:
+        for name, first, last in new.pieces:
+            part = slice(layout.parts[name].start + first, layout.parts[name].start + last)
+            multiples = methods.in_few_bits(merged[part], layout.by_name[name], bits)
+            new.append(None, encoded(multiples.integers), multiples.own)
+            for task, value in lambdas.items():
+                words = mask_words(masks.packed_piece(task, value, part.start, part.stop), last - first)
+                kept[task] += count_bits(words.view(np.uint8))
+                new.append(task, encoded(words))
+        new.mask_lambda.update(lambdas)
+        new.density.update({task: kept[task] / max(layout.size, 1) for task in lambdas})
+    for task, value in lambdas.items():
         print(f"{task}: lambda = {value}", flush=True)
 
 
-def write_coded(job: Job, start: StartingPoint, out: Path) -> None:
+def write_updates(job: Job, start: StartingPoint, out: Path) -> None:
     method, tasks = methods.get(job.params["method"]), job.params["tasks"]
-    codec, contents = method.codec, bundle_contents(method.name, tasks, start)
-    assert codec is not None
-    with new_coded_bundle(out, contents) as new:
-        for task, path in job.by_task(task_vector.role).items():
-            vector = open_task_vector(path)
-            for name, tensor in vector.layout.split(vector.flat).items():
-                new.write(task, name, codec.content(tensor, new.manifest.codings[name], **method.chosen))
-            print(f"{task}: {len(new.manifest.codings)} tensors", flush=True)
+    assert method.codec is not None
+    vectors = {task: open_task_vector(path) for task, path in job.by_task(task_vector.role).items()}
+    with new_bundle(out, bundle_contents(method.name, tasks, start)) as new:
+        for name, first, last in new.pieces:
+            theta, shape = start.base.piece(name, first, last), tuple(start.base.info(name).shape)
+            for task, vector in vectors.items():
+                offset = vector.layout.parts[name].start
+                tau = vector.flat[offset + first : offset + last]
+                new.append(task, *encode_piece(method.codec, tau, theta, name, shape, first, **method.values))
 
 
 @main
@@ -40,5 +59,5 @@ def run(job: Job) -> None:
     codec = methods.get(job.params["method"]).codec
     with hidden_beside(job.output) as folder:
         with starting_point(job.params, job.input("pretrained")) as start:
-            (write_coded if codec else write_masked)(job, start, folder / "bundle")
+            (write_updates if codec else write_masked)(job, start, folder / "bundle")
         archive_folder(folder / "bundle", job.output, job.metadata)

@@ -30,7 +30,7 @@ from tallmasks.io.plain_files import new_path
 from tallmasks.io.yaml_files import LARGEST, yaml_text
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 
-_METHODS = ["paper", "tsv_m", "wudi", {"lloyd_max": {"bits": 2}}, "t_switch", {"tall_mask_ties": {"bits": 3}}]
+_METHODS = ["paper", "tsv_m", "wudi", "t_switch", {"tall_mask_ties": {"bits": 3}}]
 _LONGEST = 512
 """Number of tokens to which texts are cut."""
 _SAMPLED = 1000

@@ -3,13 +3,13 @@
     tallmasks storage --parameters 7B --tasks 8 --dtype bfloat16
     tallmasks storage
 
-With --parameters: the bytes of all models, of one merged model, and of the base plus the usual bundles. The model
-counts as one square matrix that every task changed. `tallmasks compress --dry-run` gives the bytes for your models.
+With --parameters: the bytes of all models, of one merged model, and of the base plus the usual bundles. The size of a
+bundle depends on how much fine-tuning changed: `tallmasks compress --dry-run` measures it for your models.
 
 Without --parameters: a CSV for the models and benchmarks of params.yaml, in 1e9 bits, by the formulas in appendix C of
 the paper. Parameters are counted in the file of pretrained weights if params.yaml names one, otherwise from the
 architecture; nothing is downloaded. TSV-C and BitDelta depend on the shapes of all tensors; without the file only the
-leading term is counted. The results files have the exact sizes.
+leading term is counted. The streams of stochastic_rounding and lossless are not counted; the results files have them.
 """
 
 from __future__ import annotations

@@ -19,8 +19,10 @@ from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
 from tallmasks.methods import Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods.codec import coded_bytes
 from tallmasks.methods.contract import Updates
 from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR
+from tallmasks.methods.rows.parts.arrays_and_tensors import array
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector, open_multi_task_vector, open_task_vector
 
@@ -117,7 +119,15 @@ def evaluate(
         return _one_model(method, update(), evaluator, coefficient, chosen=coefficient)
     counts = {split: evaluator.own(split, lambda task: iter([update(task)]), 1) for split in SPLITS}
     correct = {split: [row[0] for row in rows] for split, rows in counts.items()}
-    return evaluator.evaluation(method.name, correct, lambda task: evaluator.built(update(task)))
+    sizes = _coded_bytes(method, source) if method.codec else ()
+    return evaluator.evaluation(method.name, correct, lambda task: evaluator.built(update(task)), coded_bytes=sizes)
+
+
+def _coded_bytes(method: Method, source: Source) -> tuple[int, ...]:
+    """The bytes of each task's streams in a bundle."""
+    assert method.codec is not None
+    vectors, theta = [source.task_vector(task).flat for task in range(source.count)], array(source.pretrained)
+    return tuple(coded_bytes(method.codec, tau, theta, source.layout, **method.values) for tau in vectors)
 
 
 def _masked(method: Method, update: Updates, evaluator: Evaluator, mask_lambdas: Sequence[float]) -> Evaluation:

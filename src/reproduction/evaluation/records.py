@@ -31,6 +31,7 @@ class Evaluation:
         grid: the values tried on validation data; empty if nothing was chosen.
         curve: correct answers on validation data for each value, [tasks][grid].
         further: other test scores of the chosen model by name, [tasks]; None for a task without that score.
+        coded_bytes: the bytes of each task's streams in a bundle, [tasks], for a method that has them.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Evaluation:
     grid: tuple[float, ...] = ()
     curve: tuple[tuple[Score, ...], ...] = ()
     further: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    coded_bytes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for impossible scores, because users' models count with their own code."""
@@ -64,9 +66,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         everything = {each.name: getattr(self, each.name) for each in fields(self)}
-        if not self.further:
-            del everything["further"]
-        return everything
+        return {name: value for name, value in everything.items() if value or name not in ("further", "coded_bytes")}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Evaluation:
@@ -81,6 +81,7 @@ class Evaluation:
             grid=tuple(value["grid"]),
             curve=tuple(map(tuple, value["curve"])),
             further=value.get("further", {}),
+            coded_bytes=tuple(value.get("coded_bytes", ())),
         )
 
     def in_order(self, tasks: Sequence[str]) -> Evaluation:
@@ -97,6 +98,7 @@ class Evaluation:
             mask_lambda=None if self.mask_lambda is None else sorted_rows(self.mask_lambda),
             curve=sorted_rows(self.curve),
             further={name: sorted_rows(sums) for name, sums in self.further.items()},
+            coded_bytes=sorted_rows(self.coded_bytes),
         )
 
     @classmethod

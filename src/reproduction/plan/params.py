@@ -17,6 +17,7 @@ from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.validation import validated
 from tallmasks.io.yaml_files import read_yaml, scalar
 from tallmasks.methods import Masked
+from tallmasks.methods.few_bits import PLAIN
 
 Params = Mapping[str, Any]
 
@@ -91,16 +92,16 @@ def _typed(value: Any) -> Any:
 
 
 def bundled_row(params: Params) -> str:
-    """The row stored in bundles (key `bundle`; default: tall_mask_ties).
+    """The row stored in bundles (key `bundle`; default: stochastic_rounding).
 
-    Raises TallmasksError if the method has neither masks nor a codec.
+    Raises TallmasksError if bundles cannot store the method. The store has task vectors, from which fine-tuned weights
+    do not come back bit for bit, so `lossless` has no bundle here.
     """
-    row = methods.get(methods.spec_of(params.get("bundle", "tall_mask_ties"), f"{FILE}: bundle:"))
-    if row.codec is None and not isinstance(row.protocol, Masked):
-        rows = list(map(methods.get, methods.names()))
-        masking = ", ".join(row.name for row in rows if isinstance(row.protocol, Masked))
-        coded = ", ".join(row.name for row in rows if row.codec)
-        raise refusal("bundle", f"found {row.name!r}, expected a masking row: {masking}; or {coded}")
+    row = methods.get(methods.spec_of(params.get("bundle", "stochastic_rounding"), f"{FILE}: bundle:"))
+    few_bits = isinstance(row.protocol, Masked) and row.values.get("bits", PLAIN) != PLAIN
+    if not few_bits and not (row.codec and row.codec.coding == "multiples"):
+        expected = "stochastic_rounding, or a masking row with few bits, such as {tall_mask_ties: {bits: 3}}"
+        raise refusal("bundle", f"found {row.name!r}, expected {expected}")
     return row.name
 
 

@@ -380,7 +380,7 @@ class Params(Section):
     methods: Group | Annotated[list[Row], Field(min_length=1)] = Field(
         description="rows of every table; a name can have options, such as {ties: {keep: 0.1}}"
     )
-    bundle: Row = optional("row stored in bundles, with or without options; default: tall_mask_ties")
+    bundle: Row = optional("row stored in bundles, with or without options; default: stochastic_rounding")
     grids: Grids
     kept_fractions_of: Literal["parameters", "trainable"] = Field(
         description="base of the fractions that TIES and magnitude masking keep"

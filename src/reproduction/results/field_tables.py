@@ -52,7 +52,7 @@ def field_table(
                 "accuracy_low": percent(low),
                 "accuracy_high": percent(high),
                 "normalized_accuracy": scores["normalized_accuracy"],
-                "formula_gbit": counts.stored(method, len(evaluation.tasks)),
+                "formula_gbit": counts.stored_by(evaluation),
                 "formula_at_least": method.stores_more,
                 "file_gbit": (stored or {}).get(evaluation.method),
                 "at_grid_end": sum(evaluation.at_grid_ends),

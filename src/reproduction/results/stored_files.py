@@ -19,10 +19,10 @@ import numpy as np
 from reproduction.evaluation.records import Evaluation
 from reproduction.models.families import family
 from tallmasks import methods
-from tallmasks.bundles.bundle_writer import BundleContents, bytes_of_bundle
+from tallmasks.bundles.bundle_writer import BundleContents, fixed_bytes
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.io.tensor_files import Layout, TensorInfo, bytes_of_file, write_tensors
+from tallmasks.io.tensor_files import TensorInfo, bytes_of_file, write_tensors
 from tallmasks.methods import storage_formulas
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -70,23 +70,18 @@ def starting_point(spec: Mapping[str, Any], pretrained: Path) -> Iterator[Starti
         yield StartingPoint(base, tuple(initial), included=True, beside=pretrained.stat().st_size)
 
 
-def bundle_contents(
-    method: str, tasks: Sequence[str], start: StartingPoint, mask_lambda: Sequence[float] | None = None
-) -> BundleContents:
-    """The contents of the bundle of a method for these tasks; ``mask_lambda``: the chosen values, if there are any."""
+def bundle_contents(method: str, tasks: Sequence[str], start: StartingPoint) -> BundleContents:
+    """The contents of the bundle of a method for these tasks."""
     floats = [name for name, tensor in start.base.tensors.items() if tensor.dtype in FLOATS]
-    lambdas = mask_lambda or (None,) * len(tasks)
-    names = sorted(start.trainable)
-    stored = Layout(tuple(names), tuple(tuple(start.base.tensors[name].shape) for name in names))
+    row = methods.get(method)
     return BundleContents(
         method=method,
         base=start.base,
         tasks=tasks,
+        coding=row.codec.coding if row.codec else None,
+        step=float(row.values.get("step", 0)),
         unchanged=[name for name in floats if name not in start.trainable],
-        mask_lambda=dict(zip(tasks, lambdas, strict=True)),
         include_base=start.included,
-        by_task=methods.get(method).codec is not None,
-        codings=methods.get(method).codings(stored, len(tasks)),
     )
 
 
@@ -94,9 +89,8 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
     """Size in 1e9 bits, rounded to 4 decimals, of the files with the models of an evaluated method.
 
     One merged model: a file of the base's size.  Fine-tuned models: T checkpoints of the trainable tensors, and the
-    base without the values that they replace.  Masks and codecs: the base and a float32 bundle without its card;
-    EMR-Merging's scales in bundle.json, about 20 bytes per task, are not counted.  None if there is no file format: for
-    magnitude pruning, whose vectors are sparse, and for user-defined storage.
+    base without the values that they replace.  A method with measured streams: the base and a bundle without its card.
+    None for all others: `bundle` builds the files of masks, whose size depends on their values.
     """
     row, tensors, whole = methods.get(evaluation.method), start.base.tensors, start.base.nbytes
     if row.storage is storage_formulas.single:
@@ -105,9 +99,10 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
         values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
         infos = {name: TensorInfo("F32", tensors[name].shape) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + whole - values
-    elif row.codec or row.storage in (storage_formulas.masked, storage_formulas.masked_and_scaled):
-        contents = bundle_contents(evaluation.method, evaluation.tasks, start, evaluation.mask_lambda)
-        stored = sum(bytes_of_bundle(contents).values()) + (0 if start.included else whole)
+    elif evaluation.coded_bytes:
+        contents = bundle_contents(evaluation.method, evaluation.tasks, start)
+        fixed = sum(fixed_bytes(contents).values()) + sum(evaluation.coded_bytes)
+        stored = fixed + (0 if start.included else whole)
     else:
         return None
     return round(8 * (stored + start.beside) / 1e9, 4)

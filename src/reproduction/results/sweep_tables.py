@@ -62,8 +62,7 @@ def subset_table(
         for n, evaluations in enumerate(of_order, 1):
             tasks = evaluations[0].tasks
             for one in (zeroshot.in_order(tasks), *evaluations, finetuned.in_order(tasks)):
-                bits = methods.get(one.method).stored(n, counts.trainable, counts.frozen, counts.shapes)
-                stored = {"formula_gbit": round(bits.gigabits, 6)}
+                stored = {"formula_gbit": counts.stored_by(one)}
                 rows.append({"order": order, "n": n, "method": one.method, **mean_scores(one, finetuned), **stored})
     return pd.DataFrame(rows)
 

@@ -37,8 +37,13 @@ class ParameterCounts:
         return cls(*counts, {name: values.shape for name, values in initial.items()})
 
     def stored(self, method: Method, tasks: int) -> float:
-        """Storage in 1e9 bits, rounded to 4 decimals."""
+        """Storage in 1e9 bits by formula, rounded to 4 decimals."""
         return round(method.stored(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
+
+    def stored_by(self, evaluation: Evaluation) -> float:
+        """As :meth:`stored`, of an evaluated method; with its streams, where these were measured."""
+        streams = 8 * sum(evaluation.coded_bytes) / 1e9
+        return round(self.stored(methods.get(evaluation.method), len(evaluation.tasks)) + streams, 4)
 
 
 def percent(fraction: float) -> float:
@@ -116,7 +121,7 @@ def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, coun
             "section": methods.get(evaluation.method).section,
             "method": evaluation.method,
             **mean_scores(evaluation, finetuned),
-            "formula_gbit": counts.stored(methods.get(evaluation.method), len(evaluation.tasks)),
+            "formula_gbit": counts.stored_by(evaluation),
             "at_grid_end": sum(evaluation.at_grid_ends),
         }
         for evaluation in evaluations

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.bundles.bundle_parts import BundleParts, bytes_on_device, density, manifest_of, open_location
+from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_location
 from tallmasks.bundles.finding_base import NoBase, check_form, check_module, find_base
 from tallmasks.bundles.manifest import CARD, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
@@ -20,6 +20,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.multiples import PIECE, pieces
 
 if TYPE_CHECKING:
     import torch
@@ -32,9 +33,10 @@ class Bundle:
 
     Pickling stores only the locations of bundle and base, and unpickling opens them again.
 
-    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype. The update u, float32, is ``scale_t *
-    tau`` where the task's mask is 1 and +0.0 elsewhere, with tau as stored; in bundles without tau it is decoded from
-    the task's compressed tensors. Buffers are each task's own, byte for byte. Unchanged tensors are the base's.
+    The weights of task t are ``round(float32(theta_0) + u)`` in the base's dtype, where the update u, float32, is an
+    integer times a step; with masks, it is 0 where the task's mask is 0. Weights with the integer 0 are the base's, bit
+    for bit. In a lossless bundle, the integers are added to bit patterns instead. Buffers are each task's own, byte for
+    byte. Unchanged tensors are the base's.
     """
 
     def __init__(self, parts: BundleParts, base: Checkpoint | None, device: torch.device | None = None) -> None:
@@ -51,10 +53,8 @@ class Bundle:
 
     def __repr__(self) -> str:
         tasks = f"{counted(len(self.tasks), 'task')} ({name_some(self.tasks)}) by {self.manifest.method}"
-        kept = ""
-        if self._device is not None:
-            shared, each = map(decimal, bytes_on_device(self.manifest))
-            kept = f", keeps {shared} on {self._device} and up to {each} for each task used"
+        nbytes = self.parts.kept_bytes if self._kept is None else self._kept.nbytes
+        kept = f", {decimal(nbytes)} decoded on {self._device or 'cpu'}" if nbytes else ""
         return f"<Bundle of {tasks}, {decimal(size_of_bundle(self))}{kept}>"
 
     @property
@@ -68,13 +68,15 @@ class Bundle:
 
     def density(self, task: str) -> float:
         """The fraction of the stored values that a task's mask keeps. Raises like :meth:`update`, or without masks."""
+        self.manifest.check_task(task)
         if self.manifest.updates:
             raise TallmasksError(f"A bundle made by {self.manifest.method} has no masks, so there is no mask density.")
-        return density(self.manifest, self.parts.of_task(task).__getitem__)
+        return self.manifest.density[task]
 
     def update(self, task: str, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-        """Values start..stop of a tensor's flattened update, float32; zeros for unchanged tensors and buffers. Raises
-        TallmasksError for an unknown task or tensor, or a file that does not match bundle.json."""
+        """Values start..stop of a tensor's flattened task vector as restored, float32; zeros for unchanged tensors and
+        buffers. Raises TallmasksError for an unknown task or tensor, a file that does not match bundle.json, or if the
+        base is missing."""
         self.manifest.check_task(task)
         name = self.manifest.aliases.get(name, name)
         if name not in self.manifest.tensors:
@@ -83,7 +85,11 @@ class Bundle:
         start, stop, _ = slice(start, stop).indices(tensor.size)
         if name not in self.manifest.stored or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
-        return self.parts.update(task, name, start, stop)
+        first, last, dtype = start // PIECE, -(-stop // PIECE), tensor.dtype
+        updates = [self.parts.update(task, name, number, self.base) for number in range(first, last)]
+        theta = [self.base.stored(name, *piece) for piece in pieces(tensor.size)[first:last]]
+        every = [update.added(of_piece, dtype) for update, of_piece in zip(updates, theta, strict=True)]
+        return np.concatenate(every)[start - first * PIECE : stop - first * PIECE]
 
     def state_dict(self, task: str, like: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
         """A task's model, in the base's dtypes and under the names of the base's files. The task's own tensors keep
@@ -185,7 +191,7 @@ class Bundle:
             base = copy_of([one for one in tensors if one.name not in own])
             check_module(base, self.manifest, module_is_base)
             self._of_module = base
-        weights = TaskWeights(self.parts, base, task)
+        weights = TaskWeights(self.parts, base, task, keep=True)
         if unknown := [one.name for one in tensors if one.name not in weights.tensors]:
             raise TallmasksError(
                 f"{name_some(unknown)}: the base's values of these tensors are unknown, because the module of the first"
@@ -220,9 +226,9 @@ def load_bundle(
     Args:
         base: theta_0, as file, folder, repository or open checkpoint (default: the base included in the bundle, or at
             its recorded location; opened on first use).
-        device: torch device, such as "cuda", on which `apply_` keeps theta_0, the multi-task vector and the packed
-            masks of each task used, so that later switches upload nothing; `repr` shows how many bytes (default:
-            weights are uploaded through pinned memory and not kept).
+        device: torch device, such as "cuda", on which `apply_` keeps theta_0 and the decoded updates of each task used,
+            so that later switches upload nothing (default: the updates are kept in main memory); `repr` shows how many
+            bytes.
 
     Raises TallmasksError if bundle.json is missing, damaged or of an unknown format, the base's tensors differ from the
     manifest's, or torch does not have the device.

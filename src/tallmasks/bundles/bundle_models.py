@@ -14,10 +14,11 @@ from tallmasks.bundles.finding_base import NoBase
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.errors import TallmasksError
+from tallmasks.io.dtypes import DTYPES
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
-from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.names_of_base import named_as
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.vectors.multiples import PIECE
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,9 +33,12 @@ class BundleModel(Checkpoint):
         name = self.aliases.get(name, name)
         if not self.weights.is_updated(name):
             return self.weights.constant(name, start, stop)
-        task = str(self.weights.task)
-        values = self.weights.base.piece(name, start, stop) + self.weights.parts.update(task, name, start, stop)
-        return narrowed(values, self.info(name).dtype, f"{self.title}: tensor {name}")
+        info, first = self.info(name), start // PIECE
+        width, last = DTYPES[info.dtype].width, -(-stop // PIECE)
+        values = np.empty((min(last * PIECE, info.size) - first * PIECE) * width, np.uint8)
+        for number in range(first, last):
+            self.weights.write_updated(name, number, values[(number - first) * PIECE * width :][: PIECE * width])
+        return values[(start - first * PIECE) * width : (stop - first * PIECE) * width]
 
     def sha256s(self) -> dict[str, str]:
         """The sha256 of bundle.json, which lists those of all other files, including the base's."""

@@ -3,72 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, read_manifest
+from tallmasks.bundles.streams import STEPS, STREAMS, decoded, split_streams, stream_infos
+from tallmasks.bundles.updates import Update, update_of_differences, update_of_multiples
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.io.tensor_files import TensorInfo, open_tensors
-from tallmasks.masks.mask_bundles import count_bits
 from tallmasks.parallel import once
-from tallmasks.vectors.checkpoints.checkpoint import sha256_of
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
+from tallmasks.vectors.multiples import columns_of, pieces, steps_of
 
 Arrays = Mapping[str, NDArray]
 Infos = Mapping[str, TensorInfo]
 
 
-def file_infos(manifest: Manifest) -> dict[str, Infos]:
-    """The tensors of every safetensors file except the base's. Raises TallmasksError if two would get the same name."""
-    files: dict[str, Infos] = {}
-    of_task = [(name, TensorInfo(tensor.dtype, tensor.shape)) for name, tensor in manifest.buffers.items()]
-    codings = manifest.codings.items()
-    coded = [(name + ending, spec) for name, coding in codings for ending, spec in coding.specs.items()]
-    if manifest.dtype is None:
-        of_task += coded
-    else:
-        of_task += [(name, TensorInfo("U8", (-(-coding.size // 8),))) for name, coding in codings]
-        files[MERGED] = _by_name(coded)
-    files |= dict.fromkeys(manifest.task_files.values(), _by_name(of_task))
+def other_infos(manifest: Manifest) -> dict[str, Infos]:
+    """The tensors of every safetensors file except the base's, without those of `streams`."""
+    of_task = {name: TensorInfo(tensor.dtype, tensor.shape) for name, tensor in manifest.buffers.items()}
+    files: dict[str, Infos] = {MERGED: {}} if manifest.masks else {}
+    files |= dict.fromkeys(manifest.task_files.values(), of_task)
     for model in manifest.models.values():
         if model.own_file is not None:
             files[model.own_file] = {name: TensorInfo(tensor.dtype, tensor.shape) for name, tensor in model.own.items()}
     return files
 
 
-def _by_name(infos: list[tuple[str, TensorInfo]]) -> Infos:
-    counts = Counter(name for name, _ in infos)
-    if twice := [name for name, count in counts.items() if count > 1]:
-        raise TallmasksError(f"Two stored tensors would be named {twice[0]}; rename one of them in the models.")
-    return dict(infos)
+def has_steps(manifest: Manifest, file: str) -> bool:
+    """Whether the streams of a file are multiples, which have steps."""
+    return manifest.coding == "multiples" and (not manifest.masks or file == MERGED)
 
 
 def metadata_of(manifest: Manifest, task: str | None = None) -> dict[str, str]:
     """Metadata of merged.safetensors, or of a task's file."""
     part = "update" if manifest.updates else "masks"
     return {"format": manifest.format} | ({"part": "merged"} if task is None else {"part": part, "task": task})
-
-
-def density(manifest: Manifest, mask: Callable[[str], NDArray[np.uint8]]) -> float:
-    """The fraction of the stored values that a task's mask keeps; ``mask`` returns a tensor's packed bits."""
-    kept = sum(count_bits(mask(name)) for name in manifest.stored)
-    return kept / max(sum(tensor.size for tensor in manifest.stored.values()), 1)
-
-
-def bytes_on_device(manifest: Manifest) -> tuple[int, int]:
-    """Bytes that a bundle keeps on a device: shared by all tasks, and the maximum for one task."""
-    base = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
-    shared = manifest.files[MERGED].size if manifest.dtype else 0
-    files = [(file, manifest.model(task).own_file) for task, file in manifest.task_files.items()]
-    return base + shared, max(sum(manifest.files[name].size for name in names if name) for names in files)
 
 
 @dataclass(frozen=True)
@@ -130,42 +109,57 @@ class BundleParts:
 
     Attributes:
         checked: ``(file) -> path`` of a file, after checking its size and sha256 against bundle.json.
+        kept: as :meth:`update`, which then stays in memory.
+        kept_bytes: of the updates that stay in memory.
     """
 
     def __init__(self, location: BundleLocation, manifest: Manifest) -> None:
         self.location, self.manifest = location, manifest
         self.checked = once(self._checked)
         self._opened = once(self._open)
-        self._infos = once(lambda: file_infos(manifest))
+        self._infos = once(lambda: other_infos(manifest))
+        self._streams = once(self._split)
+        self.kept = once(self._keep)
+        self.kept_bytes, self._lock = 0, threading.Lock()
 
     def of_task(self, task: str) -> Arrays:
-        """One task's tensors by name: masks, uint8 [ceil(n / 8)], or compressed tensors; and buffers."""
+        """One task's tensors by name: streams and buffers."""
         self.manifest.check_task(task)
         return self._opened(self.manifest.task_files[task])
 
-    def update(self, task: str, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        """Values start..stop of a stored tensor's flattened update, float32."""
-        first = start // 8 * 8
-        nothing = np.full(stop - first, -0.0, np.float32)  # x + -0.0 is x for every x, including -0.0
-        out = np.empty_like(nothing)
-        self.add(nothing, task, name, first, out)
-        return out[start - first :]
-
-    def add(self, theta: NDArray, task: str, name: str, start: int, out: NDArray[np.float32]) -> None:
-        """Writes theta + update to ``out``, float32 [n], from value ``start`` (a multiple of 8) of the tensor on."""
-        coding = self.manifest.codings[name]
+    def update(self, task: str, name: str, number: int, base: Checkpoint) -> Update:
+        """A piece of a stored tensor's update, decoded. ``number``: of the piece in the tensor."""
+        tensor = self.manifest.stored[name]
+        start, stop = pieces(tensor.size)[number]
+        index = self.manifest.first_piece[name] + number
+        if self.manifest.coding == "differences":
+            width = DTYPES[tensor.dtype].width
+            return update_of_differences(
+                self._integers(self.manifest.task_files[task], index, f"i{width}", stop - start)
+            )
         if self.manifest.updates:
-            coding.add(self.coded(task, name), theta, start, out)
-            return
-        bits = self.of_task(task)[name][start // 8 : -(-(start + out.size) // 8)]
-        words = np.zeros(-(-out.size // 32), np.uint32)
-        words.view(np.uint8)[: bits.size] = bits
-        coding.add_masked(self.coded(None, name), theta, start, words, self.manifest.scale[task], out)
+            file, columns = self.manifest.task_files[task], columns_of(tensor.shape)
+            integers = self._integers(file, index, np.int32, stop - start)
+        else:
+            file, columns = MERGED, tensor.size
+            words = self._integers(self.manifest.masks[task], index, np.uint16, -(-(stop - start) // 16))
+            mask = np.unpackbits(words.view(np.uint8), count=stop - start, bitorder="little")
+            integers = self._integers(file, index, np.int32, stop - start) * mask
+        steps = self._opened(file)[STEPS][index : index + 1]
+        if not 0 < steps[0] < np.inf:
+            raise TallmasksError(f"{self._damaged(file, index)}: its step is {steps[0]}; expected a positive number")
+        if self.manifest.updates:
+            steps = steps_of(base.piece(name, start, stop), tensor.shape, start, steps[0], self.manifest.step)
+        return update_of_multiples(integers, steps, columns, start)
 
-    def coded(self, task: str | None, name: str) -> Arrays:
-        """The stored arrays of a tensor, by name suffix: of a task's update, or of tau_MTL if it is None."""
-        tensors = self._opened(MERGED) if task is None else self.of_task(task)
-        return {ending: tensors[name + ending] for ending in self.manifest.codings[name].specs}
+    def _integers(self, file: str, index: int, dtype: DTypeLike, size: int) -> NDArray:
+        try:
+            return decoded(self._streams(file)[index], dtype, size)
+        except ValueError as error:
+            raise TallmasksError(f"{self._damaged(file, index)}: {error}") from None
+
+    def _damaged(self, file: str, index: int) -> str:
+        return f"{self.location.title}: {file}: stream {index} is damaged; tallmasks did not write this bundle"
 
     def buffer(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of the task's flattened buffer."""
@@ -183,7 +177,7 @@ class BundleParts:
         self.of_task(task)
         if file := self.manifest.model(task).own_file:
             self._opened(file)
-        if self.manifest.dtype is not None:
+        if self.manifest.masks:
             self._opened(MERGED)
 
     def included_base(self) -> Path:
@@ -206,10 +200,13 @@ class BundleParts:
         return path
 
     def _open(self, name: str) -> Arrays:
-        opened = open_tensors(self.checked(name))
+        opened, expected_infos = open_tensors(self.checked(name)), dict(self._infos()[name])
+        if name == MERGED or name in self.manifest.task_files.values():
+            nbytes = opened.infos[STREAMS].size if STREAMS in opened.infos else 0
+            expected_infos |= stream_infos(self.manifest.piece_count, has_steps(self.manifest, name), nbytes)
         actual, expected = (
             {key: f"{info.dtype} {list(info.shape)}" for key, info in infos.items()}
-            for infos in (opened.infos, self._infos()[name])
+            for infos in (opened.infos, expected_infos)
         )
         for key in sorted(actual.keys() | expected.keys()):
             if actual.get(key) != expected.get(key):
@@ -219,3 +216,12 @@ class BundleParts:
                     " write this bundle; copy or download it again."
                 )
         return {key: opened.view(key) for key in opened.names}
+
+    def _split(self, file: str) -> list[NDArray[np.uint8]]:
+        return split_streams(self._opened(file))
+
+    def _keep(self, task: str, name: str, number: int, base: Checkpoint) -> Update:
+        update = self.update(task, name, number, base)
+        with self._lock:
+            self.kept_bytes += update.nbytes
+        return update

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from itertools import accumulate
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote
 
@@ -20,29 +21,34 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationError
 from pydantic import model_validator as checked
 
-from tallmasks.bundles.codings import CODINGS, Coding, Dense, coding_of
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
-from tallmasks.io.dtypes import FLOATS, OF_BUNDLES
+from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, is_safe
 from tallmasks.io.tensor_files import METADATA, NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.folders import is_companion
+from tallmasks.vectors.multiples import piece_count
 
-FORMAT: Final = "tallmasks/bundle/1"
+FORMAT: Final = "tallmasks/bundle/2"
 BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "companions/"
 _LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _LONGEST_NAME = 100
-# Fields of bundles of masks only, and of bundles of compressed tensors only.
-_OF_MASKS, _OF_UPDATES = ("dtype", "masks", "mask_lambda", "scale"), ("updates",)
+_OF_MASKS = ("masks", "mask_lambda", "density")
+"""Fields of bundles of masks only."""
 
 Count = Annotated[int, Strict(), Field(ge=0)]
 Single = Annotated[float, Field(ge=-_LARGEST_SINGLE, le=_LARGEST_SINGLE)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Shape = Annotated[tuple[Count, ...], Strict(False), FailFast()]
-Dtype = Literal["F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"]
+Dtype = Literal[
+    "F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL", "F8_E4M3", "F8_E5M2",
+    "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+]  # fmt: skip
+Coding = Literal["multiples", "differences"]
+"""The integers of a bundle: multiples of steps (`vectors.multiples`), or differences of bit patterns."""
 
 
 class _Object(BaseModel):
@@ -110,21 +116,30 @@ class BaseOrigin(_Object):
 
 
 class Manifest(_Object):
-    """A validated bundle.json. Keys are the field names, except that ``coding_texts`` is called ``codings``."""
+    """A validated bundle.json, with the field names as its keys.
+
+    Attributes:
+        coding: what the streams of `updates/` or of merged.safetensors are.
+        step: of the updates, in units of the root mean square of each row of theta_0 (see `vectors.multiples`).
+        masks, updates: the file of each task; one of the two is empty.
+        noise: by task, the length of the error of the weights, as a fraction of that of the weights; empty if unknown.
+        density: by task, the fraction of the stored values that its mask keeps.
+    """
 
     format: str
     method: str
     options: dict[str, Any]
     base: BaseOrigin
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    coding: Coding
+    step: Annotated[float, Field(ge=0, le=_LARGEST_SINGLE)] = 0.0
     tensors: dict[str, BundledTensor]
     aliases: dict[str, str]
     tasks: Annotated[tuple[str, ...], Strict(False), FailFast(), Field(min_length=1)]
     masks: dict[str, str] = {}
     updates: dict[str, str] = {}
-    coding_texts: dict[str, str] = Field(default={}, alias="codings")
-    mask_lambda: dict[str, Single | None] = {}
-    scale: dict[str, Single] = {}
+    mask_lambda: dict[str, Single] = {}
+    density: dict[str, Single] = {}
+    noise: dict[str, Single] = {}
     models: dict[str, TaskModel] = {}
     sizes: ModelSizes | None = None
     files: dict[str, PartFile]
@@ -154,20 +169,14 @@ class Manifest(_Object):
         return not_floats.union(name for name, kind in kinds.items() if kind is not Buffer.AVERAGE)
 
     @cached_property
-    def codings(self) -> dict[str, Coding]:
-        """The coding of each stored tensor, of the tasks' updates or of tau_MTL; `Dense` with ``dtype`` where
-        ``coding_texts`` has none. Tensors with an invalid text are left out."""
-        codings = {name: coding_of(text, self.tensors[name].shape) for name, text in self.coding_texts.items()}
-        if self.dtype is not None:
-            plain = {name: one.shape for name, one in self.stored.items() if name not in codings}
-            codings |= {name: Dense(shape, dtype=OF_BUNDLES[self.dtype]) for name, shape in plain.items()}
-        return {name: coding for name, coding in codings.items() if coding is not None}
+    def first_piece(self) -> dict[str, int]:
+        """The number of each stored tensor's first piece, among all pieces in the order of the names."""
+        counts = accumulate((piece_count(tensor.size) for tensor in self.stored.values()), initial=0)
+        return dict(zip(self.stored, counts, strict=False))
 
     @property
-    def form(self) -> str:
-        """How the stored tensors are stored, for people."""
-        forms = Counter(coding.title for coding in self.codings.values())
-        return ", ".join(f"{count} tensors as {form}" for form, count in forms.items())
+    def piece_count(self) -> int:
+        return sum(piece_count(tensor.size) for tensor in self.stored.values())
 
     @property
     def size(self) -> int:
@@ -192,10 +201,10 @@ class Manifest(_Object):
 
     @checked(mode="after")
     def _check(self) -> Self:
-        is_compressed = bool(self.updates)
-        for name in (*_OF_MASKS, *_OF_UPDATES):
-            value, is_foreign = getattr(self, name), (name in _OF_MASKS) == is_compressed
+        for name in _OF_MASKS:
+            value, is_foreign = getattr(self, name), bool(self.updates)
             expect(bool(value) != is_foreign, name, value, "no value" if is_foreign else "a value")
+        expect(self.updates or self.coding == "multiples", "coding", self.coding, "multiples, in a bundle with masks")
         self._check_tensors()
         needed = self._check_task_files() | self._check_models()
         companions = {COMPANIONS + sha256 for one in self.models.values() for sha256 in one.companions.values()}
@@ -216,13 +225,6 @@ class Manifest(_Object):
         for alias, name in self.aliases.items():
             expect(name in self.tensors, f"aliases[{alias!a}]", name, "the name of a tensor")
             expect(alias not in self.tensors, "an alias", alias, "a name that no tensor has")
-        names = {*self.coding_texts}
-        if self.updates:
-            expect(names == self.stored.keys(), "the keys of codings", sorted(names), "the names of all stored tensors")
-        expect(names <= self.stored.keys(), "the keys of codings", sorted(names), "names of stored tensors")
-        for name, text in self.coding_texts.items():
-            expected = f"one of {', '.join(CODINGS)} that fits shape {list(self.tensors[name].shape)}"
-            expect(name in self.codings, f"codings[{name!a}]", text, expected)
 
     def _check_task_files(self) -> set[str]:
         """Validates the values by task and returns the names of merged.safetensors and the tasks' files."""
@@ -231,13 +233,14 @@ class Manifest(_Object):
         for task in self.tasks:
             expect(is_name(task), "a task's name", task, NAME)
         expect(self.task_files.keys() == tasks, f"the keys of {folder[:-1]}", [*self.task_files], "the tasks")
-        for key, values in () if self.updates else (("mask_lambda", self.mask_lambda), ("scale", self.scale)):
+        expect(self.noise.keys() <= tasks, "the keys of noise", [*self.noise], "tasks")
+        for key, values in () if self.updates else (("mask_lambda", self.mask_lambda), ("density", self.density)):
             expect(values.keys() == tasks, f"the keys of {key}", [*values], "the tasks")
         for task, file in self.task_files.items():
             expect(_is_file_in(folder, file), f"{folder[:-1]}[{task!a}]", file, f"{folder}<name>.safetensors")
         files = {*self.task_files.values()}
         expect(len(files) == len(tasks), folder[:-1], self.task_files, "a different file for every task")
-        return files | ({MERGED} if self.dtype else set())
+        return files | ({MERGED} if self.masks else set())
 
     def _check_models(self) -> set[str]:
         """Validates ``models`` and returns the names of their own files."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 from rich.filesize import decimal
 
@@ -11,9 +10,8 @@ from tallmasks.bundles.manifest import Manifest
 from tallmasks.io.markdown import plain_markdown
 
 
-def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mapping[str, float]) -> str:
-    """The card in Markdown: contents, sizes, and how to load the bundle. ``densities``: by task, the fraction of stored
-    values that its mask keeps. ``errors``: by task, the relative error of its task vector; empty if unknown."""
+def model_card(manifest: Manifest) -> str:
+    """The card in Markdown: contents, sizes, noise, and how to load the bundle."""
     base = manifest.base
     front = ["library_name: tallmasks", "tags:", "- model-merging", "- tall-masks"]
     if base.repository is None:
@@ -26,25 +24,27 @@ def model_card(manifest: Manifest, densities: Mapping[str, float], errors: Mappi
     kept = sum(tensor.size for tensor in (*manifest.stored.values(), *manifest.buffers.values()))
     total = sum(part.size for part in manifest.files.values())
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
-    if manifest.updates:
-        what = "The weights of task *t* are theta_0 plus the task's compressed task vector."
-        rows = ["| task | size |", "|---|---:|"]
-        rows += [f"| {plain_markdown(task)} | {sizes[task]} |" for task in manifest.tasks]
-    else:
+    if manifest.masks:
         what = (
-            "The weights of task *t* are theta_0 + scale_t · (m_t ⊙ tau_MTL).\n"
-            f"All tasks share the merged vector tau_MTL ({manifest.form}); m_t is the task's mask, one bit per value."
+            "All tasks share one merged vector. The weights of a task are theta_0 plus those values of the vector that"
+            " the task's mask selects."
         )
-        rows = ["| task | mask lambda | scale | mask density | size |", "|---|---:|---:|---:|---:|"]
-        rows += [
-            f"| {plain_markdown(task)} | {_number(manifest.mask_lambda[task])} | {_number(manifest.scale[task])}"
-            f" | {densities[task]:.1%} | {sizes[task]} |"
-            for task in manifest.tasks
-        ]
-    if errors:
-        cells = [" relative error |", "---:|", *(f" {errors[task]:.3f} |" for task in manifest.tasks)]
-        rows = [row + cell for row, cell in zip(rows, cells, strict=True)]
-        what += "\nThe relative error is |tau_t - tau'_t| / |tau_t|, where tau'_t is the restored task vector."
+        rows = ["| task | size | noise | mask lambda | mask density |", "|---|---:|---:|---:|---:|"]
+        ends = [f" {manifest.mask_lambda[task]:g} | {manifest.density[task]:.1%} |" for task in manifest.tasks]
+    else:
+        what = "The weights of a task are theta_0 plus the task's compressed change of the weights."
+        rows, ends = ["| task | size | noise |", "|---|---:|---:|"], [""] * len(manifest.tasks)
+    rows += [
+        f"| {plain_markdown(task)} | {sizes[task]} | {noise_of(manifest, task)} |{end}"
+        for task, end in zip(manifest.tasks, ends, strict=True)
+    ]
+    if manifest.coding == "differences":
+        what += " Every tensor comes back exactly, bit for bit."
+    else:
+        what += (
+            "\nThe noise is the length of the difference between restored and fine-tuned weights, relative to that of"
+            " the weights; a model quantised to 4 bits has about 10 %."
+        )
     front_matter = "\n".join(front)
     table = "\n".join(rows)
     return f"""---
@@ -69,5 +69,8 @@ bundle.restore_(model)  # back to the base
 """
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
+def noise_of(manifest: Manifest, task: str) -> str:
+    """The noise of a task, for people."""
+    if manifest.coding == "differences":
+        return "exact"
+    return f"{manifest.noise[task]:.2%}" if task in manifest.noise else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.module_tensors import ModuleTensor
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.io.dtypes import DTYPES, OF_BUNDLES, torch_dtypes
+from tallmasks.bundles.updates import in_order
+from tallmasks.io.dtypes import DTYPES, code_of, torch_dtypes
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import once
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.packed_bits import unpacked
+from tallmasks.vectors.checkpoints.float_bytes import converted
+from tallmasks.vectors.multiples import pieces
 
 GROUP = 1 << 24
 """Values per group; a larger tensor gets a group of its own. Computing a group takes about 20 bytes per value."""
@@ -28,39 +31,54 @@ GROUP = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Tensors of one dtype in a flat vector of ``size`` values. Each starts at a multiple of 8, so that its mask starts
-    at a whole byte.
-
-    Attributes:
-        parts: start and number of values of each tensor.
-        base_dtype, dtype: safetensors dtype codes of theta_0 as loaded, and of the bundle's models.
-        is_coded: whether the tensors have a coding other than the dtype of tau_MTL.
-    """
+    """Tensors of one dtype in a flat vector of ``size`` values. ``parts``: start and number of values of each."""
 
     parts: dict[str, tuple[int, int]]
     size: int
-    base_dtype: str
     dtype: str
-    is_coded: bool
 
 
 def groups_of(parts: BundleParts, base: Checkpoint, names: Iterable[str]) -> list[Group]:
-    stored, coded = parts.manifest.stored, parts.manifest.coding_texts
-    by_form: dict[tuple[str, str, bool], list[str]] = {}
+    stored = parts.manifest.stored
+    by_dtype: dict[str, list[str]] = {}
     for name in sorted({*names} & stored.keys() & base.tensors.keys()):
-        by_form.setdefault((base.tensors[name].dtype, stored[name].dtype, name in coded), []).append(name)
+        by_dtype.setdefault(stored[name].dtype, []).append(name)
     groups = []
-    for form, same in by_form.items():
+    for dtype, same in by_dtype.items():
         taken: dict[str, tuple[int, int]] = {}
         end = 0
         for name in same:
             if taken and end + stored[name].size > GROUP:
-                groups.append(Group(taken, end, *form))
+                groups.append(Group(taken, end, dtype))
                 taken, end = {}, 0
             taken[name] = end, stored[name].size
-            end += stored[name].size // 8 * 8 + 8
-        groups.append(Group(taken, end, *form))
+            end += stored[name].size
+        groups.append(Group(taken, end, dtype))
     return groups
+
+
+class Dense(NamedTuple):
+    """A piece whose integers are all kept, from position ``first`` of its group on; see `Update`."""
+
+    first: int
+    integers: torch.Tensor
+    steps: torch.Tensor | None
+    columns: int
+    before: int
+
+    def update(self) -> torch.Tensor:
+        """Of multiples, float32 [n]; -0.0 where nothing changes, because x + -0.0 is x for every x."""
+        assert self.steps is not None
+        rows = self.steps if self.steps.numel() == 1 else self.steps.repeat_interleave(self.columns)[self.before :]
+        return -(self.integers.float() * rows[: self.integers.numel()])
+
+
+class DeviceUpdate(NamedTuple):
+    """The update of a group on a device. ``positions``, int64 [k], ``values`` [k]: of the pieces with few changes."""
+
+    positions: torch.Tensor
+    values: torch.Tensor
+    others: list[Dense]
 
 
 class DeviceWeights:
@@ -68,19 +86,20 @@ class DeviceWeights:
 
     Args:
         names: the module's tensors.
-        keep: keep uploads on the device: theta_0, tau as stored, and the packed masks or compressed tensors of each
-            task used.
+        keep: keep uploads on the device: theta_0, and the updates of each task used.
+
+    Attributes:
+        nbytes: bytes of the tensors that are kept.
     """
 
     def __init__(
         self, parts: BundleParts, base: Checkpoint, device: torch.device, names: Iterable[str], keep: bool
     ) -> None:
-        self._parts, self._base, self._device = parts, base, device
-        self._groups = groups_of(parts, base, names)
+        self._parts, self._base, self._device, self._keep = parts, base, device, keep
+        self._groups, self.nbytes = groups_of(parts, base, names), 0
         self._weights = once(lambda task: TaskWeights(parts, base, task))
         cached = once if keep else lambda upload: upload
-        self._theta, self._tau = cached(self._upload_theta), cached(self._upload_tau)
-        self._bits, self._coded = cached(self._upload_bits), cached(self._upload_coded)
+        self._theta, self._update = cached(self._upload_theta), cached(self._upload_update)
         self._constant = cached(self._upload_constant)
 
     @torch.no_grad()
@@ -101,41 +120,43 @@ class DeviceWeights:
             target.copy_(self._constant(owner, name), non_blocking=True)
 
     def _model(self, group: Group, task: str) -> torch.Tensor:
-        """theta_0 plus the update, in the dtype of the bundle's models, [size]."""
-        update = self._decoded(group, task) if self._parts.manifest.updates else self._masked_tau(group, task)
-        return update.add_(self._theta(group).float()).to(torch_dtypes()[group.dtype])
-
-    def _masked_tau(self, group: Group, task: str) -> torch.Tensor:
-        """scale * tau where the task's mask is 1, +0.0 elsewhere, float32 [size]."""
-        tau = self._decoded(group, None) if group.is_coded else self._tau(group).float()
-        update = tau * float(self._parts.manifest.scale[task])
-        return update.masked_fill_(~unpacked(self._bits(group, task)), 0.0)
-
-    def _decoded(self, group: Group, task: str | None) -> torch.Tensor:
-        """The decoded tensors of a task, or of tau_MTL if it is None, float32 [size]."""
-        values = torch.zeros(group.size, dtype=torch.float32, device=self._device)
-        for name, (start, size) in group.parts.items():
-            values[start : start + size] = self._parts.manifest.codings[name].update(self._coded(task, name))
-        return values
+        """theta_0 plus the update, [size]; the same bits as `Update.apply`."""
+        out, update = self._theta(group).clone(), self._update(group, task)
+        are_differences = self._parts.manifest.coding == "differences"
+        few = out[update.positions]
+        out[update.positions] = _moved(few, update.values) if are_differences else _added(few, update.values)
+        for one in update.others:
+            part = out[one.first : one.first + one.integers.numel()]
+            part.copy_(_moved(part, one.integers) if are_differences else _added(part, one.update()))
+        return out
 
     def _upload_theta(self, group: Group) -> torch.Tensor:
-        pieces = ((start, self._base.stored(name, 0, size)) for name, (start, size) in group.parts.items())
-        return self._upload(group.base_dtype, group.size, pieces)
+        dtypes = self._base.tensors
+        pieces = (
+            (start, converted(self._base.stored(name, 0, size), dtypes[name].dtype, group.dtype))
+            for name, (start, size) in group.parts.items()
+        )
+        return self._upload(group.dtype, group.size, pieces)
 
-    def _upload_tau(self, group: Group) -> torch.Tensor:
-        pieces = ((start, self._parts.coded(None, name)[""]) for name, (start, _) in group.parts.items())
-        return self._upload(OF_BUNDLES[str(self._parts.manifest.dtype)], group.size, pieces)
+    def _upload_update(self, group: Group, task: str) -> DeviceUpdate:
+        positions, values, others = [np.empty(0, np.int64)], [np.empty(0, self._dtype_of_few(group))], []
+        for name, (first, size) in group.parts.items():
+            for number, (start, _) in enumerate(pieces(size)):
+                update = (self._parts.update if self._keep else self._parts.kept)(task, name, number, self._base)
+                if update.positions is not None:
+                    positions.append(update.positions.astype(np.int64) + (first + start))
+                    values.append(update.values)
+                else:
+                    steps = None if update.steps is None else self._array(update.steps)
+                    before = update.start % update.columns
+                    others.append(Dense(first + start, self._array(update.values), steps, update.columns, before))
+        return DeviceUpdate(self._array(np.concatenate(positions)), self._array(np.concatenate(values)), others)
 
-    def _upload_bits(self, group: Group, task: str) -> torch.Tensor:
-        masks = self._parts.of_task(task)
-        pieces = ((start // 8, masks[name]) for name, (start, _) in group.parts.items())
-        return self._upload("U8", group.size // 8, pieces)
+    def _dtype_of_few(self, group: Group) -> str:
+        return f"i{DTYPES[group.dtype].width}" if self._parts.manifest.coding == "differences" else "f4"
 
-    def _upload_coded(self, task: str | None, name: str) -> dict[str, torch.Tensor]:
-        specs, uploaded = self._parts.manifest.codings[name].specs, {}
-        for ending, part in self._parts.coded(task, name).items():
-            uploaded[ending] = self._upload(specs[ending].dtype, part.size, [(0, part)]).view(part.shape)
-        return uploaded
+    def _array(self, values: NDArray) -> torch.Tensor:
+        return self._upload(code_of(values.dtype), values.size, [(0, values)])
 
     def _upload_constant(self, task: str | None, name: str) -> torch.Tensor:
         weights: TaskWeights = self._weights(task)
@@ -146,6 +167,7 @@ class DeviceWeights:
         """Uploads a vector [size] of a safetensors dtype code through pinned memory. ``pieces``: the index of the first
         value, and the values."""
         width = DTYPES[dtype].width
+        self.nbytes += size * width
         # one extra value, because torch cannot view an empty tensor in another dtype
         pinned = self._device.type == "cuda"
         host = torch.empty((size + 1) * width, dtype=torch.uint8, device="cpu", pin_memory=pinned)
@@ -153,6 +175,14 @@ class DeviceWeights:
             raw = np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
             host[start * width :][: raw.size].copy_(torch.from_dlpack(raw))
         return host.to(self._device, non_blocking=True).view(torch_dtypes()[dtype])[:size]
+
+
+def _added(stored: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+    return ((stored if stored.dtype == torch.float64 else stored.float()) + update).to(stored.dtype)
+
+
+def _moved(stored: torch.Tensor, differences: torch.Tensor) -> torch.Tensor:
+    return in_order(in_order(stored.view(differences.dtype)) + differences).view(stored.dtype)
 
 
 def copy_of(tensors: list[ModuleTensor]) -> Checkpoint:

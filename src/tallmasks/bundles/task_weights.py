@@ -10,22 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
-from tallmasks.bundles.codings import pieces
 from tallmasks.bundles.manifest import TaskModel
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.float_bytes import converted, rounded
+from tallmasks.vectors.checkpoints.float_bytes import converted
+from tallmasks.vectors.multiples import PIECE, pieces
 
 
 @dataclass(frozen=True)
 class TaskWeights:
-    """The weights of a task's model, or of theta_0 if ``task`` is None."""
+    """The weights of a task's model, or of theta_0 if ``task`` is None. ``keep``: decoded updates stay in memory."""
 
     parts: BundleParts
     base: Checkpoint
     task: str | None
+    keep: bool = False
 
     @cached_property
     def tensors(self) -> dict[str, TensorInfo]:
@@ -50,14 +51,21 @@ class TaskWeights:
             out = row[start * width : stop * width]
             if not self.is_updated(name):
                 out[...] = converted(self.constant(name, start, stop), self.tensors[name].dtype, dtype)
-                return
-            base_dtype = self.parts.manifest.tensors[name].dtype
-            values = out.view(np.float32) if dtype == base_dtype == "F32" else np.empty(stop - start, np.float32)
-            self.parts.add(self.base.piece(name, start, stop), str(self.task), name, start, values)
-            if dtype != "F32" or base_dtype != "F32":
-                out[...] = converted(rounded(values, base_dtype), base_dtype, dtype)
+            elif (own := self.parts.manifest.tensors[name].dtype) == dtype:
+                self.write_updated(name, start // PIECE, out)
+            else:
+                values = np.empty((stop - start) * DTYPES[own].width, np.uint8)
+                self.write_updated(name, start // PIECE, values)
+                out[...] = converted(values, own, dtype)
 
         parallel(fill, [(*row, *piece) for row in rows for piece in pieces(row[2].size // DTYPES[row[1]].width)])
+
+    def write_updated(self, name: str, number: int, out: NDArray[np.uint8]) -> None:
+        """Writes the bytes of a piece of an updated tensor, in the dtype of the bundle's base."""
+        info, dtype = self.base.tensors[name], self.parts.manifest.tensors[name].dtype
+        start, stop = pieces(info.size)[number]
+        update = (self.parts.kept if self.keep else self.parts.update)(str(self.task), name, number, self.base)
+        update.apply(converted(self.base.stored(name, start, stop), info.dtype, dtype), dtype, out)
 
     def is_updated(self, name: str) -> bool:
         return self.task is not None and name in self.parts.manifest.stored and name not in self._model.own

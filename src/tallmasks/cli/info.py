@@ -6,7 +6,7 @@
     tallmasks info ./bundle#cars
     tallmasks info ./adapter --base ./base
 
-Reads names, shapes and sizes, but no values of a checkpoint. The masks of a bundle are read for their densities.
+Reads names, shapes and sizes, but no values.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rich.filesize import decimal
 from tallmasks.bundles.bundle import Bundle, load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
+from tallmasks.bundles.model_card import noise_of
 from tallmasks.cli.printed_models import print_sizes
 from tallmasks.errors import TallmasksError, counted
 from tallmasks.io import hub
@@ -80,22 +81,15 @@ def of_bundle(bundle: Bundle) -> None:
     where = "included" if manifest.base.included else "not included"
     print(f"bundle of {counted(len(bundle.tasks), 'task')} by {manifest.method}, {decimal(size_of_bundle(bundle))}")
     print(f"  base: {base} ({where})")
-    print(
-        f"  {values:,} values in {counted(len(manifest.tensors), 'tensor')}, {stored:,} of them stored: {manifest.form}"
-    )
+    print(f"  {values:,} values in {counted(len(manifest.tensors), 'tensor')}, {stored:,} of them stored")
     if manifest.buffers:
         print(f"  stored whole for every task: {name_some(manifest.buffers)}")
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
-    if manifest.updates:
-        print(f"  {'task':24} {'own':>10}")
-        for task in bundle.tasks:
-            print(f"  {task:24} {sizes[task]:>10}")
-    else:
-        print(f"  {'task':24} {'lambda':>8} {'scale':>8} {'density':>8} {'mask':>10}")
-    for task, scale in manifest.scale.items():
-        chosen = manifest.mask_lambda[task]
-        row = f"{'-' if chosen is None else f'{chosen:g}':>8} {scale:>8g} {bundle.density(task):>8.1%}"
-        print(f"  {task:24} {row} {sizes[task]:>10}")
+    lambdas = bool(manifest.masks)
+    print(f"  {'task':24} {'size':>10} {'noise':>8}" + f" {'lambda':>8} {'density':>8}" * lambdas)
+    for task in bundle.tasks:
+        masked = f" {manifest.mask_lambda[task]:>8g} {bundle.density(task):>8.1%}" if lambdas else ""
+        print(f"  {task:24} {sizes[task]:>10} {noise_of(manifest, task):>8}{masked}")
     for task, model in manifest.models.items():
         if model.own:
             size = decimal(manifest.files[str(model.own_file)].size)

@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="divide by the sum of the weights (default: the method's own choice)",
     )
-    for setting in ("bits", "include_base"):
+    for setting in ("step", "bits", "include_base"):
         output.add_argument(f"--{setting.replace('_', '-')}", action=Refused, const="an option of `tallmasks compress`")
     output.add_argument(
         "--out-shard-size",

@@ -34,7 +34,7 @@ def print_buffers(models: Models) -> None:
             print(f"  buffers (not weights), {what}: {name_some(names, 2)}")
 
 
-def print_plan(models: Models, what: str, nbytes: int) -> None:
+def print_plan(models: Models, what: str, nbytes: int | None = None) -> None:
     """Print what would be read, done and written."""
     read = {"base": models.base, **models.tasks}
     for name, checkpoint in read.items():
@@ -45,7 +45,8 @@ def print_plan(models: Models, what: str, nbytes: int) -> None:
     print(what)
     print_buffers(models)
     output = f"{models.settings.output}: " if models.settings.output else ""
-    print(f"write  {output}about {decimal(nbytes)}")
+    if nbytes is not None:
+        print(f"write  {output}about {decimal(nbytes)}")
 
 
 def print_own(models: Models) -> None:

@@ -25,7 +25,6 @@ def add_arguments(
     methods: Iterable[str],
     dtypes: Collection[str],
     default_lambda: str = "0.4",
-    default_dtype: str = "the checkpoints'",
 ) -> tuple[argparse._ArgumentGroup, ...]:
     """Add the options of both commands. Returns the groups of inputs, method and output."""
     groups = inputs, method, output = tuple(map(parser.add_argument_group, ("inputs", "method", "output")))
@@ -67,11 +66,12 @@ def add_arguments(
         help=f"mask threshold for all tasks, or NAME=VALUE for one (default: {default_lambda})",
     )
     output.add_argument("-o", "--output", metavar="OUT", help="new file or folder")
-    output.add_argument(
-        "--dtype",
-        type=one_of(dtypes, DTYPE_ALIASES),
-        help=f"dtype of the stored values: {', '.join(dtypes)} (default: {default_dtype})",
-    )
+    if dtypes:
+        output.add_argument(
+            "--dtype",
+            type=one_of(dtypes, DTYPE_ALIASES),
+            help=f"dtype of the stored values: {', '.join(dtypes)} (default: the checkpoints')",
+        )
     output.add_argument("--dry-run", action="store_true", help="show what would be read and written, and its size")
     return groups
 

@@ -16,14 +16,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.parallel import parallel
+from tallmasks.parallel import in_batches
 from tallmasks.vectors.kernels import PIECE, Vector, read_only
 
 Piece = TypeVar("Piece")
 LAMBDAS = np.append(0, (np.arange(0x3A80, 0x3F1A, dtype=np.uint32) << 16).view(np.float32))
 """The lambdas that are compared: 0, and the numbers from 2^-10 to 0.6 with 8 significant bits."""
-_AT_ONCE = 64
-"""Pieces whose sums are in memory at once."""
 
 
 def lengths(vectors: Sequence[Vector], merged: Vector) -> NDArray[np.float64]:
@@ -49,8 +47,8 @@ def lambdas_without_data(
     length of the task vector, or half of that of tau_MTL if this is shorter; the smallest one of several. ``read``
     returns a piece of every task vector, and of tau_MTL."""
     total = np.zeros((tasks, LAMBDAS.size + 2))
-    for start in range(0, len(pieces), _AT_ONCE):
-        total = total + sum(parallel(lambda piece: lengths(*read(piece)), pieces[start : start + _AT_ONCE], threads))
+    for of_piece in in_batches(lambda piece: lengths(*read(piece)), pieces, threads):
+        total += of_piece
     above = np.cumsum(total[:, -3::-1], axis=1)[:, ::-1]
     wanted = np.minimum(total[:, -2], total[:, -1] / 2)
     nearest = np.abs(above - wanted[:, None]).argmin(axis=1)

@@ -6,15 +6,17 @@ A *merge* combines the task vectors of a benchmark into one multi-task vector: a
 A *method* is any other row of the table: a function that returns an update, float32. The names of its parameters are
 the inputs it needs (see ``inputs``). It must work on slices of the model and on GPU tensors, so it works element by
 element and uses only operators (``*``, ``>=``, ``abs``). A function with the parameter ``layout`` gets the whole model.
-A function decorated with `by_tensor` compresses each tensor separately; its results can be stored in a bundle.
+A function decorated with `in_multiples` rounds each piece of a tensor to integers, which a bundle can store; one with
+`by_tensor` compresses each tensor by itself.
 
 Keyword-only parameters with defaults are options that params.yaml can set (``methods: [..., {ties: {keep: 0.1}}]``).
 The protocol (see ``method_protocols``) says how the update is used. Methods with ``group="later"`` are built only on
 request.
 """
 
-from tallmasks.methods.codec import by_tensor
+from tallmasks.methods.codec import LOSSLESS, by_tensor, in_multiples
 from tallmasks.methods.contract import Kept, Method
+from tallmasks.methods.few_bits import in_few_bits
 from tallmasks.methods.inputs import INPUTS, Input, Source, input
 from tallmasks.methods.merges import Mask, Merge, Network, Statistics, TensorPiece, Vector, each_piece
 from tallmasks.methods.method_protocols import ALPHAS_TO_3, FineTuned, Fixed, Masked, PerTask, Scaled
@@ -41,15 +43,13 @@ from tallmasks.methods.registry import (
     table_digests,
     tuned_merge,
 )
-from tallmasks.methods.scaled_masks import ScaledMask
 
 __all__ = [
-    "ALPHAS_TO_3", "GROUPS", "INPUTS", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept", "Mask", "Masked",
-    "Merge", "Method", "Network", "PerTask", "Scaled", "ScaledMask", "Share", "Source", "Statistics", "TensorPiece",
-    "Vector", "by_tensor", "code", "consensus", "each_piece", "get",
-    "get_merge", "input", "masking", "merge", "merge_names", "merged_row", "method",
-    "names", "needing", "rows_on", "slug", "spec_of", "specs_of", "statistics_behind", "table_digests",
-    "tuned_merge",
+    "ALPHAS_TO_3", "GROUPS", "INPUTS", "LOSSLESS", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept",
+    "Mask", "Masked", "Merge", "Method", "Network", "PerTask", "Scaled", "Share", "Source", "Statistics",
+    "TensorPiece", "Vector", "by_tensor", "code", "consensus", "each_piece", "get", "get_merge", "in_few_bits",
+    "in_multiples", "input", "masking", "merge", "merge_names", "merged_row", "method", "names", "needing",
+    "rows_on", "slug", "spec_of", "specs_of", "statistics_behind", "table_digests", "tuned_merge",
 ]  # fmt: skip
 
 load_rows()  # at the end, because the files in rows import the names above

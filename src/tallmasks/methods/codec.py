@@ -1,86 +1,128 @@
-"""Methods that compress each tensor of a task separately, with one definition for evaluation and bundles."""
+"""Decorators of methods that compress each task by itself: `in_multiples`, for bundles, and `by_tensor`."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tallmasks.bundles.codings import Coding, Dense
+from tallmasks.bundles.manifest import Coding
+from tallmasks.bundles.streams import encoded
+from tallmasks.bundles.updates import in_order
 from tallmasks.io.tensor_files import Layout
+from tallmasks.methods.rows.parts.arrays_and_tensors import array, beside, copied
+from tallmasks.parallel import parallel
+from tallmasks.vectors.kernels import Vector
+from tallmasks.vectors.multiples import Multiples, columns_of, pieces, spread
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Codec:
-    """What :func:`by_tensor` adds to a function.
-
-    Attributes:
-        coding: ``(shape, *, options) -> coding``, how a tensor is stored. It can have the parameters ``name`` and
-            ``tasks`` too.
-        find: the decorated function, ``(tensor, coding, **options) -> content``.
+    """Attributes:
+    coding: what the integers of a bundle are.
+    encode: ``(tau, theta, name, shape, start, **options) -> Multiples`` for a piece of a tensor, tau and theta_0
+        float32 [n] from value ``start`` on; None for differences.
     """
 
-    coding: Callable[..., Coding]
-    find: Callable[..., Any]
+    coding: Coding
+    encode: Callable[..., Multiples] | None = None
 
-    @property
-    def takes_tasks(self) -> bool:
-        return "tasks" in inspect.signature(self.coding).parameters
 
-    def codings(self, layout: Layout, tasks: int | None, **options: Any) -> dict[str, Coding]:
-        """The coding of every tensor. ``tasks``: T, used only if ``takes_tasks``."""
-        more = {**({"tasks": tasks} if self.takes_tasks else {}), **_of(self.coding, options)}
-        by_name = "name" in inspect.signature(self.coding).parameters
-        return {
-            name: self.coding(tuple(shape), **more, **({"name": name} if by_name else {}))
-            for name, shape in layout.by_name.items()
-        }
+LOSSLESS = Codec("differences")
 
-    def content(self, tensor: Any, coding: Coding, **options: Any) -> Any:
-        """The content of a coding, from one tensor of tau_t (array or GPU tensor). Scalars are passed as [1], because
-        NumPy operations on [] return plain floats."""
-        if isinstance(coding, Dense):
-            return tensor
-        return self.find(tensor if tensor.ndim else tensor.reshape(1), coding, **_of(self.find, options))
 
-    def update(self, task_vector: Any, layout: Layout, tasks: int | None, **options: Any) -> Any:
-        """The update of a whole task vector, float32 [P']."""
-        out = task_vector.copy() if isinstance(task_vector, np.ndarray) else task_vector.clone()
-        whole, tensors = layout.split(out), layout.split(task_vector)
-        for name, coding in self.codings(layout, tasks, **options).items():
-            whole[name][...] = coding.values(self.content(tensors[name], coding, **options))
+def encode_piece(
+    codec: Codec, tau: Vector, theta: Vector, name: str, shape: Shape, start: int, **options: Any
+) -> tuple[bytes, np.float32 | None]:
+    """The stream and the step of a piece in a bundle, from the task vector and theta_0, float32 [n]. Differences are
+    those of theta_0 + tau, which can differ in the last bit from the fine-tuned weights."""
+    if codec.encode is None:
+        tuned, base = (in_order(np.ascontiguousarray(values).view(np.int32)) for values in (theta + tau, theta))
+        return encoded(tuned - base), None
+    multiples = codec.encode(tau, theta, name, shape, start, **options)
+    return encoded(multiples.integers), multiples.own
+
+
+def coded_bytes(codec: Codec, tau: Vector, theta: Vector, layout: Layout, **options: Any) -> int:
+    """The bytes of a task's streams in a bundle, with their lengths and steps. ``tau``, ``theta``: float32 [P']."""
+
+    def nbytes(job: tuple[str, Shape, int, int, int]) -> int:
+        name, shape, offset, start, stop = job
+        here = slice(offset + start, offset + stop)
+        stream, step = encode_piece(codec, tau[here], theta[here], name, shape, start, **options)
+        return len(stream) + (4 if step is None else 8)
+
+    return sum(parallel(nbytes, jobs_of(layout)))
+
+
+def jobs_of(layout: Layout) -> list[tuple[str, Shape, int, int, int]]:
+    """Name, shape and offset of the tensor, and start and stop in it, of every piece."""
+    tensors = zip(layout.parts.items(), layout.shapes, strict=True)
+    return [(name, shape, part.start, *p) for (name, part), shape in tensors for p in pieces(part.stop - part.start)]
+
+
+def value_of(multiples: Multiples, shape: Shape, start: int) -> Vector:
+    """The update of a piece, float32 [n], from value ``start`` of its tensor on."""
+    size = multiples.integers.size
+    return multiples.integers.astype(np.float32) * spread(multiples.steps, columns_of(shape), start, size)
+
+
+def in_multiples(encode: Callable[..., Multiples]) -> Callable[..., Any]:
+    """Decorator, placed below `method(...)`: turns a function for one piece of a tensor (see `Codec`) into a method.
+
+    Its keyword-only parameters are the method's options.
+    """
+
+    def update(task_vector: Any, pretrained: Any, layout: Layout, **options: Any) -> Any:
+        tau, theta, out = array(task_vector), array(pretrained), np.empty(layout.size, np.float32)
+
+        def fill(job: tuple[str, Shape, int, int, int]) -> None:
+            name, shape, offset, start, stop = job
+            here = slice(offset + start, offset + stop)
+            multiples = encode(tau[here], theta[here], name, shape, start, **options)
+            out[here] = value_of(multiples, shape, start)
+
+        parallel(fill, jobs_of(layout))
+        return beside(out, task_vector)
+
+    options = [p for p in inspect.signature(encode).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    vars(update)["codec"] = Codec("multiples", encode)
+    return _with_signature(update, encode, ("task_vector", "pretrained", "layout"), options)
+
+
+def by_tensor(compress: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator, placed below `method(...)`: turns a function that compresses and restores one tensor into a method.
+
+    ``compress(tensor, *, options)`` returns the restored tensor. It can have the parameters ``name`` and ``tasks``, the
+    number of tasks, too.
+    """
+    parameters = inspect.signature(compress).parameters
+
+    def update(task_vector: Any, layout: Layout, tasks: int | None = None, **options: Any) -> Any:
+        out = copied(task_vector)
+        more = {**options, **({"tasks": tasks} if "tasks" in parameters else {})}
+        for name, tensor in layout.split(out).items():
+            named = {"name": name} if "name" in parameters else {}
+            tensor[...] = compress(tensor if tensor.ndim else tensor.reshape(1), **named, **more)
         return out
 
+    options = [p for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+    needs = ("task_vector", "layout", *(["tasks"] if "tasks" in parameters else []))
+    return _with_signature(update, compress, needs, options)
 
-def _of(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    names = inspect.signature(function).parameters
-    return {name: value for name, value in options.items() if name in names}
 
-
-def by_tensor(coding: Callable[..., Coding]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator, placed below `method(...)`: turns a function that compresses one tensor into a method.
-
-    The function is called for each tensor that is not stored whole. Its options and those of ``coding`` become the
-    method's options. See `Codec` for the parameters of both.
-    """
-
-    def decorate(find: Callable[..., Any]) -> Callable[..., Any]:
-        codec = Codec(coding, find)
-
-        @functools.wraps(find)
-        def update(task_vector: Any, layout: Layout, tasks: int | None = None, **options: Any) -> Any:
-            return codec.update(task_vector, layout, tasks, **options)
-
-        both = [p for f in (coding, find) for p in inspect.signature(f).parameters.values()]
-        options = [p for p in both if p.kind is p.KEYWORD_ONLY]
-        needs = ("task_vector", "layout", *(["tasks"] if codec.takes_tasks else []))
-        inputs = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in needs]
-        vars(update).update(codec=codec, __signature__=inspect.Signature([*inputs, *options]))
-        update.__annotations__ = {option.name: option.annotation for option in options}
-        return update
-
-    return decorate
+def _with_signature(
+    update: Callable[..., Any], of: Callable[..., Any], needs: Sequence[str], options: Sequence[inspect.Parameter]
+) -> Callable[..., Any]:
+    """``update`` with the inputs ``needs`` and these options, and with the name and file of the decorated function."""
+    functools.update_wrapper(update, of)
+    inputs = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in needs]
+    vars(update)["__signature__"] = inspect.Signature([*inputs, *options])
+    update.__annotations__ = {option.name: option.annotation for option in options}
+    return update

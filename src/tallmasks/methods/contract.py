@@ -13,18 +13,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tallmasks.bundles.codings import Coding
 from tallmasks.errors import TallmasksError
-from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import storage_formulas
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.codec import Codec
-from tallmasks.methods.few_bits import PLAIN, tau_codings
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
 from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
 from tallmasks.methods.options import Option, Value, options_for, options_of
-from tallmasks.methods.scaled_masks import ScaledMask
 from tallmasks.methods.storage_formulas import Shapes, Storage, Storing
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -128,19 +124,8 @@ class Method:
 
     @property
     def codec(self) -> Codec | None:
-        """How a bundle stores the tensors of a task, for a `by_tensor` method."""
+        """What a bundle stores of each task, for a method that compresses each task by itself and has bundles."""
         return getattr(self.update, "codec", None)
-
-    def codings(self, layout: Layout, tasks: int) -> Mapping[str, Coding]:
-        """How a bundle of T tasks stores their tensors, or those of tau_MTL that are not stored as plain values."""
-        if self.codec:
-            return self.codec.codings(layout, tasks, **self.chosen)
-        return tau_codings(layout, int(self.chosen.get("bits", PLAIN)))
-
-    @property
-    def scaled_mask(self) -> ScaledMask | None:
-        """How a bundle stores its update, if it is a scaled mask."""
-        return self.update if isinstance(self.update, ScaledMask) else None
 
     @property
     def whole_model(self) -> bool:

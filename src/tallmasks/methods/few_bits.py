@@ -1,4 +1,4 @@
-"""tau_MTL as a bundle stores it in a few bits a value."""
+"""tau_MTL as a bundle stores it: the nearest multiples of a step, about ``bits`` bits a value."""
 
 from __future__ import annotations
 
@@ -7,35 +7,38 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.bundles.codings import Levels, in_few_bits
-from tallmasks.io.tensor_files import Layout
+from tallmasks.methods.codec import jobs_of, value_of
 from tallmasks.methods.inputs import Source, input
-from tallmasks.vectors.levels import normal_levels, rounded_rows
+from tallmasks.parallel import parallel
+from tallmasks.vectors.kernels import Vector
+from tallmasks.vectors.multiples import Multiples, is_vector, rounded_to_nearest
 
+STEPS_OF_VECTORS = 10
+"""Steps in the root mean square of a vector's values, whose rounding error then is 3 % of it."""
 PLAIN = 32
-"""Bits of values that are not rounded to levels."""
+"""Bits of values that are not rounded."""
 BitsOrPlain = Literal[2, 3, 4, 8, 32]
 
 
-def tau_codings(layout: Layout, bits: int) -> dict[str, Levels]:
-    """The codings of the tensors of tau_MTL that are rounded to levels; none if ``bits`` is 32."""
-    shapes = layout.by_name.items() if bits != PLAIN else ()
-    codings = {name: in_few_bits(tuple(shape), bits) for name, shape in shapes}
-    return {name: coding for name, coding in codings.items() if isinstance(coding, Levels)}
-
-
-@input("stored_vector", "tau_MTL, its matrices rounded to `bits` bits, float32 [P']", per="benchmark",
+@input("stored_vector", "tau_MTL, rounded to about `bits` bits a value, float32 [P']", per="benchmark",
        of=("multi_task_vector", "layout"))  # fmt: skip
 def stored_vector(source: Source, task: int, lambda_index: int, *, bits: BitsOrPlain = 32) -> NDArray[np.float32]:
     """tau_MTL itself with 32 bits."""
-    return source.multi_task_vector if bits == PLAIN else rounded(source.multi_task_vector, source.layout, bits)
+    vector = source.multi_task_vector
+    if bits == PLAIN:
+        return vector
+    out = np.empty_like(vector)
 
+    def fill(job: tuple[str, tuple[int, ...], int, int, int]) -> None:
+        _, shape, offset, start, stop = job
+        here = slice(offset + start, offset + stop)
+        out[here] = value_of(in_few_bits(vector[here], shape, bits), shape, start)
 
-def rounded(vector: NDArray[np.float32], layout: Layout, bits: int) -> NDArray[np.float32]:
-    """tau_MTL, float32 [P'], as a bundle restores it: rounded by `rounded_rows`, except zeros, which no mask keeps."""
-    out = np.array(vector)
-    tensors = layout.split(out)
-    for name, coding in tau_codings(layout, bits).items():
-        tensor = tensors[name]
-        tensor[...] = coding.values(rounded_rows(tensor, coding.group, normal_levels(bits))) * (tensor != 0)
+    parallel(fill, jobs_of(source.layout))
     return out
+
+
+def in_few_bits(values: Vector, shape: tuple[int, ...], bits: int) -> Multiples:
+    """A piece of tau_MTL, float32 [n]. A matrix has 2^(bits - 2) steps in the root mean square of a piece: then the
+    entropy of normally distributed values is ``bits`` bits, and that of a sparse vector is smaller."""
+    return rounded_to_nearest(values, STEPS_OF_VECTORS if is_vector(shape) else 2 ** (bits - 2))

@@ -57,27 +57,19 @@ class TensorPiece:
     stop: int
 
 
-def one(name: str) -> int:
-    return 1
-
-
-def pieces_of(sizes: Mapping[str, int], step: int, unit: Callable[[str], int] = one) -> Iterator[TensorPiece]:
-    """Splits tensors of the given sizes into pieces of `step` values; the last piece of a tensor may be shorter.
-    ``unit``: from a tensor's name, a number that divides the start of each of its pieces."""
+def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[TensorPiece]:
+    """Splits tensors of the given sizes into pieces of `step` values; the last piece of a tensor may be shorter."""
     for name, size in sizes.items():
-        length = max(step // unit(name), 1) * unit(name)
-        for start in range(0, size, length):
-            yield TensorPiece(name, start, min(start + length, size))
+        for start in range(0, size, step):
+            yield TensorPiece(name, start, min(start + step, size))
 
 
-def pieces_of_layout(
-    layout: Layout, whole_tensors: bool = False, unit: Callable[[str], int] = one
-) -> list[TensorPiece]:
-    """Splits all tensors into pieces of about `kernels.PIECE` values, or into whole tensors."""
+def pieces_of_layout(layout: Layout, whole_tensors: bool = False, step: int = kernels.PIECE) -> list[TensorPiece]:
+    """Splits all tensors into pieces of ``step`` values, or into whole tensors."""
     sizes = {name: math.prod(shape) for name, shape in layout.by_name.items()}
     if whole_tensors:
         return [TensorPiece(name, 0, size) for name, size in sizes.items() if size]
-    return list(pieces_of(sizes, kernels.PIECE, unit))
+    return list(pieces_of(sizes, step))
 
 
 def each_piece(

@@ -193,7 +193,7 @@ def names_with_masks() -> tuple[str, ...]:
 
 
 def _masks_over(method: Method) -> Method | None:
-    if _is_masking(method) or method.scaled_mask is not None or method.codec is not None:
+    if _is_masking(method) or method.codec is not None:
         return method
     if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.protocol, Fixed):
         return None  # masks are only for the merged vector itself, with tuned alpha

@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tallmasks.bundles.codings import Levels, in_few_bits
-from tallmasks.methods.rows.parts.even_levels import even_coding
+from tallmasks.methods.rows.parts.even_levels import is_rounded
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
@@ -47,11 +46,15 @@ def finetuned(tasks: int, trainable: int, frozen: int) -> Storage:
     return Storage(FLOAT_BITS * (tasks * trainable + frozen))
 
 
-def masked(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 32) -> Storage:
-    """Pretrained model, multi-task vector, and one bit per weight and task: (64 + T) P' + 32 F. With ``bits`` b < 32,
-    (32 + b + T) P' + 32 F, 2^b levels a matrix, and one float per row."""
-    vector = FLOAT_BITS * trainable if bits == FLOAT_BITS else _rounded(shapes or _one_matrix(trainable), bits)
-    return Storage(FLOAT_BITS * (trainable + frozen) + vector + tasks * trainable)
+def few_values(tasks: int, trainable: int, frozen: int, *, keep: float = 0.03) -> Storage:
+    """Lower bound: the pretrained model, and per task 4 bits for each kept value; their positions are not counted."""
+    return Storage(FLOAT_BITS * (trainable + frozen) + round(4 * keep * tasks * trainable), lower_bound=True)
+
+
+def masked(tasks: int, trainable: int, frozen: int, *, bits: int = 32) -> Storage:
+    """Pretrained model, multi-task vector of ``bits`` bits b per weight, and one bit per weight and task:
+    (32 + b + T) P' + 32 F. In a bundle, vector and masks are compressed, so that its files are smaller."""
+    return Storage(FLOAT_BITS * (trainable + frozen) + (bits + tasks) * trainable)
 
 
 def pruned(tasks: int, trainable: int, frozen: int) -> Storage:
@@ -59,11 +62,9 @@ def pruned(tasks: int, trainable: int, frozen: int) -> Storage:
     return Storage(masked(tasks, trainable, frozen).bits, lower_bound=True)
 
 
-def masked_and_scaled(
-    tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 32
-) -> Storage:
+def masked_and_scaled(tasks: int, trainable: int, frozen: int) -> Storage:
     """Like `masked`, plus one float per task."""
-    return Storage(masked(tasks, trainable, frozen, shapes=shapes, bits=bits).bits + FLOAT_BITS * tasks)
+    return Storage(masked(tasks, trainable, frozen).bits + FLOAT_BITS * tasks)
 
 
 def low_rank(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES) -> Storage:
@@ -97,10 +98,9 @@ def switches(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHA
     return Storage(FLOAT_BITS * (trainable + frozen) + tasks * own)
 
 
-def rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 3) -> Storage:
-    """The pretrained model; per task, ``bits`` bits per weight of a matrix, 2^bits levels per matrix, and one float per
-    row. Vectors are stored whole."""
-    return Storage(FLOAT_BITS * (trainable + frozen) + tasks * _rounded(shapes or _one_matrix(trainable), bits))
+def measured(tasks: int, trainable: int, frozen: int) -> Storage:
+    """The pretrained model. The streams of the tasks are added when they are known: see `Evaluation.coded_bytes`."""
+    return Storage(FLOAT_BITS * (trainable + frozen))
 
 
 def evenly_rounded(tasks: int, trainable: int, frozen: int, *, shapes: Shapes = NO_SHAPES, bits: int = 3) -> Storage:
@@ -119,16 +119,8 @@ def shared_and_rounded(
 
 
 def _even(shapes: Shapes, bits: int) -> int:
-    each = [(math.prod(shape), even_coding(tuple(shape), name, bits)) for name, shape in shapes.items()]
-    return sum(
-        bits * size + 2 * FLOAT_BITS if isinstance(coding, Levels) else FLOAT_BITS * size for size, coding in each
-    )
-
-
-def _rounded(shapes: Shapes, bits: int) -> int:
-    """The bits of the arrays of `in_few_bits`."""
-    codings = [in_few_bits(tuple(shape), bits) for shape in shapes.values()]
-    return sum(8 * spec.nbytes for coding in codings for spec in coding.specs.values())
+    each = [(math.prod(shape), is_rounded(name, tuple(shape))) for name, shape in shapes.items()]
+    return sum(bits * size + 2 * FLOAT_BITS if rounds else FLOAT_BITS * size for size, rounds in each)
 
 
 def _one_matrix(trainable: int) -> Shapes:

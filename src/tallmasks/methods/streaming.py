@@ -162,7 +162,7 @@ class OnePiece:
 
 def check_can_stream(method: Method) -> None:
     """Raises TallmasksError if a method cannot be computed piece by piece from checkpoints, naming what is missing."""
-    if method.whole_model and not method.scaled_mask:
+    if method.whole_model:
         raise TallmasksError(f"{method.name} needs the whole model in memory; use the workflow or another method")
     missing = [f"{one.name} ({one.meaning})" for one in method.all_inputs.values() if one.name not in OF_PIECES]
     if statistic := registry.statistics_behind(method):

@@ -3,56 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import fsum, prod, sqrt
+from math import sqrt
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import BundleModel
-from tallmasks.bundles.bundle_writer import BundleContents, new_bundle, new_coded_bundle
+from tallmasks.bundles.bundle_parts import manifest_of, open_location
+from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
+from tallmasks.bundles.manifest import Manifest
+from tallmasks.bundles.streams import encoded, mask_words
+from tallmasks.bundles.updates import in_order
 from tallmasks.errors import OptionError, TallmasksError, option_errors, worded
 from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.masks.equal_lengths import lambdas_without_data
-from tallmasks.methods import Method, ScaledMask, TensorPiece, Vector, registry
-from tallmasks.methods.codec import Codec
+from tallmasks.methods import Method, PerTask, TensorPiece, Vector, in_few_bits, registry
+from tallmasks.methods.codec import value_of
 from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.streaming import Merging, Stream, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
-from tallmasks.parallel import parallel
+from tallmasks.parallel import in_batches
 from tallmasks.vectors import kernels
+from tallmasks.vectors.multiples import PIECE, pieces
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
 
-METHOD = "lloyd_max"
+METHOD = "stochastic_rounding"
 BITS = 3
-"""Default bits of a value of tau_MTL, if no dtype is set."""
+"""Default bits of a value of the shared vector."""
 OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
-            "tokens", "layers")  # fmt: skip
-Products = NDArray[np.float64]
-"""|tau|^2, tau . h and |h|^2 of one or several slices [..., 3]: tau of a task, and h that a bundle restores."""
-SUMMED = 1 << 16
-"""Number of values per float32 sum; the last digits of a scale depend on it."""
-
-
-class Errors(NamedTuple):
-    """Relative errors of a restored task vector, |tau - tau'| / |tau|: of all tensors together, and the largest of one
-    tensor, with its name."""
-
-    total: float
-    largest: float = 0.0
-    tensor: str = ""
-
-    def __str__(self) -> str:
-        of_tensor = f"; largest {self.largest:.3f}, of {self.tensor}" if self.tensor else ""
-        return f"relative error of its task vector {self.total:.3f}{of_tensor}"
+            "tokens", "layers", "dtype")  # fmt: skip
+Squares = NDArray[np.float64]
+"""The squared lengths of a restored task vector's error, and of theta_0; float64 [2]."""
 
 
 def compress(
@@ -63,7 +53,7 @@ def compress(
     method: str = METHOD,
     options: Mapping[str, Any] | None = None,
     mask_lambda: float | Mapping[str, float] | None = None,
-    dtype: Any = None,
+    step: float | None = None,
     bits: int | None = None,
     include_base: bool = False,
     keep_base: Sequence[str] | None = None,
@@ -76,8 +66,9 @@ def compress(
         out: a new folder.
         options: options of the method, for example {"keep": 0.1}.
         mask_lambda: one value, or a mapping by task.
-        dtype: of the shared vector's values that are not rounded; without `bits`, of all its values.
-        bits: 2, 3, 4 or 8: round every value of a matrix to 2^bits levels (default: 3).
+        step: of `stochastic_rounding`, in units of the root mean square of each row of the base (default: 0.1). With a
+            larger one, the bundle is smaller and the noise larger.
+        bits: 2, 3, 4 or 8: about the bits of a value of the vector that masks share (default: 3).
         keep_base: patterns of tensor names.
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
@@ -93,7 +84,7 @@ def compress(
             method=method,
             options=options,
             mask_lambda=mask_lambda,
-            dtype=dtype,
+            step=step,
             bits=bits,
             include_base=include_base,
             keep_base=keep_base,
@@ -105,32 +96,18 @@ def compress(
 def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     with option_errors():
         settings.refuse(OF_MERGE, "merge")
-        registry.check_name(settings.method, registry.names_with_masks(), "--method")
-        method = registry.masks_over(settings.spec)
-        is_option = "bits" in (parse_spec(settings.method)[1].keys() | settings.options)
-        bits = settings.bits
-        if is_option and bits is not None:
-            raise OptionError("--bits: bits is also given as an option of the method; leave one of them out")
-        if method.codec is None:
-            check_can_stream(method)
-            if bits is None and settings.dtype is None and not is_option:
-                bits = BITS
-        if bits is not None:
-            method = registry.with_option(method, "bits", bits)
-    has_lambdas = bool(settings.by_task("mask_lambda"))
-    if has_lambdas and (method.scaled_mask or method.codec):
-        raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
-    if method.codec and settings.dtype not in (None, "float32"):
-        raise OptionError(
-            f"--dtype: found {settings.dtype}, but {method.name} has no shared vector, which --dtype is for;"
-            " leave it out, or use `--method ties`"
-        )
-    models = open_models(settings, keeps_own=True)
+        method = _method_of(settings)
+    is_exact = bool(method.codec and method.codec.coding == "differences")
+    if is_exact and settings.keep_base:
+        raise OptionError(f"--keep-base: {method.name} stores every tensor exactly; leave the option out")
+    models = open_models(settings, keeps_own=True, exact=is_exact)
     if restored := [one.title for one in (models.base, *models.whole.values()) if isinstance(one, BundleModel)]:
         raise TallmasksError(
             f"{restored[0]}: found a task of a bundle, whose error would grow; expected an original model. If there is"
             " none, write this one with `tallmasks export` first"
         )
+    if is_exact:
+        _check_forms(models)
     origin = dict(models.base.origin)
     if "path" in origin:
         folder = settings.output.parent if settings.output else Path()
@@ -139,20 +116,52 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         method=method.name,
         base=replace(models.base, origin=origin),
         tasks=list(settings.tasks),
+        coding=method.codec.coding if method.codec else None,
+        step=float(method.values.get("step", 0)),
         options=settings.options,
-        dtype=settings.dtype or _common_dtype(models),
         unchanged=set(models.base.tensors).difference(models.layout.names, models.buffers),
         buffers=models.buffers,
         models=models.whole,
         own=models.own,
         missing=models.missing,
         sizes=models.nbytes,
-        mask_lambda={} if method.scaled_mask else settings.by_task("mask_lambda"),
-        by_task=method.codec is not None,
-        codings=method.codings(models.layout, len(settings.tasks)),
         include_base=settings.include_base,
     )
     return method, models, contents
+
+
+def _method_of(settings: Settings) -> Method:
+    """The method with its options. Raises OptionError or TallmasksError for options that it does not have."""
+    if isinstance(registry.get(settings.spec).protocol, PerTask) and not registry.get(settings.spec).codec:
+        raise OptionError(
+            f"--method: {settings.method} has no bundles; {METHOD}, the default, is smaller and keeps more accuracy"
+        )
+    registry.check_name(settings.method, registry.names_with_masks(), "--method")
+    method = registry.masks_over(settings.spec)
+    given = parse_spec(settings.method)[1].keys() | settings.options
+    wanted = {"step": settings.step, "bits": settings.bits}
+    if method.codec is None:
+        check_can_stream(method)
+        if settings.bits is None and "bits" not in given:
+            wanted["bits"] = BITS
+    elif settings.by_task("mask_lambda"):
+        raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
+    for name, value in wanted.items():
+        if value is not None and name in given:
+            raise OptionError(f"--{name}: {name} is also given as an option of the method; leave one of them out")
+        if value is not None:
+            method = registry.with_option(method, name, value)
+    return method
+
+
+def _check_forms(models: Models) -> None:
+    for task, one in models.tasks.items():
+        for name in one.tensors.keys() & models.base.tensors.keys():
+            if (found := one.info(name)) != (expected := models.base.info(name)):
+                raise TallmasksError(
+                    f"{task}: tensor {name} is {found.dtype} {list(found.shape)} and the base's is {expected.dtype}"
+                    f" {list(expected.shape)}; `--method lossless` needs models of one dtype. Save both in the same one"
+                )
 
 
 def _path_from(folder: Path, base: Path) -> str:
@@ -164,60 +173,56 @@ def _path_from(folder: Path, base: Path) -> str:
     return os.path.relpath(base, folder)
 
 
-def _common_dtype(models: Models) -> str:
-    """The dtype of all checkpoints if they share one that a bundle can store; otherwise float32."""
-    every = (models.base, *models.whole.values())
-    codes = {one.info(name).dtype for one in every for name in models.layout.names if name in one.names}
-    by_code = {code: name for name, code in OF_BUNDLES.items()}
-    return by_code.get(codes.pop(), "float32") if len(codes) == 1 else "float32"
-
-
-def write_bundle(
-    method: Method, models: Models, contents: BundleContents
-) -> tuple[dict[str, float], dict[str, Errors]]:
-    """Write the bundle. Returns each task's lambda or scale, if any, and the errors of its task vector."""
-    settings = models.settings
+def write_bundle(method: Method, models: Models, contents: BundleContents) -> tuple[dict[str, float], Manifest]:
+    """Write the bundle. Returns each task's lambda, for a bundle of masks, and the manifest."""
     if method.codec:
-        return {}, _write_coded(method.codec, method.chosen, models, contents)
-    needs_lambdas = not method.scaled_mask and settings.by_task("mask_lambda").keys() != settings.tasks.keys()
+        return {}, _write_updates(method, models, contents)
+    settings = models.settings
+    lambdas = settings.by_task("mask_lambda")
+    needs_lambdas = lambdas.keys() != settings.tasks.keys()
     with models.progress("compressing", passes(method.merge) + needs_lambdas) as progress:
         stream = models.stream(progress)
         merging = Merging(registry.get_merge(str(method.merge)), stream)
-        lambdas = settings.by_task("mask_lambda")
         if needs_lambdas:
             lambdas = dict(zip(settings.tasks, _lambdas_without_data(stream, merging), strict=True)) | lambdas
+        bits, count = int(method.values["bits"]), len(settings.tasks)
+
+        def encode(piece: TensorPiece, vectors: Sequence[Vector], merged: Vector) -> tuple[Any, ...]:
+            """The step and streams of a piece, the number of values in each mask, and `Squares` by task."""
+            theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
+            multiples = in_few_bits(merged, shape, bits)
+            packed = kernels.pack_masks(vectors, merged, [lambdas[task] for task in settings.tasks])
+            masks = np.unpackbits(packed, axis=1, count=merged.size, bitorder="little")
+            held = value_of(multiples, shape, piece.start) * masks
+            squares = [_squares(vector, restored, theta) for vector, restored in zip(vectors, held, strict=True)]
+            streams = [encoded(multiples.integers), *(encoded(mask_words(mask, merged.size)) for mask in packed)]
+            return multiples.own, streams, masks.sum(axis=1), np.array(squares)
+
+        def work(piece: TensorPiece) -> list[tuple[Any, ...]]:
+            vectors = stream.task_vectors_at(piece)
+            merged = merging(piece, vectors)
+            parts = [slice(*part) for part in pieces(merged.size)]
+            return [
+                encode(
+                    TensorPiece(piece.name, piece.start + part.start, piece.start + part.stop),
+                    [vector[part] for vector in vectors],
+                    merged[part],
+                )
+                for part in parts
+            ]
+
         with new_bundle(settings.output, contents) as new:
+            every = pieces_of_layout(stream.layout, merging.over_tensors, PIECE)
+            kept, squares = np.zeros(count), np.zeros((count, 2))
+            for step, streams, counts, of_piece in chain.from_iterable(in_batches(work, every, merging.threads)):
+                new.append(None, streams[0], step)
+                for task, mask in zip(settings.tasks, streams[1:], strict=True):
+                    new.append(task, mask)
+                kept, squares = kept + counts, squares + of_piece
             new.mask_lambda.update(lambdas)
-
-            def work(piece: TensorPiece) -> tuple[list[list[tuple[float, float]]], Products]:
-                vectors = stream.task_vectors_at(piece)
-                merged = merging(piece, vectors)
-                if method.scaled_mask is None:
-                    packed = list(kernels.pack_masks(vectors, merged, list(lambdas.values())))
-                    lengths: list[list[tuple[float, float]]] = []
-                else:
-                    of = prod(stream.layout.by_name[piece.name])
-                    packed, lengths = _scaled(method.scaled_mask, vectors, merged, of)
-                stored = new.write(piece.name, piece.start, merged, dict(zip(settings.tasks, packed, strict=True)))
-                held = (stored * np.unpackbits(bits, count=stored.size, bitorder="little") for bits in packed)
-                return lengths, np.array([_products(*pair) for pair in zip(vectors, held, strict=True)])
-
-            jobs = pieces_of_layout(stream.layout, merging.over_tensors, new.unit)
-            every = parallel(work, jobs, merging.threads)
-            pieces = [one for one, _ in every]
-            if method.scaled_mask and pieces:
-                for task, pairs in zip(settings.tasks, zip(*pieces, strict=True), strict=True):
-                    own, held = map(fsum, zip(*chain(*pairs), strict=True))  # of all pieces
-                    new.scale[task] = method.scaled_mask.scale(own, held)
-            by_tensor: dict[str, Products] = {}
-            for piece, (_, products) in zip(jobs, every, strict=True):
-                by_tensor[piece.name] = by_tensor.get(piece.name, 0) + products
-            errors = {
-                task: _errors({name: products[number] for name, products in by_tensor.items()}, new.scale[task])
-                for number, task in enumerate(settings.tasks)
-            }
-            new.error.update({task: one.total for task, one in errors.items()})
-    return new.scale if method.scaled_mask else lambdas, errors
+            new.density.update(zip(settings.tasks, kept / max(stream.layout.size, 1), strict=True))
+            new.noise.update(zip(settings.tasks, map(_noise, squares), strict=True))
+    return lambdas, manifest_of(open_location(settings.output))
 
 
 def _lambdas_without_data(stream: Stream, merging: Merging) -> list[float]:
@@ -230,64 +235,79 @@ def _lambdas_without_data(stream: Stream, merging: Merging) -> list[float]:
     )
 
 
-def _products(vector: Vector, held: Vector) -> Products:
-    return np.array([np.einsum("i,i", *pair) for pair in ((vector, vector), (vector, held), (held, held))])
+def _write_updates(method: Method, models: Models, contents: BundleContents) -> Manifest:
+    tasks = models.tasks
+    with models.progress("compressing", 1) as progress, new_bundle(models.settings.output, contents) as new:
+        encode = encoder(method, models, models.stream(progress))
+        squares = np.zeros((len(tasks), 2))
+        for of_piece in in_batches(encode, [TensorPiece(*piece) for piece in new.pieces]):
+            for task, (stream, step, _) in zip(tasks, of_piece, strict=True):
+                new.append(task, stream, step)
+            squares += [one for *_, one in of_piece]
+        new.noise.update(zip(tasks, map(_noise, squares), strict=True))
+    return manifest_of(open_location(models.settings.output))
 
 
-def _errors(products: Mapping[str, Products], scale: float = 1.0) -> Errors:
-    """The errors of tau' = scale * h, from the products by tensor."""
-
-    def relative(of: Products) -> float:
-        own, both, held = of.tolist()
-        return sqrt(max(own - 2 * scale * both + scale**2 * held, 0) / own) if own else 0.0
-
-    each = {name: relative(of) for name, of in products.items()}
-    total = relative(np.sum([*products.values(), np.zeros(3)], axis=0))
-    if not each:
-        return Errors(total)
-    worst = max(each, key=each.__getitem__)
-    return Errors(total, each[worst], worst)
+Encoded = tuple[bytes, np.float32 | None, Squares]
+"""The stream of a piece of a task, its step, and its squares."""
 
 
-def _write_coded(
-    codec: Codec, options: Mapping[str, Any], models: Models, contents: BundleContents
-) -> dict[str, Errors]:
-    """Write a bundle of separately compressed tensors. Returns the errors of each task vector."""
-    with (
-        models.progress("compressing", passes(None)) as progress,
-        new_coded_bundle(models.settings.output, contents) as new,
-    ):
-        stream = models.stream(progress)
-        products: dict[str, dict[str, Products]] = {task: {} for task in contents.tasks}
+def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorPiece], list[Encoded]]:
+    """A function that encodes a piece of every task."""
+    assert method.codec is not None
+    encode = method.codec.encode
 
-        def work(job: tuple[TensorPiece, str]) -> None:
-            piece, task = job
-            coding = new.manifest.codings[piece.name]
-            tensor = stream.task_vector_at(task, piece).reshape(coding.shape)
-            content = codec.content(tensor, coding, **options)
-            new.write(task, piece.name, content)
-            restored, tau = np.asarray(coding.values(content), np.float32).reshape(-1), tensor.reshape(-1)
-            parts = kernels.in_pieces(tau.size, lambda part: _products(tau[part], restored[part]))
-            products[task][piece.name] = np.sum(parts, axis=0)
+    def exact(piece: TensorPiece) -> list[Encoded]:
+        width = models.base.info(piece.name).nbytes // models.base.info(piece.name).size
+        patterns = [
+            in_order(one.stored(piece.name, piece.start, piece.stop).view(f"i{width}"))
+            for one in (models.base, *models.tasks.values())
+        ]
+        return [(encoded(one - patterns[0]), None, np.zeros(2)) for one in patterns[1:]]
 
-        # one tensor at a time: it can be large, and matrix products use several threads
-        every = pieces_of_layout(stream.layout, whole_tensors=True)
-        parallel(work, [(piece, task) for piece in every for task in contents.tasks], threads=1)
-        errors = {task: _errors(of_task) for task, of_task in products.items()}
-        new.error.update({task: one.total for task, one in errors.items()})
-    return errors
+    def rounded(piece: TensorPiece) -> list[Encoded]:
+        theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
+        every = []
+        for tau in stream.task_vectors_at(piece):
+            assert encode is not None
+            multiples = encode(tau, theta, piece.name, shape, piece.start, **method.values)
+            restored = value_of(multiples, shape, piece.start)
+            every.append((encoded(multiples.integers), multiples.own, _squares(tau, restored, theta)))
+        return every
+
+    return exact if encode is None else rounded
 
 
-def _scaled(
-    how: ScaledMask, vectors: Sequence[Vector], merged: Vector, size: int
-) -> tuple[list[NDArray[np.uint8]], list[list[tuple[float, float]]]]:
-    """Each task's packed mask of a slice, and for each part of the slice the lengths of tau_t and of the masked vector.
+STEPS = (0.05, 0.1, 0.2, 0.4)
+"""Steps that a dry run compares."""
+_MOST_ESTIMATED = 1 << 24
+"""Values of a task that a dry run encodes; of a larger model, it encodes every n-th piece."""
 
-    ``size`` is the number of values of the whole tensor."""
-    packed, lengths = [], []
-    for vector in vectors:
-        mask = how.mask(vector, merged)
-        packed.append(np.packbits(mask, bitorder="little"))
-        parts = [slice(start, start + SUMMED) for start in range(0, vector.size, SUMMED)]
-        lengths.append([(how.length(vector[part], size), how.length((merged * mask)[part], size)) for part in parts])
-    return packed, lengths
+
+def estimated_sizes(method: Method, models: Models) -> list[tuple[str, int, float | None]]:
+    """The name of a method, the bytes of all streams, and the largest noise of a task; for `stochastic_rounding` with
+    several steps. Measured on a part of the pieces of larger models. For masks, an upper bound by formula."""
+    if method.codec is None:
+        bits = int(method.values["bits"]) + len(models.tasks)
+        return [(method.name, bits * models.layout.size // 8, None)]
+    every = pieces_of_layout(models.layout, step=PIECE)
+    some = every[:: 1 + models.layout.size // _MOST_ESTIMATED]
+    share = sum(piece.stop - piece.start for piece in some) / max(models.layout.size, 1) or 1
+    steps = sorted({*STEPS, method.values["step"]}) if "step" in method.values else []
+    estimates: list[tuple[str, int, float | None]] = []
+    for one in [registry.with_option(method, "step", step) for step in steps] or [method]:
+        results = [*in_batches(encoder(one, models, models.stream(lambda count: None)), some)]
+        squares = sum((np.array([one for *_, one in each]) for each in results), np.zeros((len(models.tasks), 2)))
+        nbytes = sum(len(stream) for of_piece in results for stream, *_ in of_piece) / share
+        estimates.append((one.name, int(nbytes), max(map(_noise, squares)) if steps else None))
+    return estimates
+
+
+def _squares(vector: Vector, restored: Vector, theta: Vector) -> Squares:
+    error = vector - restored
+    return np.array([np.einsum("i,i", error, error), np.einsum("i,i", theta, theta)], np.float64)
+
+
+def _noise(squares: Squares) -> float:
+    error, weights = squares.tolist()
+    return sqrt(error / weights) if weights else 0.0

@@ -112,7 +112,7 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
     with option_errors():
-        settings.refuse(("bits", "include_base"), "compress")
+        settings.refuse(("step", "bits", "include_base"), "compress")
         method, scaling_coefficient, weighting = _method(settings)
     models = open_models(settings)
     if models.left_out.heads and not models.base.is_folder:

@@ -110,6 +110,7 @@ class Settings(Section):
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
     dtype: Annotated[str, AfterValidator(lambda name: DTYPE_ALIASES.get(name, name))] = optional()
+    step: float = optional()
     bits: Literal[2, 3, 4, 8] = optional()
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
     only: Patterns = Field([])

@@ -119,11 +119,12 @@ def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
     return all(name in one.names for one in models) and len({one.info(name).shape for one in models}) == 1
 
 
-def open_models(settings: Settings, keeps_own: bool = False) -> Models:
+def open_models(settings: Settings, keeps_own: bool = False, exact: bool = False) -> Models:
     """Open all models and check that they fit.
 
     With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`. Otherwise
-    configurations begin to be compared, for `warn_of_configurations`.
+    configurations begin to be compared, for `warn_of_configurations`. With ``exact``, they may be
+    quantised.
 
     Raises TallmasksError if a model is missing, damaged or does not fit the base, or the output exists.
     """
@@ -134,14 +135,14 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
         specs = [settings.base, *(task.checkpoint for task in settings.tasks.values())]
         refuse_inside(settings.output, *specs, *(spec.rpartition("#")[0] for spec in specs))
     base = open_model(settings.base)
-    check_fit(base, {})  # a LoRA is opened on the base
+    check_fit(base, {}, exact=exact)  # a LoRA is opened on the base
     if settings.tokens == "union":
         start_library_model(base)  # to be built while the others are opened
     with grouped_warnings():
         tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
-    if keeps_own:
+    if keeps_own and not exact:
         start_whole_tensors(base, tasks.values())
-    else:
+    elif not keeps_own:
         start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
@@ -158,8 +159,8 @@ def open_models(settings: Settings, keeps_own: bool = False) -> Models:
             own[task], missing[task] = task_only_tensors(base_part, part), missing_tensors(base_part, part)
             _check_shared(task, base, one, own[task], missing[task])
             tasks[task] = on_base(base, one, own[task], missing[task])
-    models = Models(settings, base, tasks, left_out, keeps_own, whole, own, missing)
-    check_fit(models.part, models.task_parts, models.buffers)
+    models = Models(settings, base, tasks, left_out, keeps_own, exact, whole, own, missing)
+    check_fit(models.part, models.task_parts, models.buffers, exact)
     for name, expected in settings.sha256.items():
         if models.sha256s.get(name, {}) != dict(expected):
             raise TallmasksError(
@@ -194,6 +195,7 @@ class Models:
         tasks: the tasks' models with the base's tensors only.
         left_out: tensors that are not merged.
         keeps_own: whether each task keeps its buffers.
+        exact: whether heads come back exactly without being stored whole.
         whole: the tasks' models with all of their tensors.
         own: by task, tensors that the base lacks.
         missing: by task, tensors of the base that the task lacks.
@@ -204,6 +206,7 @@ class Models:
     tasks: Mapping[str, Checkpoint]
     left_out: LeftOut = field(default_factory=LeftOut)
     keeps_own: bool = False
+    exact: bool = False
     whole: Mapping[str, Checkpoint] = field(default_factory=dict)
     own: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -244,7 +247,8 @@ class Models:
         if not self.keeps_own:
             return ()
         same, every = set(self.unchanged), self.task_parts.values()  # compared first, while transformers is asked
-        weights = set(self.part.layout.names) - whole_tensors(self.part, self.whole.values())
+        heads = set() if self.exact else whole_tensors(self.part, self.whole.values())
+        weights = set(self.part.layout.names) - heads
         names = [name for name in self.part.tensors if name not in weights and name not in same]
         names = [name for name in names if all(has_its_form(self.part, one, name) for one in every)]
         return tuple(name for name in names if self.moves(name))

@@ -2,8 +2,6 @@
 float32 operations happen in the order written here, and denormals are kept. Loops without branches compile to vector
 instructions."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +13,6 @@ Words = NDArray[np.uint32]
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
-_BIT = np.int32(1)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
@@ -94,75 +91,6 @@ def max_magnitude(values: Floats) -> np.float32:
     for i in range(patterns.size):
         largest = max(largest, np.uint32(patterns[i] & _MAGNITUDE))
     return np.uint32(largest).view(np.float32)
-
-
-@compiled
-def add_masked(theta: Floats, tau: NDArray[Any], shift: int, words: Words, scale: Single, out: Floats) -> None:
-    """float32 [n], bits [n], uint32 [ceil(n / 32)] -> float32 [n]: theta + scale * tau where the bit is 1, else + 0.0.
-
-    ``tau``: float32 bits as int32 with shift 0, or bfloat16 bits as uint16 with shift 16. Bit i of word j, from the
-    lowest, is for value 32 j + i.
-    """
-    for start in range(0, out.size, 32):
-        word = np.int32(words[start // 32])
-        # a length known at compile time would be unrolled into 32 steps instead of vectorised
-        own, update, total = theta[start : start + 32], tau[start : start + 32], out[start : start + 32]
-        for i in range(total.size):
-            held = np.int32(-np.int32((word >> np.int32(i)) & np.int32(1)))
-            value = np.int32(np.int32(update[i]) << np.int32(shift)).view(np.float32)
-            total[i] = own[i] + np.int32(np.float32(scale * value).view(np.int32) & held).view(np.float32)
-
-
-@compiled
-def add_levels(
-    theta: Floats,
-    planes: Words,
-    levels: Floats,
-    scales: Floats,
-    group: int,
-    first: int,
-    mask: Words,
-    factor: np.float32,
-    out: Floats,
-) -> None:
-    """float32 [n], uint32 [b, ceil(n / 32)], float32 [2^b], float32 [groups], uint32 [ceil(n / 32)] -> float32 [n]:
-    theta + factor * level * scale where the mask's bit is 1, else + 0.0.
-
-    Bit i (lowest first) of word j of plane k is bit k of the number of the level of value 32 j + i; the mask is packed
-    likewise. ``first``: the index of the first value among the values that are grouped. Up to 8 levels are selected bit
-    by bit with vector instructions, which is faster than a table.
-    """
-    bits, numbers, eight = planes.shape[0], np.empty(32, np.int32), np.empty(8, np.float32)
-    for number in range(8):
-        eight[number] = levels[number % levels.size]
-    a, b, c, d, e, f, g, h = eight
-    row, left, start = first // group, group - first % group, 0
-    while start < out.size:
-        column, shift = start // 32, np.int32(start % 32)
-        stop = min(32 * column + 32, start + left, out.size)
-        scale, held = scales[row], np.int32(mask[column]) >> shift
-        own, total = theta[start:stop], out[start:stop]
-        low, high = np.int32(planes[0, column]) >> shift, np.int32(planes[min(2, bits - 1), column]) >> shift
-        middle = np.int32(planes[min(1, bits - 1), column]) >> shift
-        if bits > 3:
-            numbers[:] = 0
-            for k in range(bits):
-                word = np.int32(planes[k, column]) >> shift
-                for i in range(32):
-                    numbers[i] |= ((word >> np.int32(i)) & _BIT) << np.int32(k)
-        for i in range(total.size):
-            if bits > 3:
-                level = levels[numbers[i]]
-            else:
-                one, two = (low >> np.int32(i)) & _BIT != 0, (middle >> np.int32(i)) & _BIT != 0
-                below = (d if one else c) if two else (b if one else a)
-                above = (h if one else g) if two else (f if one else e)
-                level = above if (high >> np.int32(i)) & _BIT != 0 else below
-            pattern = np.float32(factor * np.float32(level * scale)).view(np.int32)
-            total[i] = own[i] + np.int32(pattern & -np.int32((held >> np.int32(i)) & _BIT)).view(np.float32)
-        start, left = stop, left - total.size
-        if left == 0:
-            row, left = row + 1, group
 
 
 @compiled

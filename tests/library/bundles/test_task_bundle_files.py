@@ -2,85 +2,109 @@
 
 import hashlib
 import json
+import shutil
+import tracemalloc
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
 import torch
+from pcodec import standalone
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.codings import in_few_bits
 from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
+from tallmasks.bundles.streams import encoded
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 from tallmasks.operations.compress import compress
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
-from task_bundles import TASKS, all_same, as_stored, expected, make
-
-BITS = {"x": np.ones(2, np.uint8)}
+from task_bundles import FORMS, MASKED, METHODS, TASKS, all_same, changed, make, patterns, same_bits
 
 
-@pytest.fixture
-def base(tmp_path):
-    """A base with one tensor of 16 values."""
-    save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
-    return open_checkpoint(tmp_path / "model.safetensors")
+def read_streams(file):
+    """The integers of each piece, and the steps, by the description of the format alone."""
+    tensors = {name: tensor.numpy() for name, tensor in load_file(file).items()}
+    ends = [0, *accumulate(map(int, tensors[".lengths"]))]
+    streams = [tensors[".streams"][start:stop].tobytes() for start, stop in pairwise(ends)]
+    assert ends[-1] == tensors[".streams"].size
+    return [standalone.simple_decompress(stream) for stream in streams], tensors.get(".steps")
 
 
-def test_the_files_follow_the_documented_format(tmp_path):
-    """A bundle could not be read with safetensors and the description of the format alone."""
-    made = make(tmp_path, "3 bits", mask_lambda={"mnist": 0.4})
+def ordered(bits):
+    """Bit patterns as integers in the order of the floats, or back."""
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_files_follow_the_documented_format(tmp_path, method):
+    """A bundle could not be read with safetensors, pcodec and the description of the format alone."""
+    made = make(tmp_path, method)
     manifest = json.loads((made.folder / "bundle.json").read_text())
-    assert manifest["format"] == "tallmasks/bundle/1" and manifest["digest"] == bundle_digest(manifest)
-    assert manifest["tasks"] == list(TASKS) and manifest["mask_lambda"] == {
-        "mnist": 0.4,
-        TASKS[1]: None,
-        TASKS[2]: None,
-    }
-    assert list(manifest["tensors"]) == sorted(n for n in made.base if n != "steps")
+    assert manifest["format"] == "tallmasks/bundle/2" and manifest["digest"] == bundle_digest(manifest)
+    assert manifest["tasks"] == list(TASKS) and list(manifest["tensors"]) == sorted(
+        n for n in made.base if n != "steps"
+    )
     digest = hashlib.sha256(made.base["frozen"].view(torch.uint8).numpy().tobytes()).hexdigest()
-    frozen = {"shape": [4, 4], "dtype": "BF16", "stored": False, "base_sha256": digest}
-    assert manifest["tensors"]["frozen"] == frozen
-    assert manifest["masks"][TASKS[1]] == "masks/two%20words%2F..%2Fx.safetensors"
+    assert manifest["tensors"]["frozen"] == {"shape": [4, 4], "dtype": "BF16", "stored": False, "base_sha256": digest}
     assert {str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()} == {
         "bundle.json", "README.md", *manifest["files"]
     }  # fmt: skip
-    merged = load_file(made.folder / "merged.safetensors")
-    coded = {"a.weight": 35, "short": 45, "tall": 17, "wide": 72}  # values per scale
-    assert manifest["codings"] == {name: f"levels:3:{group}" for name, group in coded.items()}
-    endings = (".index", ".levels", ".scale")
-    assert merged.keys() == {*made.merged, *(f"{name}{ending}" for name in coded for ending in endings)} - {*coded}
-    planes = np.unpackbits(merged["tall.index"].numpy(), axis=1, bitorder="little").astype(int)
-    assert planes.shape == (3, 408)
-    tau = merged["tall.levels"].numpy()[planes[0] + 2 * planes[1] + 4 * planes[2]].reshape(24, 17)
-    values, kept = tau * merged["tall.scale"].numpy()[:, None], made.merged["tall"] != 0
-    np.testing.assert_array_equal(values[kept], as_stored(made.merged["tall"], "3 bits")[kept])
-    masks = load_file(made.folder / manifest["masks"]["mnist"])
-    bits = np.unpackbits(masks["short"].numpy(), bitorder="little")
-    kept = made.masks["mnist"]["short"] & (made.merged["short"] != 0)
-    np.testing.assert_array_equal(bits[:45], kept.reshape(-1))
-    assert bits.size == 48 and not bits[45:].any()
+    files = manifest.get("masks") or manifest["updates"]
+    folder = "masks" if "masks" in manifest else "updates"
+    assert files[TASKS[1]] == f"{folder}/two%20words%2F..%2Fx.safetensors"
+    integers, steps = read_streams(made.folder / files["mnist"])
+    if folder == "masks":
+        assert steps is None and {one.dtype for one in integers} == {np.dtype(np.uint16)}
+        masks = [np.unpackbits(words.view(np.uint8), bitorder="little") for words in integers]
+        shared, steps = read_streams(made.folder / "merged.safetensors")
+        integers = [one * mask[: one.size] for one, mask in zip(shared, masks, strict=True)]
+    place = 0
+    for name in sorted(made.updates["mnist"]):
+        dtype, shape = FORMS[name]
+        for start in range(0, made.base[name].numel(), 2**18):
+            base = made.base[name].reshape(-1)[start : start + 2**18]
+            wanted = made.wanted["mnist"][name].reshape(-1)[start : start + 2**18]
+            found, place = integers[place], place + 1
+            if method == "lossless":
+                assert found.dtype.itemsize == dtype.itemsize and steps is None
+                bits = ordered(ordered(patterns(base)) + found)
+                assert same_bits(torch.from_numpy(bits).view(dtype), wanted)
+                continue
+            step = np.full(found.size, steps[place - 1])
+            if folder == "updates" and sum(length > 1 for length in shape) > 1:
+                row = np.arange(start, start + found.size) // np.prod(shape[1:])
+                squares = np.bincount(row - row[0], base.float().numpy().astype(np.float64) ** 2)
+                means = squares / np.bincount(row - row[0])
+                step = np.maximum(manifest["step"] * np.sqrt(means), steps[place - 1]).astype(np.float32)[row - row[0]]
+            assert found.dtype == np.int32
+            assert same_bits(changed(base, found.astype(np.float32) * step), wanted)
+    assert place == len(integers)
     with pytest.raises(TallmasksError, match=str(made.folder)):
-        make(tmp_path, "3 bits")
+        make(tmp_path)
     assert verify_bundle(made.folder) == []
 
 
-def test_the_card_names_the_base_and_shows_how_to_load(tmp_path, base):
+def test_the_card_names_the_base_and_shows_how_to_load(tmp_path):
     """A user who finds a bundle on the hub would not know its base, nor how to load it."""
-    base = replace(base, origin={"repository": "someone/model", "revision": "a" * 40})
-    contents = BundleContents("tall_mask", base, ["x|`y` # z"], mask_lambda={"x|`y` # z": 0.3}, scale={})
-    with new_bundle(tmp_path / "bundle", contents) as new:
-        new.scale["x|`y` # z"] = 0.5
-        new.write("w", 0, np.ones(16, np.float32), {"x|`y` # z": np.array([1, 3], np.uint8)})
+    save_file({"w": torch.ones(4, 4)}, tmp_path / "model.safetensors")
+    origin, task = {"repository": "someone/model", "revision": "a" * 40}, "x|`y` # z"
+    base = replace(open_checkpoint(tmp_path / "model.safetensors"), origin=origin)
+    with new_bundle(tmp_path / "bundle", BundleContents("tall_mask", base, [task])) as new:
+        new.append(None, encoded(np.ones(16, np.int32)), np.float32(1))
+        new.append(task, encoded(np.array([0x0301], np.uint16)))
+        for values, value in ((new.mask_lambda, 0.3), (new.density, 3 / 16), (new.noise, 0.0123)):
+            values[task] = value
     card = (tmp_path / "bundle/README.md").read_text()
     assert 'base_model: "someone/model"\nlibrary_name: tallmasks\n' in card.split("---")[1]
-    assert "| x\\|\\`y\\` \\# z | 0.3 | 0.5 | 18.8% |" in card
+    assert "| 1.23% | 0.3 | 18.8% |" in card and "| x\\|\\`y\\` \\# z |" in card
     assert "load_bundle(" in card and "apply_(model, 'x|`y` # z')" in card
-    assert load_bundle(tmp_path / "bundle", base).manifest.scale == {"x|`y` # z": 0.5}
+    assert load_bundle(tmp_path / "bundle", base).density(task) == 3 / 16
 
 
 def test_a_name_with_a_line_break_is_refused(tmp_path):
@@ -125,69 +149,113 @@ def test_file_names_of_tasks_are_safe_and_unique():
         task_files(["\ud800"], MASKS)
 
 
+def forge(folder, file, change):
+    """Change the tensors of a bundle's file, and its digests with it."""
+    tensors = {name: tensor.numpy().copy() for name, tensor in load_file(folder / file).items()}
+    change(tensors)
+    save_arrays(tensors, folder / file)
+    content = (folder / file).read_bytes()
+    forge_manifest(folder, ("files", file), {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)})
+
+
+def forge_manifest(folder, path, value):
+    manifest = json.loads((folder / "bundle.json").read_text())
+    owner = manifest
+    for key in path[:-1]:
+        owner = owner[key]
+    owner[path[-1]] = value
+    (folder / "bundle.json").write_text(json.dumps(manifest | {"digest": bundle_digest(manifest)}))
+
+
+def with_streams(edit):
+    """A change of the list of a file's streams."""
+
+    def change(tensors):
+        ends = [0, *accumulate(map(int, tensors[".lengths"]))]
+        streams = edit([tensors[".streams"][start:stop].tobytes() for start, stop in pairwise(ends)])
+        tensors[".lengths"] = np.array([len(one) for one in streams], np.uint32)
+        tensors[".streams"] = np.frombuffer(b"".join(streams), np.uint8)
+
+    return change
+
+
+def with_step(value):
+    return lambda tensors: tensors[".steps"].__setitem__(-1, value)
+
+
+FORGED = {
+    "cut": with_streams(lambda streams: [*streams[:-1], streams[-1][:-5]]),
+    "empty": with_streams(lambda streams: [*streams[:-1], b""]),
+    "swapped": with_streams(lambda streams: streams[::-1]),
+    "longer": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(2**24, np.int32))]),
+    "shorter": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(71, np.int32))]),
+    "of another dtype": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(72, np.int16))]),
+    "one too many": with_streams(lambda streams: [*streams, streams[-1]]),
+    "lengths": lambda tensors: tensors[".lengths"].__setitem__(0, 2**32 - 1),
+    "no steps": lambda tensors: tensors.pop(".steps"),
+    "steps of another dtype": lambda tensors: tensors.update({".steps": tensors[".steps"].astype(np.float64)}),
+    **{f"step {value}": with_step(value) for value in (0, -1, np.nan, np.inf)},
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    forms = {name: FORMS[name] for name in ("a.bias", "a.weight", "tall", "wide")}
+    return {method: make(tmp_path_factory.mktemp("small"), method, forms=forms) for method in METHODS}
+
+
+FILES = [
+    ("stochastic_rounding", "updates/mnist"),
+    (MASKED, "merged"),
+    (MASKED, "masks/mnist"),
+    ("lossless", "updates/mnist"),
+]
+HAVE_STEPS = FILES[:2]
+
+
 @pytest.mark.parametrize(
-    ("changes", "value", "message"),
-    [
-        ({}, np.nan, "tensor w .*NaN"),
-        ({"dtype": "float16"}, 65520.0, "tensor w .*F16"),
-        ({"dtype": "bfloat16"}, 3.4e38, "tensor w .*BF16"),
-        ({"scale": {"x": float("nan")}}, 1, "x: .*nan"),
-    ],
+    ("method", "file", "forged"),
+    [(*of, name) for of in FILES for name in FORGED if of in HAVE_STEPS or "step" not in name],
 )
-def test_values_that_cannot_be_stored_are_refused(tmp_path, base, changes, value, message):
-    """Every task's weights would be infinite, or the bundle could not be read."""
-    values = np.ones(16, np.float32)
-    values[5] = value
-    before = set(tmp_path.iterdir())
-    with (
-        pytest.raises(TallmasksError, match=message),
-        new_bundle(
-            tmp_path / "out", BundleContents(**({"method": "sum", "base": base, "tasks": ["x"]} | changes))
-        ) as new,
-    ):
-        new.write("w", 0, values, BITS)
-    assert set(tmp_path.iterdir()) == before
+def test_forged_streams_are_refused_in_a_line(small, tmp_path, method, file, forged):
+    """A bundle from somebody would end the program with a traceback, fill the memory, or give a model of NaN."""
+    made, folder = small[method], tmp_path / "bundle"
+    shutil.copytree(made.folder, folder)
+    forge(folder, f"{file}.safetensors", FORGED[forged])
+    bundle = load_bundle(folder, made.base_file)
+    for work in (lambda: bundle.state_dict("mnist"), lambda: bundle.update("mnist", "wide")):
+        with pytest.raises(TallmasksError, match=rf"{file}\.safetensors") as error:
+            work()
+        assert "\n" not in str(error.value) and len(str(error.value)) < 500
+    if file != "merged":
+        assert all_same(bundle.state_dict("ümlaut"), made.wanted["ümlaut"])
 
 
-def test_a_tensor_with_the_name_of_scales_is_refused(tmp_path):
-    """A tensor would overwrite the scales of another one."""
-    save_file({"w": torch.ones(2, 2), "w.scale": torch.ones(2)}, tmp_path / "base.safetensors")
-    base = open_checkpoint(tmp_path / "base.safetensors")
-    contents = BundleContents("sum", base, ["x"], codings={"w": in_few_bits((2, 2), 3)})
-    with pytest.raises(TallmasksError, match=r"w\.scale"), new_bundle(tmp_path / "out", contents):
-        pass
-
-
-def test_rows_of_zeros_denormals_and_large_values(tmp_path):
-    """A row of zeros or denormals would become NaN."""
-    save_file({"w": torch.zeros(4, 16)}, tmp_path / "base.safetensors")
-    values = np.zeros((4, 16), np.float32)
-    values[1, :2] = [1e-45, -1e-45]
-    values[2, :3] = [2e-43, -1e-43, 1e-45]
-    values[3] = np.tile([3e38, -3e38], 8)
-    base = open_checkpoint(tmp_path / "base.safetensors")
-    with new_bundle(
-        tmp_path / "out", BundleContents("sum", base, ["x"], codings={"w": in_few_bits((4, 16), 8)})
-    ) as new:
-        new.write("w", 0, values.reshape(-1), {"x": np.full(8, 255, np.uint8)})
-    found = load_bundle(tmp_path / "out").state_dict("x")["w"].numpy()
-    assert np.abs(found - values)[:3].max() < 1e-43 and not found[0].any()
-    np.testing.assert_allclose(found[3], values[3], rtol=1e-2)
+def test_a_tensor_of_any_size_costs_no_memory(small, tmp_path):
+    """A manifest of a few bytes would fill the memory before it is refused."""
+    made, folder = small["stochastic_rounding"], tmp_path / "bundle"
+    shutil.copytree(made.folder, folder)
+    forge_manifest(folder, ("tensors", "wide", "shape"), [2**40, 2**20])
+    tracemalloc.start()
+    problems = verify_bundle(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2e7 and len(problems) == 4 and all("\n" not in one for one in problems)  # three tasks, and the base
 
 
 def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
-    """A user of one task would have to download the masks of all tasks."""
+    """A user of one task would have to download the files of all tasks."""
     made = make(tmp_path / "made", include_base=True)
     made.base_file.unlink()
-    masks = json.loads((made.folder / "bundle.json").read_text())["masks"]
+    updates = json.loads((made.folder / "bundle.json").read_text())["updates"]
     with loopback_hub(made.folder, tmp_path / "cache") as server, monkeypatch.context() as patch:
-        assert all_same(load_bundle(REPOSITORY).state_dict("mnist"), expected(made, "mnist"))
-        assert set(masks.values()) & set(server.downloads) == {masks["mnist"]}
+        assert all_same(load_bundle(REPOSITORY).state_dict("mnist"), made.wanted["mnist"])
+        assert set(updates.values()) & set(server.downloads) == {updates["mnist"]}
         patch.setattr("tallmasks.io.hub.reachable", lambda: False)
         (snapshot,) = (tmp_path / "cache").glob("**/snapshots/*")
         for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", snapshot):
-            assert all_same(load_bundle(spec).state_dict("mnist"), expected(made, "mnist"))
-        with pytest.raises(TallmasksError, match=f"hf download {REPOSITORY} masks/"):
+            assert all_same(load_bundle(spec).state_dict("mnist"), made.wanted["mnist"])
+        with pytest.raises(TallmasksError, match=f"hf download {REPOSITORY} updates/"):
             load_bundle(REPOSITORY).update("ümlaut", "wide")
         for missing in ("nobody/nothing", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
             with pytest.raises(TallmasksError):
@@ -197,10 +265,10 @@ def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
 def test_links_out_of_the_folder_are_refused(tmp_path):
     """An untrusted bundle could read any file on this machine."""
     made = make(tmp_path)
-    merged = made.folder / "merged.safetensors"
-    merged.rename(tmp_path / "elsewhere")
-    merged.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TallmasksError, match=r"merged\.safetensors"):
+    update = made.folder / "updates/mnist.safetensors"
+    update.rename(tmp_path / "elsewhere")
+    update.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TallmasksError, match=r"updates/mnist\.safetensors"):
         load_bundle(made.folder).update("mnist", "wide")
 
 
@@ -208,12 +276,12 @@ def test_all_problems_are_reported_at_once(tmp_path):
     """A user would see the second damaged file only after repairing the first."""
     made = make(tmp_path, include_base=True)
     manifest = json.loads((made.folder / "bundle.json").read_text())
-    mask = made.folder / manifest["masks"]["mnist"]
-    mask.chmod(0o644)
-    mask.write_bytes(mask.read_bytes()[:-1] + b"\xff")
-    (made.folder / manifest["masks"][TASKS[1]]).unlink()
+    update = made.folder / manifest["updates"]["mnist"]
+    update.chmod(0o644)
+    update.write_bytes(update.read_bytes()[:-1] + b"\xff")
+    (made.folder / manifest["updates"][TASKS[1]]).unlink()
     (made.folder / "base/base.safetensors").write_bytes(b"short")
-    (made.folder / "masks/stranger.safetensors").touch()
+    (made.folder / "updates/stranger.safetensors").touch()
     (made.folder / ".gitattributes").touch()
     problems = verify_bundle(made.folder)
     assert len(problems) == 4 and not any("\n" in problem for problem in problems)

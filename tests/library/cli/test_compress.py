@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,90 +18,94 @@ import tallmasks
 from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods import few_bits
-from tallmasks.vectors.task_vectors import TaskVector
+from task_bundles import nearest
+
+LAMBDAS = dict.fromkeys(TASKS, 0.5) | {"dtd": 0.3}
+CHOSEN = ["--mask-lambda", "0.5", "--mask-lambda", "dtd=0.3"]
+CALLS = {
+    "stochastic_rounding": [],
+    "stochastic_rounding:step=0.3": ["--step", "0.3"],
+    "lossless": ["--method", "lossless"],
+    "tall_mask_task_arithmetic:bits=3": ["--method", "task_arithmetic", *CHOSEN],
+    "tall_mask_ties:bits=2": ["--method", "ties", "--bits", "2", *CHOSEN],
+    "tall_mask_ties_equal_length:bits=3": ["--method", "ties"],
+}
+"""How a row of the tables is compressed."""
 
 
-def flat(parameters: dict[str, torch.Tensor]) -> np.ndarray:
-    """All weights as one float32 vector."""
-    return np.concatenate([tensor.detach().float().numpy().ravel() for _, tensor in sorted(parameters.items())])
-
-
-def loaded(folder: Path) -> np.ndarray:
-    return flat(weights(folder))
-
-
-def said_errors(bundle: Path, task: str) -> list[float]:
-    """The relative error of a task in the bundle's card."""
-    return list(map(float, re.findall(rf"^\| {task} .* (\S+) \|$", (bundle / "README.md").read_text(), re.M)))
-
-
-def expected(folder: Path, merge: str, task: str, mask_lambda: float) -> np.ndarray:
-    """theta_0 + m_t * tau_MTL by the plain statement, in bfloat16."""
-    models = [[values.ravel() for _, values in sorted(one.items())] for one in of_base_and_tasks(folder).values()]
-    base, *tuned = map(np.concatenate, models)
-    vectors = [one - base for one in tuned]
-    limits = [reference.trim_threshold(vector, 0.2) for vector in vectors]
-    merged = reference.ties(vectors, limits, mean=False) if merge == "ties" else reference.sum_vectors(vectors)
-    whole = base + merged * reference.mask(vectors[TASKS.index(task)], merged, mask_lambda)
-    return torch.from_numpy(whole).to(torch.bfloat16).float().numpy()
-
-
-@pytest.mark.parametrize("method", ["task_arithmetic", "ties"])
-def test_every_task_comes_back(here: Path, tmp_path: Path, method: str) -> None:
-    """A bundle would give back another model than theta_0 + m_t * tau_MTL, as a file or in a live module."""
-    out = tmp_path / "bundle"
-    words = ["--mask-lambda", "0.5", "--mask-lambda", "dtd=0.3", "--dtype", "float32"]
-    assert run("compress", "--base", "base", *NAMED, "--method", method, *words, "-o", out) == 0
-    tensors = json.loads((out / "bundle.json").read_text())["tensors"]
-    assert [name for name, said in tensors.items() if not said["stored"]] == ["model.embed_tokens.weight"]
-    lambdas = dict.fromkeys(TASKS, 0.5) | {"dtd": 0.3}
-    bundle = tallmasks.load_bundle(out)
-    model = LlamaForCausalLM.from_pretrained(here / "base")
-    parameters = dict(model.named_parameters())
-    before = flat(parameters)
-    for task in TASKS:
-        right = expected(here, method, task, lambdas[task])
-        assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
-        np.testing.assert_array_equal(loaded(tmp_path / task), right)
-        gap, own = right - loaded(here / task), loaded(here / task) - before
-        assert said_errors(out, task) == pytest.approx([np.linalg.norm(gap) / np.linalg.norm(own)], 0.01)
-        bundle.apply_(model, task)
-        np.testing.assert_array_equal(flat(parameters), right)
-    bundle.restore_(model)
-    np.testing.assert_array_equal(flat(parameters), before)
-
-
-def test_few_bits_and_lambdas_without_data_are_those_of_the_table(here: Path, tmp_path: Path) -> None:
-    """A bundle would give back another model than the one whose accuracy is in the table, or one on a GPU."""
-    out = tmp_path / "bundle"
-    words = ["--method", "ties", "--bits", "3", "--dtype", "float32"]
-    assert run("compress", "--base", "base", *NAMED, *words, "-o", out) == 0
-    base, *tuned = of_base_and_tasks(here).values()
+def plain(folder: Path, spec: str) -> tuple[Layout, np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """theta_0, the task vectors, and what the tables evaluate of a method, all in one flat order."""
+    base, *tuned = of_base_and_tasks(folder).values()
     layout = Layout.of({name: values for name, values in base.items() if "embed" not in name})
     theta = layout.join(base)
-    vectors = [TaskVector(layout.join(one) - theta, layout, {}) for one in tuned]
-    method = methods.get("tall_mask_ties_equal_length:bits=3")
+    vectors = [layout.join(one) - theta for one in tuned]
     frozen = sum(values.size for values in base.values()) - layout.size
-    merged = reference.ties(
-        [vector.flat for vector in vectors],
-        [reference.trim_threshold(np.append(vector.flat, np.zeros(frozen, np.float32)), 0.2) for vector in vectors],
-        mean=False,
-    )
+    limits = [reference.trim_threshold(vector, 0.2, frozen) for vector in vectors]
+    merged = reference.ties(vectors, limits, mean=False) if "ties" in spec else reference.sum_vectors(vectors)
+    method, updates = methods.get(spec), []
+    given = {"pretrained": theta, "multi_task_vector": merged, "layout": layout}
+    if bits := method.values.get("bits"):
+        given["stored_vector"] = nearest(merged, layout, bits)
+    for vector, mask_lambda in zip(vectors, LAMBDAS.values(), strict=True):
+        given |= {"task_vector": vector, "mask": reference.mask(vector, merged, mask_lambda)}
+        updates.append(method(**{name: given[name] for name in method.needs}))
+    return layout, theta, vectors, updates
+
+
+@pytest.mark.parametrize("spec", CALLS)
+def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bundle would give back another model than the table has the accuracy of, or a file, a module and a device
+    three of them."""
+    layout, theta, vectors, updates = plain(here, spec)
+    out, words = tmp_path / "bundle", ["--base", "base", *NAMED, *CALLS[spec]]
+    assert run("compress", *words, "--dry-run", "-o", out) == 0 and not out.exists()
+    foretold = re.findall(r"about ([\d.]+) kB", capsys.readouterr().out)
+    assert run("compress", *words, "-o", out) == 0
+    said = capsys.readouterr().out
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file() and path.name != "README.md")
+    if "tall_mask" not in spec:
+        assert any(float(kilobytes) == pytest.approx(size / 1000, 0.03) for kilobytes in foretold)
     bundle, on_device = tallmasks.load_bundle(out), tallmasks.load_bundle(out, device="cpu")
+    assert bundle.manifest.method == spec.replace("_equal_length", "")
+    assert set(bundle.manifest.tensors) - set(bundle.manifest.stored) == {"model.embed_tokens.weight"}
     model, other = (LlamaForCausalLM.from_pretrained("base") for _ in range(2))
-    for task, vector in zip(TASKS, vectors, strict=True):
-        stored = few_bits.rounded(merged, layout, 3)
-        given = {"task_vector": vector.flat, "multi_task_vector": merged, "stored_vector": stored, "layout": layout}
-        update = method(**given)
-        kept, own = np.abs(merged[update != 0]).sum(), min(np.abs(vector.flat).sum(), np.abs(merged).sum() / 2)
-        assert kept == pytest.approx(own, rel=0.02)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    noise = []
+    for task, vector, update in zip(TASKS, vectors, updates, strict=True):
         np.testing.assert_array_equal(np.concatenate([bundle.update(task, name) for name in layout.names]), update)
+        noise.append(np.linalg.norm(update - vector) / np.linalg.norm(theta))
+        assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
+        exported, state = weights(tmp_path / task), bundle.state_dict(task)
+        wanted = {name: torch.from_numpy(values).bfloat16() for name, values in layout.split(theta + update).items()}
+        if spec == "lossless":
+            wanted = weights(here / task)
         bundle.apply_(model, task)
         on_device.apply_(other, task)
-        assert all(torch.equal(*pair) for pair in zip(model.parameters(), other.parameters(), strict=True))
-    files = {path.name: path.stat().st_size for path in out.rglob("*.safetensors")}
-    assert files["merged.safetensors"] < layout.size  # a byte per value
+        for name, tensor in wanted.items():
+            live = (model.get_parameter(name), other.get_parameter(name))
+            assert all(torch.equal(one, tensor) for one in (exported[name], state[name], *live))
+    bundle.restore_(model)
+    assert all(torch.equal(parameter, before[name]) for name, parameter in model.named_parameters())
+    assert run("verify", out) == 0 and run("info", out) == 0
+    card, told = (out / "README.md").read_text(), capsys.readouterr().out
+    if spec == "lossless":
+        assert "comes back exactly, bit for bit" in said and card.count("| exact |") == told.count(" exact") == 3
+    else:
+        assert list(bundle.manifest.noise.values()) == pytest.approx(noise, 1e-4)
+        assert f"noise: at most {max(noise):.2%} of the weights (a model quantised to 4 bits has about 10 %)" in said
+        assert all(f"{one:.2%} |" in card and f"{one:.2%}" in told for one in noise)
+    if "tall_mask" in spec and "equal" not in spec:
+        assert bundle.manifest.mask_lambda == LAMBDAS
+
+
+def test_a_dry_run_compares_steps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody could choose a step without writing a bundle for each."""
+    assert run("compress", "--base", "base", *NAMED, "--dry-run", "-o", "out") == 0
+    lines = re.findall(r"write  (\S+): about (\S+) kB, noise (\S+)% of the weights", capsys.readouterr().out)
+    names, sizes, noise = zip(*lines, strict=True)
+    assert names == tuple(f"stochastic_rounding{step}" for step in (":step=0.05", "", ":step=0.2", ":step=0.4"))
+    assert sorted(map(float, sizes), reverse=True) == list(map(float, sizes))
+    assert sorted(map(float, noise)) == list(map(float, noise)) and float(noise[0]) > 0
 
 
 def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +135,7 @@ def test_a_bundle_with_its_base_needs_nothing_else(
     (tmp_path / "id_rsa").write_text("secret")
     (base / "tokenizer.json").symlink_to("../id_rsa")
     (base / "modeling_own.py").touch()
-    words = ["--method", "task_arithmetic", "--mask-lambda", "0.4", "--dtype", "float32", "--include-base"]
+    words = ["--method", "lossless", "--include-base"]
     assert run("compress", "--base", base, *NAMED, *words, "-o", out) == 0
     assert run("merge", "--base", base, *NAMED, "--method", "task_arithmetic", "-o", tmp_path / "merged") == 0
     assert capsys.readouterr().out.count("left out: modeling_own.py, tokenizer.json (a link") == 2
@@ -140,43 +143,34 @@ def test_a_bundle_with_its_base_needs_nothing_else(
     for folder in (out / "base", tmp_path / "merged", tmp_path / "cars"):
         names = {path.name for path in folder.iterdir()}
         assert "config.json" in names and not {"tokenizer.json", "modeling_own.py"} & names
-    np.testing.assert_array_equal(loaded(tmp_path / "cars"), expected(here, "sum", "cars", 0.4))
-
-
-def test_emr_has_a_scale_for_every_task(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A task's model would come back at the magnitude of the unified vector, or the bundle differ from call to call."""
-    for out in ("one", "two"):
-        assert (
-            run("compress", "--base", "base", *NAMED, "--method", "emr", "--dtype", "float32", "-o", tmp_path / out)
-            == 0
-        )
-    assert (tmp_path / "one/bundle.json").read_bytes() == (tmp_path / "two/bundle.json").read_bytes()
-    bundle = tallmasks.load_bundle(tmp_path / "one")
-    base, *tuned = of_base_and_tasks(here).values()
-    flats = np.stack([np.concatenate([(one[name] - base[name]).ravel() for name in base]) for one in tuned])
-    ends = np.cumsum([0, *(values.size for values in base.values())])
-    for task, own, update in zip(TASKS, flats, reference.emr(flats, list(pairwise(ends))), strict=True):
-        assert bundle.manifest.scale[task] != 1
-        found = np.concatenate([bundle.update(task, name) for name in base])
-        np.testing.assert_allclose(found, update, rtol=1e-5, atol=1e-9)
-        error = np.linalg.norm(own - found) / np.linalg.norm(own)
-        assert said_errors(tmp_path / "one", task) == pytest.approx([error], 0.01)
+    again, tuned = weights(tmp_path / "cars"), weights(here / "cars")
+    assert all(torch.equal(again[name], tensor) for name, tensor in tuned.items())
 
 
 BASE = ["--base", "base", "--task", "cars=cars"]
+WITHOUT_BUNDLES = ("t_switch", "bitdelta", "tvq:bits=4", "tsv_c", "emr")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        *(
+            ([name], "has no bundles; stochastic_rounding, the default, is smaller and keeps")
+            for name in WITHOUT_BUNDLES
+        ),
         (["magnitude_masking"], "magnitude_masking"),
         (["weight_averaging"], "weight_averaging"),
-        (["bitdelta", "--mask-lambda", "0.3"], "bitdelta has no mask lambdas"),
-        (["bitdelta", "--dtype", "bfloat16"], "--dtype: found bfloat16, but bitdelta"),
-        (["bitdelta", "--bits", "3"], "there is no option 'bits'"),
+        (["lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),
+        (["lossless", "--keep-base", "w*"], "lossless stores every tensor exactly"),
+        (["lossless", "--step", "0.1"], "there is no option 'step'"),
+        (["ties", "--step", "0.1"], "there is no option 'step'"),
+        (["ties", "--dtype", "bfloat16"], "--dtype: an option of `tallmasks merge`"),
         (["ties", "--bits", "32"], "expected one of 2, 3, 4, 8"),
-        (["tvq", "--option", "bits=3", "--bits", "4"], "leave one of them out"),
-        (["emr:bits=2", "--bits", "4"], "leave one of them out"),
+        (["ties:bits=2", "--bits", "4"], "leave one of them out"),
+        (["stochastic_rounding", "--bits", "3"], "there is no option 'bits'"),
+        (["stochastic_rounding", "--step", "0"], "step: found 0"),
+        (["stochastic_rounding", "--step", "nan"], "step: found nan"),
+        (["stochastic_rounding", "--option", "step=0.2", "--step", "0.1"], "leave one of them out"),
     ],
 )
 def test_what_means_nothing_to_a_method_is_refused(

@@ -48,15 +48,14 @@ def test_eight_classifiers_of_different_classes_come_back(capsys: pytest.Capture
     tasks, images = classifiers(), torch.randn(2, 3, 8, 8)
     call = ["compress", "--base", "base", *(word for name in TASKS for word in ("--task", f"{name}=./{name}"))]
     assert main([*call, "-o", "bundle", "--dry-run"]) == 0
-    (foretold,) = re.findall(r"about (.*)", capsys.readouterr().out)
+    foretold = re.findall(r"stochastic_rounding: about (\S+) kB", capsys.readouterr().out)
     assert main([*call, "-o", "bundle"]) == 0
     said = capsys.readouterr().out
     size = sum(path.stat().st_size for path in Path("bundle").rglob("*") if path.is_file())
-    assert f"bundle: 8 models in {size / 1000:.1f} kB" in said and float(foretold.split()[0]) == pytest.approx(
-        size / 1000, 1e-2
-    )
+    assert f"bundle: 8 models in {size / 1000:.1f} kB" in said and float(*foretold) == pytest.approx(size / 1000, 0.03)
     assert "classifier.bias, classifier.weight" in said
-    assert main(["info", "bundle"]) == 0 and said.splitlines()[-2] in capsys.readouterr().out
+    assert main(["info", "bundle"]) == 0
+    assert re.findall("^base .*", said, re.M)[0] in capsys.readouterr().out
     bundle = tallmasks.load_bundle("bundle")
     for name, task in tasks.items():
         assert main(["export", "bundle", "--task", name, "-o", f"{name}-again"]) == 0
@@ -233,10 +232,10 @@ HEADS = {
 """The start of the names of a class's head; its settings."""
 
 
-@pytest.mark.parametrize("method", ["t_switch", "ties"])
+@pytest.mark.parametrize("method", ["stochastic_rounding", "ties"])
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_head_with_the_shape_of_the_bases_comes_back_whole(kind: str, method: str) -> None:
-    """A classifier over a base with as many classes had the signs of its head, at one size, on top of another head; or
+    """A classifier over a base with as many classes had a noisy difference of its head on top of another head; or
     a bundle of language models held each one's output matrix or experts."""
     start, settings = HEADS[kind]
     of_class = getattr(transformers, kind)
@@ -248,7 +247,7 @@ def test_a_head_with_the_shape_of_the_bases_comes_back_whole(kind: str, method: 
         new, tasks[name] = moved(of_class(of_class.config_class(**settings))).state_dict(), moved(base, seed)
         tasks[name].load_state_dict({n: t for n, t in new.items() if start and n.startswith(start)}, strict=False)
         tasks[name].save_pretrained(name)
-    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method=method)
+    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method)
     bundle = tallmasks.load_bundle("bundle")
     heads = {name for name in bundle.manifest.tensors if start and name.startswith(start)}
     assert bundle.manifest.buffers.keys() == heads and len(bundle.manifest.stored) > 9
@@ -263,7 +262,7 @@ def test_a_head_with_the_shape_of_the_bases_comes_back_whole(kind: str, method: 
 
 
 def test_a_head_that_the_class_does_not_have_comes_back_whole() -> None:
-    """ColBERT's projection, in a folder whose configuration names BertModel, came back as signs at one size."""
+    """ColBERT's projection, in a folder whose configuration names BertModel, came back with noise."""
     base = made("BertForMaskedLM").bert
     heads = {
         name: torch.randn(70, 16, generator=torch.Generator().manual_seed(seed)) for seed, name in enumerate("bxy")
@@ -325,17 +324,3 @@ def test_other_models_are_refused_and_bundles_hold_no_code() -> None:
         changed["digest"] = bundle_digest(changed)
         Path("bundle/bundle.json").write_text(json.dumps(changed))
         assert "companions is" in refusal(lambda: tallmasks.load_bundle("bundle"))
-
-
-def test_the_dtype_is_the_checkpoints() -> None:
-    """A bundle of bfloat16 models took a third more than it had to."""
-    for dtype, expected in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16"), (torch.float32, "float32")):
-        folder = Path(expected)
-        base = made("LlamaForCausalLM")
-        base.to(dtype).save_pretrained(folder / "base")
-        for seed, name in enumerate("ab", 1):
-            moved(base.float(), seed).to(dtype).save_pretrained(folder / name)
-        tallmasks.compress(folder / "base", {n: folder / n for n in "ab"}, folder / "bundle", method="task_arithmetic")
-        assert tallmasks.load_bundle(folder / "bundle").manifest.dtype == expected
-    tallmasks.compress("bfloat16/base", {"a": "bfloat16/a", "b": "float32/b"}, "mixed", method="task_arithmetic")
-    assert tallmasks.load_bundle("mixed").manifest.dtype == "float32"

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -41,7 +42,7 @@ METHODS = (
     "emr",
     "bitdelta",
     "t_switch",
-    "lloyd_max",
+    "stochastic_rounding",
     "tvq",
     "rtvq",
 )
@@ -79,6 +80,7 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
         yield "mask_statistics", name, [table.to_csv() for table in counted.values()]
     task_vector, bits = open_task_vector(vectors["dtd"]), open_mask_bundle(masks).packed_mask("dtd", CHOSEN["dtd"])
     inputs = {
+        "pretrained": LAYOUT.join(theta_0),
         "task_vector": task_vector.flat,
         "multi_task_vector": tau,
         "stored_vector": tau,
@@ -88,6 +90,9 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
         "threshold": task_vector.threshold(0.1),
         "layout": LAYOUT,
     }
+    source = SimpleNamespace(multi_task_vector=tau, layout=LAYOUT)
+    in_few_bits = methods.INPUTS["stored_vector"].value(source, 0, 0, {"bits": 3})
+    yield "evaluate", "tau_MTL in 3 bits", sha256(in_few_bits.tobytes()).hexdigest()
     for method in map(methods.get, METHODS):
         yield "evaluate", f"{method.name} {method.code}", sha256(method(**inputs).tobytes()).hexdigest()
 

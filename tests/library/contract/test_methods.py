@@ -62,8 +62,9 @@ UPDATES = {
     "tsv_c": TAU,
     "bitdelta": [1.625, -1.625, 1.625, -1.625, 0, 4],
     "t_switch": [*(np.sqrt(14.25 / 4) * np.array([1, -1, 1, -1])), 0, 4],
-    # the four weights of the matrix have a level each
-    "lloyd_max": TAU,
+    # steps as long as the matrix, whose weights become one of the two multiples beside them, and a tenth of the vector
+    "stochastic_rounding": [*(np.sqrt(14.25 / 4) * np.array([1, -2, 1, 0])), 0, 14 / 10 * np.sqrt(8)],
+    "lossless": TAU,
     # seven steps from -2 to 3, of which one is at 0; the vector is whole
     "tvq": [4 / 1.4, -3 / 1.4, 1 / 1.4, -1 / 1.4, 0, 4],
     # a third of the merged vector in steps of 2 / 7, and the rest in steps of 25 / 21
@@ -125,7 +126,7 @@ def test_a_gpus_tensors_give_what_arrays_give(name):
 class Given:
     """The inputs of two tasks, with different masks for two lambdas."""
 
-    count, layout, multi_task_vector = 2, INPUTS["layout"], MERGED
+    count, layout, multi_task_vector, pretrained = 2, INPUTS["layout"], MERGED, INPUTS["pretrained"]
 
     def task_vector(self, task):
         return TaskVector((TAU, np.float32([0, 0, 0, 2, 5, 0]))[task], self.layout, {})
@@ -248,7 +249,7 @@ COMPUTING = [
     ),
     ("parts/competition.py", "CLAMPED = 0.01", "CLAMPED = 0.02", {"merge pcb"}),
     ("ties.py", "mean=False", "mean=True", {f"merge {name}" for name in ON_TIES}),
-    ("emr.py", "sum()) / size", "sum()) / 2", {"emr", "merge emr_unified"}),
+    ("emr.py", "sum()) / math.prod(part.shape)", "sum()) / 2", {"emr", "merge emr_unified"}),
     ("masks_over_merges.py", 'title="Consensus DARE"', 'title="Consensus DARE", k=3', {"consensus_dare"}),
 ]
 

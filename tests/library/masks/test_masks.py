@@ -37,6 +37,9 @@ def test_every_mask_follows_the_equation(chain, merge):
             assert found.dtype == bool
             np.testing.assert_array_equal(found, mask)
             assert bundle.density(task, mask_lambda) == mask.mean()
+            for start, stop in ((0, 43), (3, 29), (8, 16), (30, 43), (7, 7)):
+                piece = np.unpackbits(bundle.packed_piece(task, mask_lambda, start, stop), bitorder="little")
+                np.testing.assert_array_equal(piece[: stop - start], mask[start:stop])
             np.testing.assert_array_equal(apply_mask(merged, found), np.where(mask, merged, 0))
 
 

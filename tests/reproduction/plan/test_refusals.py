@@ -27,6 +27,7 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("methods", ["later", "tsv_m"], "methods: tsv_m listed twice"),
         ("seeds", [1, 1], "seeds: 1 listed twice"),
         ("bundle", "ties", "bundle: .*'ties'.*tall_mask_"),
+        ("bundle", "lossless", "bundle: .*'lossless'.*stochastic_rounding"),
         ("seed", [1], "there is no key 'seed' .did you mean 'seeds'"),
         ("grids mask_lambda", [0, 2, 0, 3], r"grids.mask_lambda: found \[0.0, 2.0, 0.0, 3.0\], .*ascending"),
         ("models tiny evaluation precision", "fp8", "precision: found 'fp8', expected one of float32, tf32, bfloat16"),

@@ -13,12 +13,12 @@ FIGURE = FigureSpec(title="Accuracy and size of five methods", place=105, views=
 NAMES = {
     "fine_tuned": "fine-tuned",
     "tall_mask_ties": "TALL-masks",
-    "lloyd_max": "Lloyd-Max",
+    "stochastic_rounding": "compress",
     "consensus_task_arithmetic": "consensus",
     "task_arithmetic": "task arithmetic",
     "zeroshot": "base",
 }
-"""Lloyd-Max is the default of `tallmasks compress`. Of the base, only the size is drawn."""
+"""Stochastic rounding is the default of `tallmasks compress`. Of the base, only the size is drawn."""
 
 
 def data(results: ResultFiles) -> pd.DataFrame:

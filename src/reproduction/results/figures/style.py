@@ -105,7 +105,7 @@ LOOKS = {
     "tall_mask_ties": Look(VERMILION, "X", (0, (3, 1, 1, 1, 1, 1))),
     "iso_c": Look(BLACK, ">", (0, (2, 1))),
     "emr": Look(GREEN, "p", (0, (2, 1))),
-    "lloyd_max": Look(BLUE, "h", (0, (4, 1, 1, 1))),
+    "stochastic_rounding": Look(BLUE, "h", (0, (4, 1, 1, 1))),
 }
 _OTHERS = tuple(
     Look(color, "hs^Dvo<>"[(index + turn) % 8], (0, dashes))

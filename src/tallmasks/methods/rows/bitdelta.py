@@ -2,14 +2,9 @@
 
 from typing import Any
 
-from tallmasks.bundles.codings import Coding, Dense, Signs
 from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact
 from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
-
-
-def coding(shape: tuple[int, ...], name: str) -> Coding:
-    return Signs(shape) if is_layer_in_block(name, shape) else Dense(shape)
 
 
 @method(
@@ -21,8 +16,8 @@ def coding(shape: tuple[int, ...], name: str) -> Coding:
     storage=storage_formulas.signs,
     group="later",
 )
-@by_tensor(coding)
-def bitdelta(matrix: Vector, coding: Coding) -> tuple[Any, float]:
+@by_tensor
+def bitdelta(tensor: Vector, name: str) -> Any:
     """sign(D) * mean |D| for every matrix D of tau_t that is a linear layer in a numbered block; other tensors
     unchanged.
 
@@ -30,4 +25,6 @@ def bitdelta(matrix: Vector, coding: Coding) -> tuple[Any, float]:
     positive, and only linear layers of attention and MLP are compressed: in embedding tables most rows do not move. The
     paper also trains the magnitudes by distillation; this is not done here.
     """
-    return matrix < 0, float(abs(exact(matrix)).mean())
+    if not is_layer_in_block(name, tuple(tensor.shape)):
+        return tensor
+    return (1.0 - 2.0 * (tensor < 0)) * float(abs(exact(tensor)).mean())

@@ -1,11 +1,13 @@
 """EMR-Merging: one unified vector, and per task a mask of agreeing signs and one scale."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallmasks.methods import PerTask, ScaledMask, TensorPiece, Vector, merge, method, storage_formulas
+from tallmasks.io.tensor_files import Layout
+from tallmasks.methods import PerTask, TensorPiece, Vector, merge, method, storage_formulas
 
 
 @merge("emr_unified")
@@ -16,21 +18,7 @@ def elect(vectors: Sequence[Vector], piece: TensorPiece, prepared: None) -> Vect
     return sign * np.maximum(stacked * sign, 0).max(axis=0)
 
 
-def agrees(task_vector: Vector, multi_task_vector: Vector) -> NDArray[np.bool_]:
-    """True where tau_t has the elected sign."""
-    return task_vector * multi_task_vector > 0
-
-
-def length(part: Vector, size: int) -> float:
-    """The contribution of a slice to the mean magnitude of its tensor's weights.
-
-    As in the official code (harveyhuang18/EMR_Merging), all tensors thus have the same weight in the scale; in the
-    paper's formula all parameters do.
-    """
-    return float(abs(part).sum()) / size
-
-
-method(
+@method(
     name="emr",
     row=120,
     title="EMR-Merging",
@@ -38,4 +26,16 @@ method(
     protocol=PerTask(),
     storage=storage_formulas.masked_and_scaled,
     merge="emr_unified",
-)(ScaledMask(agrees, length))
+)
+def emr(task_vector: Vector, multi_task_vector: Vector, layout: Layout) -> Any:
+    """tau_MTL where tau_t has its sign, times the scale that makes it as long as tau_t.
+
+    As in the official code (harveyhuang18/EMR_Merging), the length is the sum of the tensors' mean magnitudes, so that
+    all tensors have the same weight in the scale; in the paper's formula all parameters do.
+    """
+    mask = task_vector * multi_task_vector > 0
+    own, held = (
+        math.fsum(float(abs(part).sum()) / math.prod(part.shape) for part in layout.split(vector).values())
+        for vector in (task_vector, multi_task_vector * mask)
+    )
+    return multi_task_vector * mask * (own / held if held else 0.0)

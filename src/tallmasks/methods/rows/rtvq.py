@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from tallmasks.bundles.codings import Levels
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import PerTask, Vector, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import copied
-from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
-from tallmasks.vectors.levels import Bits
+from tallmasks.methods.rows.parts.even_levels import Bits, evenly_rounded, is_rounded
 
 
 @method(
@@ -36,7 +34,6 @@ def rounded(vector: Any, layout: Layout, bits: int) -> Any:
     """A whole vector as TVQ rounds it, float32 [P']."""
     out = copied(vector)
     for name, tensor in layout.split(out).items():
-        coding = even_coding(tuple(tensor.shape), name, bits)
-        if isinstance(coding, Levels):
-            tensor[...] = coding.values(evenly_rounded(tensor, bits))
+        if is_rounded(name, tuple(tensor.shape)):
+            tensor[...] = evenly_rounded(tensor, bits)
     return out

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from tallmasks.bundles.codings import Ternary
 from tallmasks.methods import PerTask, Share, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import exact, positive, sign, smallest
 
@@ -16,8 +15,8 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import exact, positive, sig
     storage=storage_formulas.switches,
     group="later",
 )
-@by_tensor(Ternary)
-def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any, float]:
+@by_tensor
+def t_switch(tensor: Vector, *, drop: Share = 0.6) -> Any:
     """For every tensor, drops the smallest fraction `drop` of its positive and of its negative weights, and keeps the
     signs of the others times the scale that preserves their L2 norm.
 
@@ -27,7 +26,7 @@ def t_switch(tensor: Vector, coding: Ternary, *, drop: Share = 0.6) -> tuple[Any
     kept = (tensor >= _least(tensor, drop)) | (tensor <= -_least(-tensor, drop))
     held, count = tensor * kept, float(kept.sum())
     scale = (_squared_length(held) / count) ** 0.5 if count else 0.0
-    return sign(held), scale
+    return sign(held) * scale
 
 
 def _least(part: Vector, drop: float) -> float:

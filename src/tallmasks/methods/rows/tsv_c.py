@@ -2,16 +2,9 @@
 
 from typing import Any
 
-from tallmasks.bundles.codings import Coding, Dense, LowRank
 from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
 from tallmasks.methods.rows.parts.arrays_and_tensors import eigenvectors, exact
 from tallmasks.methods.rows.parts.singular_vectors import is_matrix
-
-
-def coding(shape: tuple[int, ...], tasks: int) -> Coding:
-    """Rank r / T; not truncated if that is 0."""
-    rank = min(shape) // tasks if is_matrix(shape) else 0
-    return LowRank(shape, rank) if rank else Dense(shape)
 
 
 @method(
@@ -23,8 +16,8 @@ def coding(shape: tuple[int, ...], tasks: int) -> Coding:
     storage=storage_formulas.low_rank,
     group="later",
 )
-@by_tensor(coding)
-def tsv_c(matrix: Vector, coding: LowRank) -> tuple[Any, Any]:
+@by_tensor
+def tsv_c(tensor: Vector, tasks: int) -> Any:
     """The best approximation of rank floor(r / T) of every matrix of tau_t, where r is its smaller dimension. Other
     tensors, and matrices with r < T, are unchanged.
 
@@ -32,7 +25,13 @@ def tsv_c(matrix: Vector, coding: LowRank) -> tuple[Any, Any]:
     computes a singular value decomposition in float32; here the matrix is projected on the leading eigenvectors of the
     smaller Gram matrix in float64, which is the same but takes less time.
     """
-    return factors(exact(matrix), coding.rank)
+    shape = tuple(tensor.shape)
+    rank = min(shape) // tasks if is_matrix(shape) else 0
+    if not rank:
+        return tensor
+    left, right = factors(exact(tensor), rank)
+    # a tall matrix is computed as its transpose, so that sums have the same order as for a wide one
+    return (right.T @ left.T).T if shape[0] > shape[1] else left @ right
 
 
 def factors(matrix: Any, rank: int) -> tuple[Any, Any]:

@@ -2,14 +2,8 @@
 
 from typing import Any
 
-from tallmasks.bundles.codings import Coding, Levels
 from tallmasks.methods import PerTask, Vector, by_tensor, method, storage_formulas
-from tallmasks.methods.rows.parts.even_levels import even_coding, evenly_rounded
-from tallmasks.vectors.levels import Bits
-
-
-def coding(shape: tuple[int, ...], name: str, *, bits: Bits = 3) -> Coding:
-    return even_coding(shape, name, bits)
+from tallmasks.methods.rows.parts.even_levels import Bits, evenly_rounded, is_rounded
 
 
 @method(
@@ -21,8 +15,8 @@ def coding(shape: tuple[int, ...], name: str, *, bits: Bits = 3) -> Coding:
     storage=storage_formulas.evenly_rounded,
     group="later",
 )
-@by_tensor(coding)
-def tvq(matrix: Vector, coding: Levels) -> Any:
+@by_tensor
+def tvq(tensor: Vector, name: str, *, bits: Bits = 3) -> Any:
     """Every linear layer and convolution of tau_t rounded to 2^bits evenly spaced levels from its smallest to its
     largest value. Other tensors are unchanged.
 
@@ -30,4 +24,4 @@ def tvq(matrix: Vector, coding: Levels) -> Any:
     tells tensors by their names in CLIP: it rounds those with "weight" in their name, except norms and token
     embeddings.
     """
-    return evenly_rounded(matrix, coding.bits)
+    return evenly_rounded(tensor, bits) if is_rounded(name, tuple(tensor.shape)) else tensor

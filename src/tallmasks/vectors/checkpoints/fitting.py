@@ -26,19 +26,22 @@ _SHOWN = 3  # models in a message
 _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".quant_map", ".weight_packed", ".W_q")
 
 
-def check_fit(base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own: Collection[str] = ()) -> None:
+def check_fit(
+    base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own: Collection[str] = (), exact: bool = False
+) -> None:
     """Refuse task checkpoints that were not fine-tuned from the base's architecture. Reads no float values.
 
     A differing non-float constant only gives a warning, unless its name is in ``own``; results keep the base's.
+    With ``exact``, weights may be quantised, because nothing is computed with them.
 
     Raises TallmasksError for quantised weights, or if names, shapes, vocabularies, ties or dtypes differ.
     """
-    problems = [". ".join(problem) for problem in _quantised(base)]
+    problems = [". ".join(problem) for problem in ([] if exact else _quantised(base))]
     if not base.layout.size:
         problems.insert(0, f"{base.title}: no float tensor found, or all are left out; expected the weights of a model")
     by_advice: dict[str, list[str]] = {}
     for task, checkpoint in task_checkpoints.items():
-        for problem, advice in _problems(base, checkpoint):
+        for problem, advice in _problems(base, checkpoint, exact):
             by_advice.setdefault(advice, []).append(f"{task}: {problem}")
     for advice, of_tasks in by_advice.items():
         more = f"; {len(of_tasks) - _SHOWN} more models" if len(of_tasks) > _SHOWN else ""
@@ -70,9 +73,9 @@ def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, .
     return tuple(compress(names, same))
 
 
-def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[tuple[str, str]]:
+def _problems(base: Checkpoint, task: Checkpoint, exact: bool) -> Iterator[tuple[str, str]]:
     """What does not fit, and advice, which is the same for several tasks with the same problem."""
-    if problems := list(_quantised(task)):
+    if not exact and (problems := list(_quantised(task))):
         yield from problems
         return
     missing = {*base.layout.names, *base.averages} - set(task.names)
@@ -95,7 +98,7 @@ def _problems(base: Checkpoint, task: Checkpoint) -> Iterator[tuple[str, str]]:
         )
         extra -= untied
     differing = sorted(_differing_constants(base, task) & base.tensors.keys() & task.tensors.keys())
-    if packed := _packed(differing, base, task):
+    if not exact and (packed := _packed(differing, base, task)):
         yield (
             f"{task.title} and {base.title} have different integers in {name_some(packed)}, which may be packed weights"
             " of a quantised model; expected floats of at least 16 bits",

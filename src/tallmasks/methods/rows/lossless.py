@@ -1,0 +1,24 @@
+"""Lossless: every fine-tuned model, bit for bit."""
+
+from typing import Any
+
+from tallmasks.methods import LOSSLESS, PerTask, Vector, method, storage_formulas
+
+
+def lossless(task_vector: Vector) -> Any:
+    """tau_t itself. A bundle stores the difference of the bit patterns of theta_t and theta_0, taken as integers in the
+    order of the floats, so that every tensor comes back with the same bits. (The task vector would not do: theta_0 +
+    tau_t is rounded.)"""
+    return task_vector
+
+
+vars(lossless)["codec"] = LOSSLESS
+method(
+    name="lossless",
+    row=160,
+    title="Lossless",
+    paper="after Ning et al. 2024, FM-Delta",
+    protocol=PerTask(),
+    storage=storage_formulas.measured,
+    group="later",
+)(lossless)

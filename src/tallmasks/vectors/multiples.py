@@ -1,0 +1,93 @@
+"""Tensors as integer multiples of steps, in pieces of `PIECE` values.
+
+A piece has a step of its own, which is stored. In a tensor of two or more dimensions, the step of a row can be larger:
+a fraction of the root mean square of theta_0 in that row, which whoever reads the integers has, too. Rows go along the
+first axis that is longer than 1. Where a piece divides a row, each part counts as a row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from tallmasks.vectors.kernels import Vector
+
+PIECE = 1 << 18
+Steps = NDArray[np.float32]
+"""The step of each row of a piece, [rows], or of all values, [1]."""
+
+
+class Multiples(NamedTuple):
+    """A piece of a tensor: ``integers``, int32 [n], times ``steps``. ``own``: the piece's own step, above 0."""
+
+    integers: NDArray[np.int32]
+    own: np.float32
+    steps: Steps
+
+
+def piece_count(size: int) -> int:
+    return -(-size // PIECE)
+
+
+def pieces(size: int) -> list[tuple[int, int]]:
+    """Start and stop of each piece of a flattened tensor."""
+    return [(start, min(start + PIECE, size)) for start in range(0, size, PIECE)]
+
+
+def columns_of(shape: tuple[int, ...]) -> int:
+    """The length of a row; the whole length of a vector."""
+    long = [length for length in shape if length > 1]
+    return math.prod(long[1:] if len(long) > 1 else long)
+
+
+def is_vector(shape: tuple[int, ...]) -> bool:
+    """Whether at most one axis is longer than 1."""
+    return sum(length > 1 for length in shape) < 2
+
+
+def root_mean_square(values: Vector) -> float:
+    return math.sqrt(np.einsum("i,i", values, values, dtype=np.float64) / values.size)
+
+
+def steps_of(theta: Vector, shape: tuple[int, ...], start: int, own: np.float32, step: float) -> Steps:
+    """max(step * RMS(row of theta_0), own) for each row of a piece, float32 [rows]; the own step, [1], for a vector.
+    ``theta``: float32 [n] from value ``start`` of the tensor on. The same bits on every machine."""
+    if is_vector(shape):
+        return np.array([own], np.float32)
+    columns = columns_of(shape)
+    rows = -(-(start % columns + theta.size) // columns)
+    ends = np.minimum(np.arange(1, rows + 1) * columns - start % columns, theta.size)
+    sums = np.cumsum(np.square(theta, dtype=np.float64))[ends - 1]  # in order, unlike sum()
+    means = np.diff(sums, prepend=0) / np.diff(ends, prepend=0)
+    return np.maximum(step * np.sqrt(means), own).astype(np.float32)
+
+
+def spread(steps: Steps, columns: int, start: int, size: int) -> NDArray[np.float32]:
+    """The step of each value of a piece, float32 [n]."""
+    if steps.size == 1:
+        return np.broadcast_to(steps, size)
+    before = start % columns
+    return np.repeat(steps, columns)[before : before + size]
+
+
+def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], start: int, name: str) -> NDArray[np.int32]:
+    """sign(x) (floor(|x| / step) + B) for each value x of a piece, where B is 1 with probability frac(|x| / step), so
+    that the mean is x / step. The random numbers follow from the values of the piece and from the tensor's name, by
+    the counter-based generator Philox, whose stream NumPy never changes (NEP 19).
+    """
+    key = xxhash.xxh3_128_intdigest(name.encode() + values.tobytes())
+    drawn = np.random.Philox(key=key).random_raw(-(-values.size // 2)).astype("<u8", copy=False).view("<u4")
+    quotients = np.abs(values) / spread(steps, columns_of(shape), start, values.size).astype(np.float64)
+    integers = np.floor(quotients)
+    integers += drawn[: values.size] < 2.0**32 * (quotients - integers)
+    return np.copysign(integers, values).astype(np.int32)
+
+
+def rounded_to_nearest(values: Vector, steps_per_rms: float) -> Multiples:
+    """A piece with its root mean square divided by ``steps_per_rms`` as step."""
+    own = np.float32(root_mean_square(values) / steps_per_rms) or np.float32(1)
+    return Multiples(np.rint(values / np.float64(own)).astype(np.int32), own, np.array([own]))
