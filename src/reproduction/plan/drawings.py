@@ -22,7 +22,7 @@ DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
 """By stage: the folder below results/<model>/, and its drawings by name."""
 
 
-@results(version=16, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
+@results(version=17, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
 def figure(plan: Plan, model: str, name: str) -> Spec:
     """One figure.  Raises TallmasksError if the model has no results for it."""
     return _drawn(plan, model, "figure", name)

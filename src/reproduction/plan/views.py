@@ -156,7 +156,7 @@ def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Arti
 
 
 @view(
-    version=11,
+    version=12,
     files=("table.csv", "table.md", "per_task.csv", "intervals.csv", "selection.json", "agreement.csv", "metrics.json"),
     own_folder=False,
     params=_rows,
@@ -167,7 +167,7 @@ def tables(plan: Plan, model: str, name: str) -> Artifacts:
     return _of_seeds(plan.seeds[:1], lambda seed: results_of(plan, model, name, seed))
 
 
-@view(version=6, files=("table.csv", "table.md"), seeds="all", params=_rows, any_tasks=True)
+@view(version=7, files=("table.csv", "table.md"), seeds="all", params=_rows, any_tasks=True)
 def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables over all fine-tuning seeds."""
     return _of_seeds(plan.seeds, lambda seed: results_of(plan, model, name, seed))
@@ -216,7 +216,7 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
 
 
 @view(
-    version=8,
+    version=9,
     files=("field.csv", "field.md", "field.tex"),
     own_folder=False,
     provenance=f"field.{PROVENANCE}",
@@ -228,7 +228,7 @@ def field(plan: Plan, model: str, name: str) -> Artifacts:
     return _field(plan, model, name, plan.seeds[:1])
 
 
-@view(version=3, files=("table.csv", "table.md", "per_seed.csv"), seeds="all", params=_field_rows, any_tasks=True)
+@view(version=4, files=("table.csv", "table.md", "per_seed.csv"), seeds="all", params=_field_rows, any_tasks=True)
 def field_seeds(plan: Plan, model: str, name: str) -> Artifacts:
     """The tables of all methods over all fine-tuning seeds."""
     return _field(plan, model, name, plan.seeds)

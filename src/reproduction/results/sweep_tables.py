@@ -62,7 +62,7 @@ def subset_table(
         for n, evaluations in enumerate(of_order, 1):
             tasks = evaluations[0].tasks
             for one in (zeroshot.in_order(tasks), *evaluations, finetuned.in_order(tasks)):
-                stored = {"formula_gbit": counts.stored_by(one)}
+                stored = {"formula_gbit": counts.stored_by(one, 6)}
                 rows.append({"order": order, "n": n, "method": one.method, **mean_scores(one, finetuned), **stored})
     return pd.DataFrame(rows)
 

@@ -40,10 +40,11 @@ class ParameterCounts:
         """Storage in 1e9 bits by formula, rounded to 4 decimals."""
         return round(method.stored(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
 
-    def stored_by(self, evaluation: Evaluation) -> float:
+    def stored_by(self, evaluation: Evaluation, digits: int = 4) -> float:
         """As :meth:`stored`, of an evaluated method; with its streams, where these were measured."""
-        streams = 8 * sum(evaluation.coded_bytes) / 1e9
-        return round(self.stored(methods.get(evaluation.method), len(evaluation.tasks)) + streams, 4)
+        method, streams = methods.get(evaluation.method), 8 * sum(evaluation.coded_bytes) / 1e9
+        bits = method.stored(len(evaluation.tasks), self.trainable, self.frozen, self.shapes)
+        return round(bits.gigabits + streams, digits)
 
 
 def percent(fraction: float) -> float:
