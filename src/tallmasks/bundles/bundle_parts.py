@@ -19,10 +19,10 @@ from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.io.tensor_files import TensorInfo, open_tensors
-from tallmasks.parallel import once
+from tallmasks.parallel import once, parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
-from tallmasks.vectors.multiples import columns_of, pieces, steps_of
+from tallmasks.vectors.multiples import columns_of, piece, piece_count, steps_of
 
 Arrays = Mapping[str, NDArray]
 Infos = Mapping[str, TensorInfo]
@@ -129,30 +129,35 @@ class BundleParts:
 
     def update(self, task: str, name: str, number: int, base: Checkpoint) -> Update:
         """A piece of a stored tensor's update, decoded. ``number``: of the piece in the tensor."""
+        integers, steps = self._integers(task, name, number)
+        if steps is None:
+            return update_of_differences(integers)
         tensor = self.manifest.stored[name]
-        start, stop = pieces(tensor.size)[number]
-        index = self.manifest.first_piece[name] + number
+        start, stop = piece(tensor.size, number)
+        if self.manifest.masks:
+            return update_of_multiples(integers, steps, tensor.size, start)
+        steps = steps_of(base.piece(name, start, stop), tensor.shape, start, steps[0], self.manifest.step)
+        return update_of_multiples(integers, steps, columns_of(tensor.shape), start)
+
+    def _integers(self, task: str, name: str, number: int) -> tuple[NDArray, NDArray[np.float32] | None]:
+        """The integers of a piece, and its own step, [1], if they are multiples."""
+        tensor, index = self.manifest.stored[name], self.manifest.first_piece[name] + number
+        start, stop = piece(tensor.size, number)
+        file, size = self.manifest.task_files[task], stop - start
         if self.manifest.coding == "differences":
-            width = DTYPES[tensor.dtype].width
-            return update_of_differences(
-                self._integers(self.manifest.task_files[task], index, f"i{width}", stop - start)
-            )
-        if self.manifest.updates:
-            file, columns = self.manifest.task_files[task], columns_of(tensor.shape)
-            integers = self._integers(file, index, np.int32, stop - start)
+            return self._decoded(file, index, f"i{DTYPES[tensor.dtype].width}", size), None
+        if self.manifest.masks:
+            words, file = self._decoded(file, index, np.uint16, -(-size // 16)), MERGED
+            mask = np.unpackbits(words.view(np.uint8), count=size, bitorder="little")
+            integers = self._decoded(file, index, np.int32, size) * mask
         else:
-            file, columns = MERGED, tensor.size
-            words = self._integers(self.manifest.masks[task], index, np.uint16, -(-(stop - start) // 16))
-            mask = np.unpackbits(words.view(np.uint8), count=stop - start, bitorder="little")
-            integers = self._integers(file, index, np.int32, stop - start) * mask
+            integers = self._decoded(file, index, np.int32, size)
         steps = self._opened(file)[STEPS][index : index + 1]
         if not 0 < steps[0] < np.inf:
             raise TallmasksError(f"{self._damaged(file, index)}: its step is {steps[0]}; expected a positive number")
-        if self.manifest.updates:
-            steps = steps_of(base.piece(name, start, stop), tensor.shape, start, steps[0], self.manifest.step)
-        return update_of_multiples(integers, steps, columns, start)
+        return integers, steps
 
-    def _integers(self, file: str, index: int, dtype: DTypeLike, size: int) -> NDArray:
+    def _decoded(self, file: str, index: int, dtype: DTypeLike, size: int) -> NDArray:
         try:
             return decoded(self._streams(file)[index], dtype, size)
         except ValueError as error:
@@ -179,6 +184,16 @@ class BundleParts:
             self._opened(file)
         if self.manifest.masks:
             self._opened(MERGED)
+
+    def decode(self, task: str) -> None:
+        """Checks a task's files, and decodes all of its streams."""
+
+        def decode(piece: tuple[str, int]) -> None:
+            self._integers(task, *piece)
+
+        self.check(task)
+        stored = self.manifest.stored.items()
+        parallel(decode, [(name, number) for name, tensor in stored for number in range(piece_count(tensor.size))])
 
     def included_base(self) -> Path:
         """The folder of the included base, after checking all its files."""

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tallmasks.bundles.bundle_parts import has_steps, metadata_of, other_infos
+from tallmasks.bundles.bundle_parts import Infos, has_steps, metadata_of, other_infos
 from tallmasks.bundles.manifest import (
     BASE,
     BUFFER,
@@ -36,7 +36,7 @@ from tallmasks.bundles.manifest import (
     task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.streams import NewStreams, new_streams
+from tallmasks.bundles.streams import NewStreams, bytes_without_pieces, new_streams
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
 from tallmasks.io.dtypes import DTYPES, FLOATS
@@ -113,14 +113,10 @@ def new_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewBundle]
     draft = _draft(contents)
     with whole(out, sum(fixed_bytes(contents).values()), folder=True, new=True) as folder:
         with ExitStack() as stack:
-
-            def create(file: str, task: str | None) -> NewStreams:
-                others, metadata = other_infos(draft)[file], metadata_of(draft, task)
-                with_steps = has_steps(draft, file)
-                return stack.enter_context(new_streams(folder / file, others, draft.piece_count, with_steps, metadata))
-
-            files: dict[str | None, NewStreams] = {None: create(MERGED, None)} if draft.masks else {}
-            files |= {task: create(file, task) for task, file in draft.task_files.items()}
+            files = {
+                task: stack.enter_context(new_streams(folder / file, *form))
+                for task, (file, *form) in _forms(draft).items()
+            }
             _copy_buffers(contents, draft, files)
             new = NewBundle(draft, files)
             yield new
@@ -129,13 +125,23 @@ def new_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewBundle]
 
 
 def fixed_bytes(contents: BundleContents) -> dict[str, int]:
-    """The size of every file by name, without streams and the card. Raises like :func:`new_bundle`."""
+    """The size of every file by name, without the card and the pieces of streams. Raises like :func:`new_bundle`."""
     draft = _draft(contents)
     sizes = {name: path.stat().st_size for name, path in _copied_files(contents).items()}
-    for file, infos in other_infos(draft).items():
-        sizes[file] = bytes_of_file(infos, metadata_of(draft))
+    sizes |= {file: bytes_of_file(infos, metadata_of(draft)) for file, infos in other_infos(draft).items()}
+    sizes |= {file: bytes_without_pieces(*form) for file, *form in _forms(draft).values()}
     files = {name: PartFile(sha256=_NO_SHA256, bytes=size) for name, size in sizes.items()}
     return {**sizes, MANIFEST: len(_json(draft.model_copy(update={"files": files})))}
+
+
+def _forms(draft: Manifest) -> dict[str | None, tuple[str, Infos, int, bool, dict[str, str]]]:
+    """The files of streams, of each task and, under None, of tau_MTL: the name, and the arguments of `new_streams`."""
+    files: dict[str | None, str] = {None: MERGED} if draft.masks else {}
+    others, count = other_infos(draft), draft.piece_count
+    return {
+        task: (file, others[file], count, has_steps(draft, file), metadata_of(draft, task))
+        for task, file in (files | draft.task_files).items()
+    }
 
 
 def _copy_buffers(contents: BundleContents, draft: Manifest, files: Mapping[str | None, NewStreams]) -> None:

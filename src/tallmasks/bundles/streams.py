@@ -90,13 +90,8 @@ def new_streams(
     """Creates a file for the streams of this many pieces, and for other tensors. The streams are its last tensor, since
     their size is known at the end only."""
 
-    def infos(nbytes: int) -> dict[str, TensorInfo]:
-        of_streams = stream_infos(pieces, with_steps, nbytes)
-        last = {STREAMS: of_streams.pop(STREAMS)}
-        return {**library_order({**others, **of_streams}), **last}
-
-    start = -(-len(header_of(infos(_MOST_BYTES), metadata)) // _ALIGNMENT) * _ALIGNMENT
-    before = {name: info.nbytes for name, info in infos(0).items()}
+    start = _start_of_data(others, pieces, with_steps, metadata)
+    before = {name: info.nbytes for name, info in _infos(others, pieces, with_steps).items()}
     ends = [*accumulate(before.values(), initial=start)]
     path.parent.mkdir(exist_ok=True)
     with path.open("w+b") as file:
@@ -109,6 +104,29 @@ def new_streams(
         raw[LENGTHS].view(np.uint32)[:] = new._lengths
         if with_steps:
             raw[STEPS].view(np.float32)[:] = new._steps
-        header = header_of(infos(sum(new._lengths)), metadata, start)
+        header = header_of(_infos(others, pieces, with_steps, sum(new._lengths)), metadata, start)
         mapped[:start] = np.frombuffer(header, np.uint8)
         mapped.flush()
+
+
+def bytes_without_pieces(
+    others: Mapping[str, TensorInfo], pieces: int, with_steps: bool, metadata: Mapping[str, str]
+) -> int:
+    """The size of the file that :func:`new_streams` writes, without the `bytes_of_piece` of each."""
+    return _start_of_data(others, pieces, with_steps, metadata) + sum(info.nbytes for info in others.values())
+
+
+def bytes_of_piece(stream: bytes, step: np.float32 | None) -> int:
+    """With its length and its step."""
+    return len(stream) + (4 if step is None else 8)
+
+
+def _infos(others: Mapping[str, TensorInfo], pieces: int, with_steps: bool, nbytes: int = 0) -> dict[str, TensorInfo]:
+    of_streams = stream_infos(pieces, with_steps, nbytes)
+    last = {STREAMS: of_streams.pop(STREAMS)}
+    return {**library_order({**others, **of_streams}), **last}
+
+
+def _start_of_data(others: Mapping[str, TensorInfo], pieces: int, with_steps: bool, metadata: Mapping[str, str]) -> int:
+    header = header_of(_infos(others, pieces, with_steps, _MOST_BYTES), metadata)
+    return -(-len(header) // _ALIGNMENT) * _ALIGNMENT

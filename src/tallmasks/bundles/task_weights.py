@@ -16,7 +16,7 @@ from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import converted
-from tallmasks.vectors.multiples import PIECE, pieces
+from tallmasks.vectors.multiples import PIECE, piece, pieces
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TaskWeights:
     def write_updated(self, name: str, number: int, out: NDArray[np.uint8]) -> None:
         """Writes the bytes of a piece of an updated tensor, in the dtype of the bundle's base."""
         info, dtype = self.base.tensors[name], self.parts.manifest.tensors[name].dtype
-        start, stop = pieces(info.size)[number]
+        start, stop = piece(info.size, number)
         update = (self.parts.kept if self.keep else self.parts.update)(str(self.task), name, number, self.base)
         update.apply(converted(self.base.stored(name, start, stop), info.dtype, dtype), dtype, out)
 

@@ -13,8 +13,9 @@ from tallmasks.errors import TallmasksError
 
 
 def verify_bundle(path: str | Path) -> list[str]:
-    """All problems of a bundle, one line each. Reads every byte, also of the base, unless that is in a repository of
-    the hub. Unlisted files are problems too, except README.md, provenance.json and hidden files."""
+    """All problems of a bundle, one line each. Decodes every stream and reads every byte, also of the base, unless that
+    is in a repository of the hub. Unlisted files are problems too, except README.md, provenance.json and hidden files.
+    """
     try:
         location = open_location(path)
         manifest = manifest_of(location)
@@ -22,7 +23,7 @@ def verify_bundle(path: str | Path) -> list[str]:
         return [str(error)]
     parts = BundleParts(location, manifest)
     checks: list[Callable[[], object]] = [partial(parts.checked, name) for name in manifest.files]
-    checks += [partial(parts.check, task) for task in manifest.tasks]
+    checks += [partial(parts.decode, task) for task in manifest.tasks]
     if manifest.base.included:
         checks.append(lambda: own_base(parts.included_base(), manifest, f"{location.title}: base"))
     elif manifest.base.repository is None:

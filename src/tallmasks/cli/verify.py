@@ -1,4 +1,4 @@
-"""Verify every byte of bundles against their checksums.
+"""Verify every byte of bundles against their checksums, and decode them.
 
     tallmasks verify ./bundle
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tallmasks.bundles.manifest import Coding
-from tallmasks.bundles.streams import encoded
+from tallmasks.bundles.streams import bytes_of_piece, encoded
 from tallmasks.bundles.updates import in_order
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows.parts.arrays_and_tensors import array, beside, copied
@@ -55,8 +55,7 @@ def coded_bytes(codec: Codec, tau: Vector, theta: Vector, layout: Layout, **opti
     def nbytes(job: tuple[str, Shape, int, int, int]) -> int:
         name, shape, offset, start, stop = job
         here = slice(offset + start, offset + stop)
-        stream, step = encode_piece(codec, tau[here], theta[here], name, shape, start, **options)
-        return len(stream) + (4 if step is None else 8)
+        return bytes_of_piece(*encode_piece(codec, tau[here], theta[here], name, shape, start, **options))
 
     return sum(parallel(nbytes, jobs_of(layout)))
 

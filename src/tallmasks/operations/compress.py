@@ -18,7 +18,7 @@ from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_parts import manifest_of, open_location
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.bundles.streams import encoded, mask_words
+from tallmasks.bundles.streams import bytes_of_piece, encoded, mask_words
 from tallmasks.bundles.updates import in_order
 from tallmasks.errors import OptionError, TallmasksError, option_errors, worded
 from tallmasks.io.dtypes import OF_BUNDLES
@@ -298,7 +298,7 @@ def estimated_sizes(method: Method, models: Models) -> list[tuple[str, int, floa
     for one in [registry.with_option(method, "step", step) for step in steps] or [method]:
         results = [*in_batches(encoder(one, models, models.stream(lambda count: None)), some)]
         squares = sum((np.array([one for *_, one in each]) for each in results), np.zeros((len(models.tasks), 2)))
-        nbytes = sum(len(stream) for of_piece in results for stream, *_ in of_piece) / share
+        nbytes = sum(bytes_of_piece(*one) for of_piece in results for *one, _ in of_piece) / share
         estimates.append((one.name, int(nbytes), max(map(_noise, squares)) if steps else None))
     return estimates
 

@@ -33,9 +33,14 @@ def piece_count(size: int) -> int:
     return -(-size // PIECE)
 
 
+def piece(size: int, number: int) -> tuple[int, int]:
+    """Start and stop of a piece of a flattened tensor."""
+    return number * PIECE, min((number + 1) * PIECE, size)
+
+
 def pieces(size: int) -> list[tuple[int, int]]:
     """Start and stop of each piece of a flattened tensor."""
-    return [(start, min(start + PIECE, size)) for start in range(0, size, PIECE)]
+    return [piece(size, number) for number in range(piece_count(size))]
 
 
 def columns_of(shape: tuple[int, ...]) -> int:

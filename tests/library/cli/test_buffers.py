@@ -373,7 +373,7 @@ def test_running_statistics_follow_the_weights(small: Path) -> None:
         save_file(weights | {key: values * factor for key, values in of_norm.items()}, f"{name}.safetensors")
     tasks = {"one": "one.safetensors", "two": "two.safetensors"}
     tallmasks.merge_checkpoints(
-        "base.safetensors", tasks, "weight_averaging", "merged.safetensors", weight={"one": 1, "two": 0}
+        "base.safetensors", tasks, "merged.safetensors", method="weight_averaging", weight={"one": 1, "two": 0}
     )
     merged, one = load_file("merged.safetensors"), load_file("one.safetensors")
     assert all(torch.allclose(merged[name], one[name]) for name in one if one[name].is_floating_point())

@@ -247,7 +247,7 @@ def test_a_head_with_the_shape_of_the_bases_comes_back_whole(kind: str, method: 
         new, tasks[name] = moved(of_class(of_class.config_class(**settings))).state_dict(), moved(base, seed)
         tasks[name].load_state_dict({n: t for n, t in new.items() if start and n.startswith(start)}, strict=False)
         tasks[name].save_pretrained(name)
-    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method)
+    tallmasks.compress("base", {name: name for name in tasks}, "bundle", method=method)
     bundle = tallmasks.load_bundle("bundle")
     heads = {name for name in bundle.manifest.tensors if start and name.startswith(start)}
     assert bundle.manifest.buffers.keys() == heads and len(bundle.manifest.stored) > 9

@@ -77,7 +77,7 @@ def test_every_part_is_merged_and_comes_back_from_a_bundle(layout, tmp_path, mon
     for name, value in {"base": 0.0, "a": 1.0, "b": 3.0}.items():
         layout(Path(name), value)
     tasks = {"a": "a", "b": "b"}
-    tallmasks.merge_checkpoints("base", tasks, "weight_averaging", "merged")
+    tallmasks.merge_checkpoints("base", tasks, "merged", method="weight_averaging")
     tallmasks.compress("base", tasks, "bundle", method="lossless", include_base=True)
     assert main(["export", "bundle", "--task", "b", "-o", "b2"]) == 0
     for folder, value in {"merged": 2.0, "b2": 3.0}.items():
@@ -104,7 +104,7 @@ def test_parts_are_cast_and_sharded_like_models(tmp_path, monkeypatch):
         pipeline(Path(name), value)
         sentence_transformer(Path(f"{name}_st"), value)
     tasks = {"a": "a", "b": "b"}
-    tallmasks.merge_checkpoints("base", tasks, "weight_averaging", "out", dtype="float16", out_shard_size=18)
+    tallmasks.merge_checkpoints("base", tasks, "out", method="weight_averaging", dtype="float16", out_shard_size=18)
     index = json.loads(Path("out/unet/diffusion_pytorch_model.safetensors.index.json").read_text())
     assert index["weight_map"] == {
         "down.weight": "diffusion_pytorch_model-00001-of-00002.safetensors",
@@ -112,7 +112,7 @@ def test_parts_are_cast_and_sharded_like_models(tmp_path, monkeypatch):
     }
     assert load_file("out/coder/model.safetensors")["shared.weight"].dtype == torch.float16
     tasks = {"a": "a_st", "b": "b_st"}
-    tallmasks.merge_checkpoints("base_st", tasks, "weight_averaging", "out_st", dtype="bfloat16")
+    tallmasks.merge_checkpoints("base_st", tasks, "out_st", method="weight_averaging", dtype="bfloat16")
     assert json.loads(Path("out_st/0_Transformer/config.json").read_text()) == {"torch_dtype": "bfloat16"}
 
 
@@ -149,7 +149,7 @@ def test_an_adapter_is_one_part_of_a_model(part, tmp_path):
     tasks = {name: tmp_path / name for name in products}
     assert "without its base" in refusal(lambda: open_checkpoint(tasks["a"]))
     assert "1_Pooling/config.json" in open_checkpoint(tasks["a"], open_checkpoint(tmp_path / "base")).companions
-    tallmasks.merge_checkpoints(tmp_path / "base", tasks, "weight_averaging", tmp_path / "merged")
+    tallmasks.merge_checkpoints(tmp_path / "base", tasks, tmp_path / "merged", method="weight_averaging")
     merged = open_checkpoint(tmp_path / "merged")
     assert merged.piece(f"{part}layer.weight", 0, 16).tolist() == [row + 6.0 for row in range(16)]
     assert (merged.float32("2_Dense/linear.weight") == 6).all()
