@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -20,12 +21,10 @@ from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import Model, load
 from small_clip import SPEC, save_random
 from tallmasks import methods
-from tallmasks.bundles.codings import Levels, in_few_bits
 from tallmasks.io.tensor_files import write_tensors
 from tallmasks.masks.consensus import write_agreement
 from tallmasks.masks.mask_bundles import write_mask_bundle
 from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR, Input
-from tallmasks.vectors.levels import fitted_levels
 from tallmasks.vectors.task_vectors import (
     TaskVector,
     compute_task_vector,
@@ -81,20 +80,23 @@ def vectors(paths: dict[str, Path]) -> dict[str, TaskVector]:
     return {name: open_task_vector(path) for name, path in paths.items()}
 
 
-def rounded(tensor: NDArray) -> NDArray:
-    """A tensor in 3 bits: the nearest level for each weight of a row, scaled to the row's length; vectors unchanged."""
-    coding = in_few_bits(tensor.shape, 3)
-    if not isinstance(coding, Levels):
-        return tensor
-    levels, rows = fitted_levels(tensor, coding.group, 3), tensor.reshape(-1, coding.group).astype(np.float64)
-    relative = rows / np.sqrt((rows**2).mean(1, keepdims=True))
-    nearest = levels[np.abs(relative[..., None] - levels).argmin(-1)]
-    return nearest * np.linalg.norm(rows, axis=1, keepdims=True) / np.linalg.norm(nearest, axis=1, keepdims=True)
+def rounded(tau: NDArray, theta: NDArray, name: str) -> NDArray:
+    """A matrix at random multiples of a tenth of each row of theta_0, or of tau as a whole, whichever is larger; a
+    vector at the nearest multiples of a tenth of itself."""
+    length = np.sqrt(np.mean(tau.astype(np.float64) ** 2))
+    if sum(axis > 1 for axis in tau.shape) < 2:
+        return np.rint(10 * tau / length) * length / 10
+    rows = np.sqrt(np.mean(theta.astype(np.float64) ** 2, axis=tuple(range(1, theta.ndim)), keepdims=True))
+    step = np.maximum(rows / 10, length)
+    draw = np.random.Philox(key=xxhash.xxh3_128_intdigest(name.encode() + tau.tobytes()))
+    numbers = draw.random_raw((tau.size + 1) // 2).view(np.uint32)[: tau.size].reshape(tau.shape) / 2**32
+    multiples = np.abs(tau) / step
+    return np.sign(tau) * step * (np.floor(multiples) + (numbers < multiples % 1))
 
 
 @pytest.fixture(scope="module")
 def plain(
-    vectors: dict[str, TaskVector], evaluator: Evaluator
+    vectors: dict[str, TaskVector], evaluator: Evaluator, model: Model
 ) -> tuple[dict[str, list[np.ndarray]], dict[str, list[float]]]:
     """Every method's update for each task, from the plain statements, at the lambdas chosen on validation data; and
     these lambdas by merge."""
@@ -117,10 +119,12 @@ def plain(
         "magnitude_pruning": [reference.trim(flat, reference.trim_threshold(flat, 34 / 64)) for flat in flats],
     }
     layout = next(iter(vectors.values())).layout
+    theta = layout.split(model.initial().numpy())
     stacked = {name: np.stack([layout.split(flat)[name] for flat in flats]) for name in layout.names}
     found["iso_c"] = [np.concatenate([reference.iso_c(stacked[name]).ravel() for name in layout.names])] * 2
-    found["lloyd_max"] = [
-        np.concatenate([rounded(part).ravel() for part in layout.split(flat).values()]) for flat in flats
+    found["stochastic_rounding"] = [
+        np.concatenate([rounded(part, theta[name], name).ravel() for name, part in layout.split(flat).items()])
+        for flat in flats
     ]
     found["emr"] = reference.emr(np.stack(flats), list(pairwise([*layout.offsets, layout.size])))
     lambdas = {}

@@ -144,15 +144,15 @@ def test_a_bundle_follows_from_its_row_and_is_made_only_when_it_is_asked_for(par
     assert "bundle_archive" not in {node.kind for node in closure(plan, "tiny")}
     (node,) = VIEWS["bundle"](plan, "tiny", "8tasks").inputs["bundle"]
     members = plan.members(plan.tasks("tiny", "8tasks"))
-    assert node.inputs["selection"] == (chain.evaluate(plan, "tiny", members, "tall_mask_ties", 0),)
+    vectors = tuple(chain.task_vector(plan, "tiny", task, 0) for task in members)
+    assert node.inputs == {"task_vectors": vectors} and node.params["code"] == methods.code(["stochastic_rounding"])
     assert node.params["base"] == "models/tiny.safetensors" and node.path in Index(plan).declared(["tiny"])
     (clip,) = VIEWS["bundle"](plan, "vit_b32", "8tasks").inputs["bundle"]
     assert clip.params["base"] == chain.pretrained(plan, "vit_b32").path
-    params["bundle"] = {"tall_mask_ties": {"keep": 0.1}}
+    params["bundle"] = {"stochastic_rounding": {"step": 0.2}}
     (other,) = VIEWS["bundle"](Plan(params, ROOT), "tiny", "8tasks").inputs["bundle"]
-    assert other.params["method"] == "tall_mask_ties:keep=0.1" and other.path != node.path
-    params["bundle"] = {"t_switch": {"drop": 0.5}}
-    own_plan = Plan(params, ROOT)
-    (own,) = VIEWS["bundle"](own_plan, "tiny", "8tasks").inputs["bundle"]
-    vectors = tuple(chain.task_vector(own_plan, "tiny", task, 0) for task in members)
-    assert own.inputs == {"task_vectors": vectors} and own.params["code"] == methods.code(["t_switch:drop=0.5"])
+    assert other.params["method"] == "stochastic_rounding:step=0.2" and other.path != node.path
+    params["bundle"] = {"tall_mask_ties": {"bits": 3}}
+    of_masks = Plan(params, ROOT)
+    (masked,) = VIEWS["bundle"](of_masks, "tiny", "8tasks").inputs["bundle"]
+    assert masked.inputs["selection"] == (chain.evaluate(of_masks, "tiny", members, "tall_mask_ties:bits=3", 0),)
