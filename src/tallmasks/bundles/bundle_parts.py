@@ -22,7 +22,7 @@ from tallmasks.io.tensor_files import TensorInfo, open_tensors
 from tallmasks.parallel import once, parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
-from tallmasks.vectors.multiples import columns_of, piece, piece_count, steps_of
+from tallmasks.vectors.multiples import columns_of, piece, piece_count, row_rms, steps_of
 
 Arrays = Mapping[str, NDArray]
 Infos = Mapping[str, TensorInfo]
@@ -136,7 +136,8 @@ class BundleParts:
         start, stop = piece(tensor.size, number)
         if self.manifest.masks:
             return update_of_multiples(integers, steps, tensor.size, start)
-        steps = steps_of(base.piece(name, start, stop), tensor.shape, start, steps[0], self.manifest.step)
+        rms = row_rms(base.piece(name, start, stop), tensor.shape, start)
+        steps = steps_of(rms, steps[0], self.manifest.step)
         return update_of_multiples(integers, steps, columns_of(tensor.shape), start)
 
     def _integers(self, task: str, name: str, number: int) -> tuple[NDArray, NDArray[np.float32] | None]:

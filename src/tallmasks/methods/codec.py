@@ -17,7 +17,7 @@ from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows.parts.arrays_and_tensors import array, beside, copied
 from tallmasks.parallel import parallel
 from tallmasks.vectors.kernels import Vector
-from tallmasks.vectors.multiples import Multiples, columns_of, pieces, spread
+from tallmasks.vectors.multiples import Multiples, columns_of, pieces, row_rms, spread
 
 Shape = tuple[int, ...]
 
@@ -26,8 +26,8 @@ Shape = tuple[int, ...]
 class Codec:
     """Attributes:
     coding: what the integers of a bundle are.
-    encode: ``(tau, theta, name, shape, start, **options) -> Multiples`` for a piece of a tensor, tau and theta_0
-        float32 [n] from value ``start`` on; None for differences.
+    encode: ``(tau, rms, name, shape, start, **options) -> Multiples`` for a piece of a tensor: tau float32 [n] from
+        value ``start`` on, and the root mean squares of theta_0 (see `row_rms`); None for differences.
     """
 
     coding: Coding
@@ -45,7 +45,7 @@ def encode_piece(
     if codec.encode is None:
         tuned, base = (in_order(np.ascontiguousarray(values).view(np.int32)) for values in (theta + tau, theta))
         return encoded(tuned - base), None
-    multiples = codec.encode(tau, theta, name, shape, start, **options)
+    multiples = codec.encode(tau, row_rms(theta, shape, start), name, shape, start, **options)
     return encoded(multiples.integers), multiples.own
 
 
@@ -84,7 +84,7 @@ def in_multiples(encode: Callable[..., Multiples]) -> Callable[..., Any]:
         def fill(job: tuple[str, Shape, int, int, int]) -> None:
             name, shape, offset, start, stop = job
             here = slice(offset + start, offset + stop)
-            multiples = encode(tau[here], theta[here], name, shape, start, **options)
+            multiples = encode(tau[here], row_rms(theta[here], shape, start), name, shape, start, **options)
             out[here] = value_of(multiples, shape, start)
 
         parallel(fill, jobs_of(layout))

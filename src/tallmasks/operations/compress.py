@@ -31,7 +31,7 @@ from tallmasks.methods.streaming import Merging, Stream, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import in_batches
 from tallmasks.vectors import kernels
-from tallmasks.vectors.multiples import PIECE, pieces
+from tallmasks.vectors.multiples import PIECE, pieces, row_rms
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
@@ -267,10 +267,10 @@ def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorP
 
     def rounded(piece: TensorPiece) -> list[Encoded]:
         theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
-        every = []
+        rms, every = row_rms(theta, shape, piece.start), []
         for tau in stream.task_vectors_at(piece):
             assert encode is not None
-            multiples = encode(tau, theta, piece.name, shape, piece.start, **method.values)
+            multiples = encode(tau, rms, piece.name, shape, piece.start, **method.values)
             restored = value_of(multiples, shape, piece.start)
             every.append((encoded(multiples.integers), multiples.own, _squares(tau, restored, theta)))
         return every

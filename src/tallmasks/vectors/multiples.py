@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from tallmasks.vectors import kernels
 from tallmasks.vectors.kernels import Vector
 
 PIECE = 1 << 18
@@ -58,17 +59,22 @@ def root_mean_square(values: Vector) -> float:
     return math.sqrt(np.einsum("i,i", values, values, dtype=np.float64) / values.size)
 
 
-def steps_of(theta: Vector, shape: tuple[int, ...], start: int, own: np.float32, step: float) -> Steps:
-    """max(step * RMS(row of theta_0), own) for each row of a piece, float32 [rows]; the own step, [1], for a vector.
-    ``theta``: float32 [n] from value ``start`` of the tensor on. The same bits on every machine."""
+def row_rms(theta: Vector, shape: tuple[int, ...], start: int) -> NDArray[np.float64]:
+    """The root mean square of each row of a piece, float64 [rows]; 0 for a vector. ``theta``: float32 [n] from value
+    ``start`` of the tensor on. The same bits on every machine."""
     if is_vector(shape):
-        return np.array([own], np.float32)
+        return np.zeros(1)
     columns = columns_of(shape)
     rows = -(-(start % columns + theta.size) // columns)
     ends = np.minimum(np.arange(1, rows + 1) * columns - start % columns, theta.size)
-    sums = np.cumsum(np.square(theta, dtype=np.float64))[ends - 1]  # in order, unlike sum()
-    means = np.diff(sums, prepend=0) / np.diff(ends, prepend=0)
-    return np.maximum(step * np.sqrt(means), own).astype(np.float32)
+    sums = np.square(theta, dtype=np.float64)
+    np.cumsum(sums, out=sums)  # in order, unlike sum()
+    return np.sqrt(np.diff(sums[ends - 1], prepend=0) / np.diff(ends, prepend=0))
+
+
+def steps_of(rms: NDArray[np.float64], own: np.float32, step: float) -> Steps:
+    """max(step * RMS(row of theta_0), own) for each row of a piece, float32 [rows]. ``rms``: of :func:`row_rms`."""
+    return np.maximum(step * rms, own).astype(np.float32)
 
 
 def spread(steps: Steps, columns: int, start: int, size: int) -> NDArray[np.float32]:
@@ -84,12 +90,11 @@ def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], star
     that the mean is x / step. The random numbers follow from the values of the piece and from the tensor's name, by
     the counter-based generator Philox, whose stream NumPy never changes (NEP 19).
     """
-    key = xxhash.xxh3_128_intdigest(name.encode() + values.tobytes())
-    drawn = np.random.Philox(key=key).random_raw(-(-values.size // 2)).astype("<u8", copy=False).view("<u4")
-    quotients = np.abs(values) / spread(steps, columns_of(shape), start, values.size).astype(np.float64)
-    integers = np.floor(quotients)
-    integers += drawn[: values.size] < 2.0**32 * (quotients - integers)
-    return np.copysign(integers, values).astype(np.int32)
+    hashed = xxhash.xxh3_128(name.encode())
+    hashed.update(values)
+    random = np.random.Philox(key=hashed.intdigest()).random_raw(-(-values.size // 2))
+    columns, drawn = columns_of(shape), random.astype("<u8", copy=False).view("<u4")
+    return kernels.round_at_random(values, steps, columns, start % columns, drawn)
 
 
 def rounded_to_nearest(values: Vector, steps_per_rms: float) -> Multiples:

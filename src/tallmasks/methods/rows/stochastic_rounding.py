@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallmasks.methods import Between, PerTask, Vector, in_multiples, method, storage_formulas
 from tallmasks.methods.few_bits import STEPS_OF_VECTORS
@@ -28,7 +29,7 @@ Step = Annotated[float, Between(1e-6, 1e6)]
 )
 @in_multiples
 def stochastic_rounding(
-    tau: Vector, theta: Vector, name: str, shape: tuple[int, ...], start: int, *, step: Step = 0.1
+    tau: Vector, rms: NDArray[np.float64], name: str, shape: tuple[int, ...], start: int, *, step: Step = 0.1
 ) -> Multiples:
     """q = sign(x) (floor(|x| / s) + B) for each weight x of tau_t, where B is 1 with probability frac(|x| / s), so that
     E[s q] = x. The step of row r is s = max(step * RMS(row r of theta_0), RMS(tau_t)).
@@ -42,5 +43,5 @@ def stochastic_rounding(
     if is_vector(shape):
         return rounded_to_nearest(tau, STEPS_OF_VECTORS)
     own = np.float32(root_mean_square(tau)) or np.float32(1)
-    steps = steps_of(theta, shape, start, own, step)
+    steps = steps_of(rms, own, step)
     return Multiples(rounded_at_random(tau, steps, shape, start, name), own, steps)
