@@ -1,7 +1,7 @@
 """Compress fine-tuned models of one base into a bundle, which restores any of them.
 
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
-    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --step 0.2 -o ./bundle
+    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --step 0.1 -o ./bundle
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --method lossless -o ./bundle
     tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
 
@@ -34,8 +34,8 @@ from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
 from tallmasks.operations.compress import METHOD, OF_MERGE, estimated_sizes, prepare_bundle, write_bundle
 
-_NOISE = " (a model quantised to 4 bits has about 10 %)"
-"""Beside the length of the error of restored weights, relative to that of the weights."""
+_FAMILIAR = "a model quantised to 4 bits has about 10 %"
+"""The noise, which is the length of the error of restored weights, relative to that of the weights."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--step",
         type=float,
-        help="step of stochastic_rounding, in units of the root mean square of each row of the base (default: 0.1)",
+        help="step of stochastic_rounding, in units of the root mean square of each row of the base (default: 0.2)",
     )
     chosen.add_argument(
         "--bits",
@@ -67,8 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
         print_plan(models, f"compress by {method.title}")
         print_own(models)
         for name, size, noise in estimated_sizes(method, models):
-            after = "" if noise is None else f", noise {noise:.2%} of the weights{_NOISE}"
+            after = "" if noise is None else f", noise {noise:.2%} of the weights"
             print(f"write  {name}: about {decimal(fixed + size)}{after}")
+        if noise is not None:
+            print(f"       noise: the error of the restored weights; {_FAMILIAR}")
         return 0
     lambdas, manifest = write_bundle(method, models, contents)
     size = size_of_bundle(load_bundle(settings.output))
@@ -83,6 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
     if manifest.coding == "differences":
         print("every tensor of every model comes back exactly, bit for bit")
     else:
-        print(f"noise: at most {max(manifest.noise.values()):.2%} of the weights{_NOISE}")
+        print(f"noise: at most {max(manifest.noise.values()):.2%} of the weights ({_FAMILIAR})")
     print(shared_options.NEXT)
     return 0

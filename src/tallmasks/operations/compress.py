@@ -66,7 +66,7 @@ def compress(
         out: a new folder.
         options: options of the method, for example {"keep": 0.1}.
         mask_lambda: one value, or a mapping by task.
-        step: of `stochastic_rounding`, in units of the root mean square of each row of the base (default: 0.1). With a
+        step: of `stochastic_rounding`, in units of the root mean square of each row of the base (default: 0.2). With a
             larger one, the bundle is smaller and the noise larger.
         bits: 2, 3, 4 or 8: about the bits of a value of the vector that masks share (default: 3).
         keep_base: patterns of tensor names.
@@ -285,7 +285,7 @@ _MOST_ESTIMATED = 1 << 24
 
 
 def estimated_sizes(method: Method, models: Models) -> list[tuple[str, int, float | None]]:
-    """The name of a method, the bytes of all streams, and the largest noise of a task; for `stochastic_rounding` with
+    """What is estimated, the bytes of all streams, and the largest noise of a task; for `stochastic_rounding` with
     several steps. Measured on a part of the pieces of larger models. For masks, an upper bound by formula."""
     if method.codec is None:
         bits = int(method.values["bits"]) + len(models.tasks)
@@ -299,7 +299,8 @@ def estimated_sizes(method: Method, models: Models) -> list[tuple[str, int, floa
         results = [*in_batches(encoder(one, models, models.stream(lambda count: None)), some)]
         squares = sum((np.array([one for *_, one in each]) for each in results), np.zeros((len(models.tasks), 2)))
         nbytes = sum(bytes_of_piece(*one) for of_piece in results for *one, _ in of_piece) / share
-        estimates.append((one.name, int(nbytes), max(map(_noise, squares)) if steps else None))
+        name = f"--step {one.values['step']:g}" if steps else one.name
+        estimates.append((name, int(nbytes), max(map(_noise, squares)) if steps else None))
     return estimates
 
 
