@@ -189,8 +189,8 @@ class BundleParts:
     def decode(self, task: str) -> None:
         """Checks a task's files, and decodes all of its streams."""
 
-        def decode(piece: tuple[str, int]) -> None:
-            self._integers(task, *piece)
+        def decode(one: tuple[str, int]) -> None:
+            self._integers(task, *one)
 
         self.check(task)
         stored = self.manifest.stored.items()
