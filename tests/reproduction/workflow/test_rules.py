@@ -31,7 +31,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     params["benchmarks"] |= {"texts": ["qasc", "paws"]}
     params["methods"] = [*methods.names()]
     plan, declared = Plan(params, ROOT), dict[str, set[str]]()
-    bundle = STAGES["bundle_archive"](plan, "tiny", ("mnist", "svhn"), "stochastic_rounding", 0)
+    bundle = STAGES["bundle_archive"](plan, "tiny", ("mnist", "svhn"), "tall_mask_ties:bits=3", 0)
     for node in (bundle, *Index(plan).declared().values()):
         declared.setdefault(node.kind, set()).update(node.inputs, node.sources)
     return declared
