@@ -62,7 +62,8 @@ def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
     provenances = [path for path in files if path.name == PROVENANCE or path.name.endswith(f".{PROVENANCE}")]
     artifacts = [path for path in files if ARTIFACT.fullmatch(path.name)]
     checkable = {*artifacts, *provenances}
-    artifacts += [path for path in arguments.paths if path in files and path not in checkable]  # under any name
+    named = [path for path in arguments.paths if path in files and path.suffix in (".safetensors", ".json")]
+    artifacts += [path for path in named if path not in checkable]  # also under another name
     checkable.update(artifacts)
     lines = [
         f"{path} is neither a file nor a folder, and DVC cannot read it{_away(path)}"

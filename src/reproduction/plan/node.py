@@ -132,7 +132,7 @@ def stage_versions() -> dict[str, int]:
 
 def sha256_of_source(path: Path) -> str:
     if not os.path.lexists(path):
-        raise TallmasksError(f"{path}: no such file; params.yaml names it. Correct the name, or `git checkout {path}`")
+        raise TallmasksError(f"{path}: no such file; params.yaml names it. Correct the name, or restore the file")
     return sha256_of_folder(path) if path.is_dir() else sha256_of_file(path)
 
 

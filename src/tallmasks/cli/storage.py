@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser, required: bool = True) -> Non
 
 
 def run(arguments: argparse.Namespace) -> int:
-    for option, most in (("parameters", "1e15"), ("tasks", "1000")):
-        if not 1 <= (value := getattr(arguments, option)) <= float(most):
-            raise OptionError(f"--{option}: found {value:g}, expected a number from 1 to {most}")
+    for option, least, most in (("parameters", 1, "1e15"), ("tasks", 1, "1000"), ("bits", 0, "32")):
+        if not least <= (value := getattr(arguments, option)) <= float(most):
+            raise OptionError(f"--{option}: found {value:g}, expected a number from {least} to {most}")
     model, tasks = int(arguments.parameters) * FLOATS[OF_BUNDLES[arguments.dtype]], arguments.tasks
     rows = {
         f"all {tasks} models": tasks * model,

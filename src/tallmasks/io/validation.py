@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -45,10 +46,11 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     keys, first = max(errors, key=lambda each: (len(each[0]), each[1]["type"] in ("missing", "value_error")))
     schema = model.model_json_schema()
     if first["type"] == "extra_forbidden":
-        inner = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", ())}
         key = keys.pop()
-        known = inner if keys else set(model.model_fields)
-        reason = f"there is no key {short(key)}{nearest(str(key), sorted(known - {key}))}"
+        parts = (_members(part, schema.get("$defs", {})) for part in _parts(schema, first["loc"], keys))
+        known = dict.fromkeys(name for part in chain(*parts) for name in part.get("properties", ()))
+        hint = nearest(str(key), known) or f"; expected {', '.join(known)}"
+        reason = f"there is no key {short(key)}{hint}"
     elif first["type"] == "missing":
         reason = f"{first['loc'][-1]} is missing and has no default; add it"
     elif first["type"] == "value_error":

@@ -18,9 +18,10 @@ from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.contract import Updates
 from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
+from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.methods.streaming import Merging, OnePiece, check_can_stream
-from tallmasks.methods.weighting import Weighting
+from tallmasks.methods.weighting import DENSITY, Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.operations.opened_models import Models, open_models, passes
@@ -220,6 +221,9 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
         )
     if weighting := settings.weighting:
         weighting.check(str(method.merge), f"--method: {settings.method}")
+        option = DENSITY.get(parse_spec(str(method.merge))[0])
+        if settings.density is not None and option in parse_spec(settings.method)[1].keys() | settings.options:
+            raise OptionError(f"--density: {option} is also given as an option of the method; leave one of them out")
     if isinstance(method.protocol, Fixed):
         weights = [weighting.weights.get(task, 1.0) for task in settings.tasks]
         if abs(sum(weights)) < 1e-3 * sum(map(abs, weights)) or not any(weights):

@@ -194,7 +194,7 @@ def read_settings_file(path: Path, base: str | None, dtypes: Collection[str]) ->
 def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collection[str], **settings: Any) -> Settings:
     """The settings from a function's arguments, which can be `Path`s, torch dtypes and mappings by task."""
     if not isinstance(tasks, Mapping) or not tasks:
-        raise TallmasksError(f"tasks: found {type(tasks).__name__}, expected a mapping such as {{'cars': './cars'}}")
+        raise TallmasksError(f"tasks: found {short(tasks)}, expected a mapping such as {{'cars': './cars'}}")
     values = {name: value for name, value in settings.items() if value is not None}
     named = {str(name): {"checkpoint": checkpoint} for name, checkpoint in tasks.items()}
     for setting in BY_TASK:

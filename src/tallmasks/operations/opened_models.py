@@ -178,7 +178,8 @@ def open_models(settings: Settings, keeps_own: bool = False, exact: bool = False
 
 def _check_shared(task: str, base: Checkpoint, one: Checkpoint, own: Sequence[str], missing: Sequence[str]) -> None:
     """Raise TallmasksError for a model that shares less than half of its weights, or of the base's, with the base."""
-    for checkpoint, names, kind in ((one, own, "has in addition"), (base, missing, "lacks")):
+    other = f"has tensors that {base.title} does not have in this shape:"
+    for checkpoint, names, kind in ((one, own, other), (base, missing, "lacks")):
         if 2 * sum(checkpoint.info(name).size for name in names) > checkpoint.layout.size:
             raise TallmasksError(
                 f"{task}: {one.title} {kind} {name_some(names)} ({len(names)} tensors in all), more than half of"

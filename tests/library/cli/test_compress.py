@@ -161,6 +161,7 @@ WITHOUT_BUNDLES = ("t_switch", "bitdelta", "tvq:bits=4", "tsv_c", "emr")
             for name in WITHOUT_BUNDLES
         ),
         (["magnitude_masking"], "magnitude_masking"),
+        (["tis"], "(did you mean 'ties'?); expected one of: task_arithmetic, dare, ties, breadcrumbs, tsv_m"),
         (["weight_averaging"], "weight_averaging"),
         (["lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),
         (["lossless", "--keep-base", "w*"], "lossless stores every tensor exactly"),

@@ -110,6 +110,7 @@ def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
     [
         (["--method", "iso_c", "--weight", "one=1"], "weights"),
         (["--method", "task_arithmetic", "--density", "0.5"], "density"),
+        (["--method", "ties:keep=0.3", "--density", "0.5"], "--density: keep is also given"),
         (["--method", "dare", "--trim", "tensor"], "trim"),
         (["--method", "breadcrumbs", "--density", "one=0"], "--density one=...: found 0.0"),
         (["--method", "weight_averaging", "--no-normalize"], "normalize: weight_averaging"),

@@ -191,6 +191,9 @@ def test_a_disk_error_names_a_file(tmp_path, monkeypatch):
 def test_verify_fails_if_there_is_nothing_to_check(tmp_path, capsys):
     """A misspelled folder, or a partly copied bundle, would count as checked."""
     (tmp_path / "place").mkdir()
+    (tmp_path / "table.csv").write_text("a,b")
+    assert main(["verify", str(tmp_path / "table.csv")]) == 1
+    assert "nothing to check" in capsys.readouterr().out
     for name in ("merged.safetensors", "x"):  # an empty folder, then a bundle without its bundle.json
         assert main(["verify", str(tmp_path / "place")]) == 1
         assert "nothing to check" in capsys.readouterr().out

@@ -66,7 +66,7 @@ class TextClassifier:
                 f"params.yaml: models.{name}.heads: found {spec.get('heads')!r}, expected one of {', '.join(HEADS)}"
             )
         refuse_keys(f"{name}.scoring", spec.get("scoring", {}), set(spec.get("scoring", {})) - {*SCORING}, "they")
-        settings_of(spec["architecture"])
+        refuse_keys(f"{name}.architecture", settings_of(spec["architecture"]), ("num_labels",), "text classifiers")
 
     def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
         linear = settings_of(spec["architecture"])["model_type"] not in NO_LINEAR_LAYERS
