@@ -33,7 +33,7 @@ def work_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         with lock:
             done += amount
             took = time.monotonic() - begun
-            if took - printed > EVERY:
+            if took - printed > EVERY and 100 * done >= total:  # before, the time left is a bad guess
                 printed = took
                 left = timedelta(seconds=max(0, round(took * (total / max(done, 1) - 1))))
                 print(f"{what}: {min(100, 100 * done // total)} %, about {left} left", file=sys.stderr, flush=True)
