@@ -227,6 +227,7 @@ def test_forged_streams_are_refused_in_a_line(small, tmp_path, method, file, for
         with pytest.raises(TallmasksError, match=rf"{file}\.safetensors") as error:
             work()
         assert "\n" not in str(error.value) and len(str(error.value)) < 500
+    assert any(f"{file}.safetensors" in problem for problem in verify_bundle(folder))
     if file != "merged":
         assert all_same(bundle.state_dict("ümlaut"), made.wanted["ümlaut"])
 
