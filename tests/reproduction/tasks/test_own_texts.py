@@ -243,3 +243,11 @@ def test_a_file_of_another_kind_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(TallmasksError, match=name) as refused:
         catalogue("text").check(params)
     assert "\n" not in str(refused.value)
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    """Among a million lines nobody would find it: every line was called line 1."""
+    (tmp_path / "tickets.jsonl").write_text('{"body": "a", "queue": "b"}\n\n{oops\n')
+    params = {"data": {"support": {"files": str(tmp_path / "tickets.jsonl"), **ENTRY}}}
+    with pytest.raises(TallmasksError, match="line 3: "):
+        catalogue("text").check(params)

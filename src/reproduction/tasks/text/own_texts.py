@@ -205,8 +205,8 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
         if column not in names:
             one = f", separated by {SEPARATORS[file.suffix]!r}" if len(names) == 1 and file.suffix in SEPARATORS else ""
             raise TallmasksError(
-                f"{file}: found no column {column!r}{nearest(column, names)}; found {', '.join(names[:20])}; expected "
-                f"the columns of data.{task} in params.yaml{one}"
+                f"{file}: found no column {column!r}{nearest(column, names)}; found "
+                f"{', '.join(names[:20]) or 'nothing'}; expected the columns of data.{task} in params.yaml{one}"
             )
     try:
         strings = {column: table[column].cast(pa.string()) for column in columns}
@@ -269,10 +269,15 @@ def _has_plain_quotes(file: Path) -> bool:
 
 def _objects(lines: Iterable[str], columns: Sequence[str]) -> tuple[list[str], dict[str, list[Any]]]:
     names, values = dict[str, None](), {column: list[Any]() for column in columns}
-    for line in filter(str.strip, lines):
-        row = json.loads(line, object_pairs_hook=_row)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line, object_pairs_hook=_row)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {number}: {error.msg}") from None
         if not isinstance(row, dict):
-            raise ValueError("a line is not a JSON object")
+            raise ValueError(f"line {number} is not a JSON object")
         names |= dict.fromkeys(row)
         for column, own in values.items():
             own.append(row.get(column))
