@@ -35,7 +35,7 @@ PICTURE = {
     "fine_tuned": "fine-tuned models",
     METHOD: "compress",
     "lossless": "compress, lossless",
-    "tall_mask_ties:bits=3": "TALL-masks",
+    "tall_mask_ties": "TALL-masks",
     "tsv_m": "TSV-M",
     "consensus_task_arithmetic": "consensus merging",
     "task_arithmetic": "task arithmetic",
@@ -217,15 +217,15 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
 
 
 def draw_picture() -> None:
-    """docs/overview.png: accuracy and sizes of a few methods on the real model, as bars.
+    """docs/overview.png: accuracy and sizes of files of a few methods on the real model, as bars.
 
     It is 400 pixels wide at 96 dpi, with labels of 9 points, so a phone shows it at its own size.
     """
     rows = pd.read_csv(ROOT / "docs" / "minilm" / "8tasks" / "table.csv").set_index("method").loc[[*PICTURE]]
-    unit, factor = byte_unit(rows["formula_gbit"])
+    unit, factor = byte_unit(rows["file_gbit"])
     columns = {
         "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
-        "size, 8 tasks": (factor * rows["formula_gbit"], f"{{:.0f}} {unit}"),
+        "size, 8 tasks": (factor * rows["file_gbit"], f"{{:.0f}} {unit}"),
     }
     with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
         figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 2.3), sharey=True, layout="constrained")
