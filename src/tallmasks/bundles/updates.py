@@ -49,7 +49,7 @@ class Update:
             result[:] = self._changed(stored, dtype)
         else:
             result[:] = stored
-            result[self.positions] = self._changed(stored[self.positions], dtype)
+            result[self.positions] = self._changed(result[self.positions], dtype)
 
     def added(self, theta: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
         """The update, float32 [n]; of differences, the restored weights minus theta_0."""

@@ -17,7 +17,7 @@ from tallmasks.errors import OptionError
 from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
 
 BITS = 0.2
-"""Bits that the default method of `tallmasks compress` needs for a weight of the real model of the documentation."""
+"""Bits that the default method of `tallmasks compress` needs for a weight of the real model of the documentation, with trained heads."""
 MASKS_OVER_BITS = 3
 
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser, required: bool = True) -> Non
         type=float,
         default=BITS,
         help="bits per weight and task that stochastic_rounding needs, from `tallmasks compress --dry-run` (default:"
-        f" {BITS}, as measured on a sentence encoder)",
+        f" {BITS}, as measured on a sentence encoder with trained heads)",
     )
     dtypes = [dtype for dtype, code in OF_BUNDLES.items() if code in FLOATS]
     parser.add_argument(
