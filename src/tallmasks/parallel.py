@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,9 +19,9 @@ _AT_ONCE = 64
 
 def cores() -> int:
     """The number of threads: NUMBA_NUM_THREADS, the value of `numba.set_num_threads`, or the number of cores."""
-    import numba  # slow, and not needed for planning
-
-    return int(numba.get_num_threads())
+    if "numba" in sys.modules:  # which is slow to import
+        return int(sys.modules["numba"].get_num_threads())
+    return int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
 def parallel(work: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None) -> list[Result]:

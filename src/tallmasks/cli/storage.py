@@ -17,7 +17,7 @@ from tallmasks.errors import OptionError
 from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
 
 BITS = 0.2
-"""Bits that the default method of `tallmasks compress` needs for a weight of the real model of the documentation, with trained heads."""
+"""Bits that the default method of `tallmasks compress` needs for a weight of a sentence encoder with trained heads."""
 MASKS_OVER_BITS = 3
 
 

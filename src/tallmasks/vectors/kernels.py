@@ -216,19 +216,9 @@ def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece:
     return np.sum(in_pieces(agreement.size, work, piece), axis=0).reshape(2, 256)
 
 
-def round_at_random(
-    values: Vector, steps: Vector, columns: int, first: int, drawn: NDArray[np.uint32]
-) -> NDArray[np.int32]:
-    """sign(x) (floor(|x| / step) + B), int32 [n], where B is 1 if a drawn number, [>= n], is below 2^32 times the
-    fraction. ``steps``: of each row of ``columns`` values, float32 [rows]; the first row misses ``first`` values."""
-    out = np.empty(values.size, np.int32)
-    _compiled().round_at_random(_plain(values), _plain(steps), columns, first, read_only(drawn), out)
-    return out
-
-
 def largest_magnitude(values: Vector) -> np.float32:
     """The largest |value| of a slice; 0 if it is empty, NaN or infinity if it has any."""
-    return np.float32(_compiled().max_magnitude(_plain(values)))
+    return np.float32(np.maximum(values.max(initial=0), -values.min(initial=0)))
 
 
 def finite(values: Vector) -> bool:

@@ -39,23 +39,6 @@ def add_agreeing(row: Floats, limit: Single, total: Floats, majority: Single, ou
 
 
 @compiled
-def round_at_random(
-    values: Floats, steps: Floats, columns: int, first: int, drawn: Words, out: NDArray[np.int32]
-) -> None:
-    """float32 [n], [rows], uint32 [>= n] -> int32 [n]: |value| / step of its row, rounded up if a drawn number is below
-    2^32 times the fraction; with the value's sign. Rows have ``columns`` values; the first one misses ``first``."""
-    start, stop = 0, columns - first
-    for row in range(steps.size):
-        per_step = 1 / np.float64(steps[row])
-        for i in range(start, min(stop, values.size)):
-            quotient = abs(np.float64(values[i])) * per_step
-            lower = np.floor(quotient)
-            magnitude = np.int32(lower) + np.int32(drawn[i] < 4294967296.0 * (quotient - lower))
-            out[i] = -magnitude if values[i] < _ZERO else magnitude
-        start, stop = stop, stop + columns
-
-
-@compiled
 def levels(row: Floats, merged: Floats, mask_lambdas: tuple[float, ...], out: NDArray[np.uint8]) -> None:
     """float32 [n], [n], L-tuple -> uint8 [n]: the number of lambdas with |tau| > lambda * |tau_MTL - tau|. The lambdas
     are a tuple so that their number is known at compile time."""
@@ -98,16 +81,6 @@ def count_lower(blocks: Words, counts: Words, upper: int) -> None:
             for i in range(blocks.shape[1]):
                 if (blocks[block, i] & _MAGNITUDE) >> _HALF == upper:
                     counts[blocks[block, i] & _LOWER] += 1
-
-
-@compiled
-def max_magnitude(values: Floats) -> np.float32:
-    """float32 [n] -> the largest |value|, 0 if n = 0, infinity or NaN if there is any."""
-    patterns = values.view(np.uint32)
-    largest = np.uint32(0)
-    for i in range(patterns.size):
-        largest = max(largest, np.uint32(patterns[i] & _MAGNITUDE))
-    return np.uint32(largest).view(np.float32)
 
 
 @compiled

@@ -14,10 +14,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from tallmasks.vectors import kernels
 from tallmasks.vectors.kernels import Vector
 
 PIECE = 1 << 18
+_CACHED = 1 << 15  # values whose intermediate results stay in a core's caches
 Steps = NDArray[np.float32]
 """The step of each row of a piece, [rows], or of all values, [1]."""
 
@@ -64,9 +64,7 @@ def row_rms(theta: Vector, shape: tuple[int, ...], start: int) -> NDArray[np.flo
     ``start`` of the tensor on. The same bits on every machine."""
     if is_vector(shape):
         return np.zeros(1)
-    columns = columns_of(shape)
-    rows = -(-(start % columns + theta.size) // columns)
-    ends = np.minimum(np.arange(1, rows + 1) * columns - start % columns, theta.size)
+    ends = _row_ends(columns_of(shape), start, theta.size)
     sums = np.square(theta, dtype=np.float64)
     np.cumsum(sums, out=sums)  # in order, unlike sum()
     return np.sqrt(np.diff(sums[ends - 1], prepend=0) / np.diff(ends, prepend=0))
@@ -81,8 +79,13 @@ def spread(steps: Steps, columns: int, start: int, size: int) -> NDArray[np.floa
     """The step of each value of a piece, float32 [n]."""
     if steps.size == 1:
         return np.broadcast_to(steps, size)
-    before = start % columns
-    return np.repeat(steps, columns)[before : before + size]
+    return np.repeat(steps, np.diff(_row_ends(columns, start, size), prepend=0))
+
+
+def _row_ends(columns: int, start: int, size: int) -> NDArray[np.int64]:
+    """Where the rows of a piece end, [rows]."""
+    rows = -(-(start % columns + size) // columns)
+    return np.minimum(np.arange(1, rows + 1) * columns - start % columns, size)
 
 
 def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], start: int, name: str) -> NDArray[np.int32]:
@@ -93,8 +96,15 @@ def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], star
     hashed = xxhash.xxh3_128(name.encode())
     hashed.update(values)
     random = np.random.Philox(key=hashed.intdigest()).random_raw(-(-values.size // 2))
-    columns, drawn = columns_of(shape), random.astype("<u8", copy=False).view("<u4")
-    return kernels.round_at_random(values, steps, columns, start % columns, drawn)
+    drawn = random.astype("<u8", copy=False).view("<u4")
+    of_values, integers = spread(steps, columns_of(shape), start, values.size), np.empty(values.size, np.int32)
+    for first in range(0, values.size, _CACHED):
+        part = slice(first, min(first + _CACHED, values.size))
+        quotients = np.abs(values[part]).astype(np.float64) / of_values[part]
+        lower = np.floor(quotients)
+        lower += drawn[part] < 2.0**32 * (quotients - lower)
+        integers[part] = np.copysign(lower, values[part])
+    return integers
 
 
 def rounded_to_nearest(values: Vector, steps_per_rms: float) -> Multiples:

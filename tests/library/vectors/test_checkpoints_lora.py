@@ -196,8 +196,7 @@ def test_transposed_layers_embeddings_and_whole_tensors_are_read(tmp_path):
     out = tallmasks.merge_checkpoints(
         tmp_path / "base", task, tmp_path / "m", method="task_arithmetic", scaling_coefficient=1
     )
-    lossless = {"dtype": "float32", "mask_lambda": 0}
-    bundle = tallmasks.compress(tmp_path / "base", task, tmp_path / "b", method="task_arithmetic", **lossless)
+    bundle = tallmasks.compress(tmp_path / "base", task, tmp_path / "b", method="lossless")
     merged, restored = open_checkpoint(out), tallmasks.load_bundle(bundle).arrays("cars")
     own, on_moved = (open_checkpoint(folder, one) for one in (base, moved))
     for name, values in expected.items():
