@@ -196,13 +196,15 @@ def test_transposed_layers_embeddings_and_whole_tensors_are_read(tmp_path):
     out = tallmasks.merge_checkpoints(
         tmp_path / "base", task, tmp_path / "m", method="task_arithmetic", scaling_coefficient=1
     )
-    bundle = tallmasks.compress(tmp_path / "base", task, tmp_path / "b", method="lossless")
+    masks = {"mask_lambda": 0, "bits": 8}
+    bundle = tallmasks.compress(tmp_path / "base", task, tmp_path / "b", method="task_arithmetic", **masks)
     merged, restored = open_checkpoint(out), tallmasks.load_bundle(bundle).arrays("cars")
     own, on_moved = (open_checkpoint(folder, one) for one in (base, moved))
     for name, values in expected.items():
         summed = [base.float32(name) + delta(one, base, name) for one in (own, on_moved)]
-        for found in (own.float32(name), merged.float32(name), restored[name], *summed):
+        for found in (own.float32(name), merged.float32(name), *summed):
             np.testing.assert_allclose(found, values, atol=1e-5)
+        np.testing.assert_allclose(restored[name], values, atol=0.05)
 
 
 def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
