@@ -3,7 +3,7 @@
     python benchmarks/default_method.py stored tiny 20tasks   # needs `snakemake checkpoints_tiny`
     python benchmarks/default_method.py trained bert vit llama t5 llama-bfloat16 bert-slow bert-lora bert-few
 
-`stored` takes fine-tuned models of the workflow and their data.  `trained` makes a small base and eight fine-tuned
+`stored` takes fine-tuned models of the workflow and their data.  `trained` makes a small base and a few fine-tuned
 models of transformers' classes on the spot: each task has four classes, a head of its own, and data that no training
 saw; `-bfloat16` rounds all models, `-slow` has a tenth of the learning rate, `-lora` trains and merges LoRAs of rank 4,
 `-few` trains 38 of 1,500 rows of the embedding, while weight decay shrinks all.  Prints a line for each method and seed
@@ -42,7 +42,7 @@ SPLITS = ("validation", "test")
 Flat = NDArray[np.float32]
 Accuracy = Callable[[int, Flat, str], float]
 """Of a task's model with an update, in percent of a split's examples."""
-TASKS, CLASSES, TOKENS, LENGTH = 8, 4, 40, 24
+CLASSES, TOKENS, LENGTH = 4, 40, 24
 
 
 def rows(vectors: Sequence[TaskVector], theta_0: Flat) -> Iterator[tuple[str, int, list[Flat], float]]:
@@ -174,7 +174,7 @@ def fit(
     model.eval()
 
 
-def trained(kind: str) -> tuple[list[TaskVector], Flat, Accuracy]:
+def trained(kind: str, tasks: int) -> tuple[list[TaskVector], Flat, Accuracy]:
     """A base that was trained on tasks of the same kind, and eight models of other tasks."""
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
@@ -185,7 +185,7 @@ def trained(kind: str) -> tuple[list[TaskVector], Flat, Accuracy]:
     base = of_class(of_class.config_class(**settings, num_labels=CLASSES))
     fit(base, kind, range(100, 108), 1200, 1e-3, 0, few="few" in variants)
     models = []
-    for task in range(TASKS):
+    for task in range(tasks):
         torch.manual_seed(task)
         model = copy.deepcopy(base)
         for head in (getattr(model, name, None) for name in HEADS):
@@ -205,7 +205,7 @@ def trained(kind: str) -> tuple[list[TaskVector], Flat, Accuracy]:
     layout = Layout.of(states[0])
     flats = [layout.join(state) for state in states]
     vectors = [TaskVector(flat - flats[0], layout, {}) for flat in flats[1:]]
-    data = {split: [drawn(kind, task, count, seed) for task in range(TASKS)]
+    data = {split: [drawn(kind, task, count, seed) for task in range(tasks)]
             for split, count, seed in (("validation", 512, 9), ("test", 2000, 10))}  # fmt: skip
 
     @torch.no_grad()
@@ -225,13 +225,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", choices=("stored", "trained"))
     parser.add_argument("names", nargs="+")
+    parser.add_argument("--tasks", type=int, default=8, help="of `trained` (default: 8)")
     arguments = parser.parse_args()
     print("models,benchmark,method,seed,bits,noise,validation,worst,test,worst", flush=True)
     model, *benchmarks = arguments.names
     is_stored = arguments.source == "stored"
-    cases = [(model, name) for name in benchmarks] if is_stored else [(name, "8tasks") for name in arguments.names]
+    cases = (
+        [(model, name) for name in benchmarks]
+        if is_stored
+        else [(name, f"{arguments.tasks}tasks") for name in arguments.names]
+    )
     for name, benchmark in cases:
-        vectors, theta_0, accuracy = stored(name, benchmark) if is_stored else trained(name)
+        vectors, theta_0, accuracy = stored(name, benchmark) if is_stored else trained(name, arguments.tasks)
         count = range(len(vectors))
         whole = {split: [accuracy(task, vectors[task].flat, split) for task in count] for split in SPLITS}
         nothing = [np.zeros_like(theta_0)] * len(vectors)
