@@ -85,10 +85,10 @@ def test_models_of_own_tensors_take_a_bundle_and_its_base(pretrained: Path, tmp_
 def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, tmp_path: Path) -> None:
     """A row of an adapter would leave out the model that the adapter needs, or count it for every task."""
     adapter = tmp_path / "initial.safetensors"
-    write_tensors(adapter, {"scales": np.ones(640, np.float32)}, {})
+    write_tensors(adapter, {"scales": np.ones(64_000, np.float32)}, {})
     start = StartingPoint(open_checkpoint(adapter), ("scales",), included=True, beside=pretrained.stat().st_size)
     assert stored_gigabits(evaluation("task_arithmetic"), start) == gigabits(pretrained, adapter)
     row = evaluation("magnitude_masking")
     with new_bundle(tmp_path / "bundle", bundle_contents(row.method, row.tasks, start, row.mask_lambda)) as new:
-        new.write("scales", 0, np.ones(640, np.float32), {task: np.zeros(80, np.uint8) for task in TASKS})
+        new.write("scales", 0, np.ones(64_000, np.float32), {task: np.zeros(8000, np.uint8) for task in TASKS})
     assert stored_gigabits(row, start) == gigabits(pretrained, *parts(tmp_path / "bundle"))
