@@ -77,12 +77,12 @@ def test_weights_multiply_task_vectors(here: None) -> None:
 def test_what_weighted_tasks_cancel_goes_to_their_majority(here: None) -> None:
     """TIES would elect the sign that the task vectors have without weights."""
     one, two = np.ones(LAYOUT.size, np.float32), np.full(LAYOUT.size, -1.5, np.float32)
-    two[:9] = -2
+    two[:9], two[9] = -2, -1e4  # few of the weights, and most of their length
     for name, flat in {"base": 0 * one, "one": one, "two": two}.items():
         save_file(dict(LAYOUT.split(flat)), f"{name}/model.safetensors")
     found = merged(*CALL, "--method", "ties", "--option", "keep=1", "--weight", "one=2", "--no-normalize")
     np.testing.assert_array_equal(found, reference.ties(np.stack([2 * one, two]), [0, 0], mean=False))
-    assert (found == 2).all()
+    assert (found[:9] == 2).all()
 
 
 def test_masks_are_those_of_weighted_task_vectors(here: None) -> None:
