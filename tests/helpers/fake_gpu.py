@@ -22,7 +22,7 @@ from reproduction.models.clip import network
 from reproduction.models.language import text_tokenizer
 from reproduction.models.pretrained_files import read_pretrained
 from reproduction.models.t5 import t5_loading
-from reproduction.training import finetuning, unfinished
+from reproduction.training import finetuning
 
 NUMBERS = {"item": None, "__bool__": bool, "__int__": int, "__index__": int, "__float__": float}
 
@@ -92,7 +92,8 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cuda, "make_repeatable", lambda tf32=False: None)
     monkeypatch.setattr(cuda, "free_bytes", lambda device: 10**9)
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices: contextlib.nullcontext())
-    monkeypatch.setattr(unfinished, "_global_generator", lambda device: torch.default_generator)
+    monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(text_tokenizer, "_utf8", _utf8)
     monkeypatch.setattr(torch.nn.Module, "to", _to)
     here = torch.device("cpu")  # modes are a thread's own

@@ -76,6 +76,38 @@ def wudi(matrices, steps):
     return merged.detach().numpy()
 
 
+def adamerging(loss, vectors, parts, steps, rate):
+    """The coefficients [T, parts] in 0 to 1, by torch's own gradient and Adam; ``parts``: slices of the vectors."""
+    import torch
+
+    given, values = torch.tensor(vectors), torch.full((len(vectors), len(parts)), 0.3, requires_grad=True)
+    adam = torch.optim.Adam([values], lr=rate)
+    for _ in range(steps):
+        adam.zero_grad()
+        shares = zip(values.clip(0, 1).T, parts, strict=True)
+        loss(torch.cat([share @ given[:, part] for share, part in shares])).backward()
+        adam.step()
+    return values.detach().clip(0, 1).numpy()
+
+
+def concrete(loss, vectors, parts, steps, rate, coefficient, generator):
+    """The mask [P] over its mean in each part, by torch's own gradient and Adam; ``generator``: of the draws."""
+    import torch
+
+    def scaled(mask):
+        return torch.cat([mask[part] / mask[part].mean() for part in parts])
+
+    total = torch.tensor(vectors.sum(axis=0))
+    logits = torch.zeros_like(total, requires_grad=True)
+    adam = torch.optim.Adam([logits], lr=rate)
+    for _ in range(steps):
+        adam.zero_grad()
+        noise = torch.empty_like(total).uniform_(1e-6, 1 - 1e-6, generator=generator).logit()
+        loss(coefficient * total * scaled(((noise + logits) / 0.5).sigmoid())).backward()
+        adam.step()
+    return scaled((logits.detach() / 0.5).sigmoid()).numpy()
+
+
 def pcb(vectors, frozen):
     """Intra- and inter-balancing over the whole vectors, the frozen values at the end."""
     tasks, moved = vectors.shape

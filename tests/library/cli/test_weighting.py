@@ -74,6 +74,17 @@ def test_weights_multiply_task_vectors(here: None) -> None:
     np.testing.assert_allclose(without_base, mean, rtol=1e-6, atol=1e-8)
 
 
+def test_what_weighted_tasks_cancel_goes_to_their_majority(here: None) -> None:
+    """TIES would elect the sign that the task vectors have without weights."""
+    one, two = np.ones(LAYOUT.size, np.float32), np.full(LAYOUT.size, -1.5, np.float32)
+    two[:9], two[9] = -2, -1e4  # few of the weights, and most of their length
+    for name, flat in {"base": 0 * one, "one": one, "two": two}.items():
+        save_file(dict(LAYOUT.split(flat)), f"{name}/model.safetensors")
+    found = merged(*CALL, "--method", "ties", "--option", "keep=1", "--weight", "one=2", "--no-normalize")
+    np.testing.assert_array_equal(found, reference.ties(np.stack([2 * one, two]), [0, 0], mean=False))
+    assert (found[:9] == 2).all()
+
+
 def test_masks_are_those_of_weighted_task_vectors(here: None) -> None:
     """Consensus merging would keep the weights that the tasks share at other weights."""
     words = ["--method", "consensus_task_arithmetic", "--mask-lambda", 0.4]

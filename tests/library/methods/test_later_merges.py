@@ -273,6 +273,14 @@ def test_della_drops_small_weights_more_often() -> None:
         merged("della:drop=0.2,epsilon=0.3", vectors())
 
 
+@pytest.mark.parametrize("name", ["sce", "della:drop=0"])
+def test_what_tasks_cancel_has_the_sign_plus(name: str) -> None:
+    """Where two tasks are opposed, the merge would keep nothing, or another value than mergekit."""
+    layout = Layout(("a",), ((2,),))
+    given = [TaskVector(np.float32([own, 2]), layout, {}) for own in (1, -1)]
+    np.testing.assert_array_equal(merged(name, given)["a"], [1, 2])
+
+
 def test_a_mean_is_scaled_beyond_one() -> None:
     """A mean of T tasks would be limited by a grid that is made for sums. The paper's methods keep its grid."""
     equal = [vectors(1)[0]] * 4

@@ -1,15 +1,25 @@
-"""Random crops on the device."""
+"""Random changes and crops on the device."""
 
 import numpy as np
 import torch
 from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomResizedCrop, functional
 
-from reproduction.models.clip.augmentation import crop_and_resize, random_crops
+from reproduction.models.clip.augmentation import augment, crop_and_resize, random_crops
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def test_rotation_keeps_a_disc() -> None:
+    """Training images would be sheared where params.yaml says that they are rotated."""
+    line = torch.linspace(-1, 1, 33)
+    disc = torch.exp(-8 * (line**2 + line[:, None] ** 2))
+    images = torch.stack([disc, disc * (line > 0)]).repeat(4, 1, 1)[:, None].expand(8, 3, 33, 33)
+    turned = augment(images, generator(), rotation=90, scale=0, shift=0, brightness=0, noise=0)
+    off = (turned - images).abs().amax(dim=(1, 2, 3))
+    assert off[::2].max() < 0.02 < 0.2 < off[1::2].min()
 
 
 def test_crops_are_resized_as_torchvision_resizes_them() -> None:

@@ -83,6 +83,7 @@ def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
         image = np.random.default_rng(side).integers(0, 256, (side, side, 3), np.uint8)
         ours, theirs = preprocess(torch.from_numpy(image[None]))[0], transform(Image.fromarray(image))
         assert (ours - theirs).abs().mean() < 1 / 255, side
+        torch.testing.assert_close(255 * ours, (255 * ours).round().clamp(0, 255), rtol=0, atol=1e-3)
 
 
 def test_mixed_precision_stays_near(weights: Path) -> None:

@@ -315,6 +315,16 @@ def test_the_published_names_describe_the_published_networks() -> None:
         assert family(spec).architecture_counts(spec) == (size, 0), name
 
 
+def test_a_new_head_is_drawn_for_each_seed_and_task(tmp_path: Path) -> None:
+    """The heads of all tasks would start alike, and the spread over seeds be too small."""
+    save_small(tmp_path / "w.safetensors", TRAINED)
+    heads = set()
+    for seed, task in ((0, "a"), (0, "a"), (0, "b"), (1, "a")):
+        spec = {**TRAINED, "classes": CLASSES, "seed": seed, "task": task}
+        heads.add(load(spec, tmp_path / "w.safetensors", device="cpu").named_arrays()[HEAD].tobytes())
+    assert len(heads) == 3
+
+
 def test_a_head_comes_back_from_a_checkpoint(tmp_path: Path) -> None:
     """Scores would be those of another head."""
     head = {"score.weight": np.arange(6, dtype=np.float32).reshape(3, 2)}

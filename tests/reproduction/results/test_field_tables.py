@@ -6,9 +6,10 @@ import pytest
 
 from reproduction.evaluation.choice import mean_interval, wilson_interval
 from reproduction.evaluation.records import Evaluation
-from reproduction.results.field_tables import field_table, year
+from reproduction.results.field_tables import field_table, laid_out_field, year
 from reproduction.results.reference import PAPER_TASKS, beside_families, family_of, published_numbers
 from reproduction.results.tables import ParameterCounts
+from reproduction.results.typesetting import markdown
 from tallmasks import methods
 
 
@@ -22,6 +23,15 @@ def test_rows_are_by_section_and_year() -> None:
     years = table["year"].astype(object).where(table["year"].notna(), None)
     assert years.tolist() == [2021, 2023, 2025, None, 2024, 2024, 2025]
     assert year(methods.get("t_switch")) == 2025
+
+
+def test_lambdas_are_shown_from_the_smallest_to_the_largest() -> None:
+    """A reader would take the lambda of one task for that of all."""
+    counts = {"validation": [10] * 3, "test": [10] * 3}
+    for lambdas, text in (((0.4, 0.2, 0.3), "λ 0.2–0.4"), ((0.3, 0.3, 0.3), "λ 0.3")):
+        row = Evaluation("tall_mask_ties", tuple("abc"), counts, counts, mask_lambda=lambdas)
+        table = field_table([row], row, ParameterCounts(1_000_000, 500_000))
+        assert f"| {text} |" in markdown(laid_out_field(table, ""))
 
 
 def test_the_interval_of_one_task_is_wilsons_and_of_many_is_narrower() -> None:

@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -137,11 +138,13 @@ def test_controlled_table(results: ResultFiles) -> None:
         "standard": (evaluation("fine_tuned", [100, 100], [10, 10]), evaluation("task_arithmetic", [50, 70], [1, 1])),
         "controlled": (evaluation("fine_tuned", [80, 80], [10, 10]), evaluation("task_arithmetic", [40, 56], [1, 1])),
     }
+    found = {name: (replace(first, scaling_coefficient=None), second) for name, (first, second) in found.items()}
     table = controlled_table(found)
     assert list(pd.read_csv(results.path("8tasks", "controlled/controlled.csv"))) == list(table)
     table = table.set_index(["method", "finetuning"])
     assert table.loc["task_arithmetic", "accuracy"].to_dict() == {"standard": 60, "controlled": 48}
     assert table["normalized_accuracy"].tolist() == [100, 100, 60, 60]
+    assert table["scaling_coefficient"].fillna(0).tolist() == [0, 0, 0.3, 0.3]
 
 
 def test_subset_table() -> None:

@@ -80,7 +80,7 @@ def test_rounded_models_take_a_bundle_and_its_base(pretrained: Path, tmp_path: P
 def test_an_adapter_is_stored_beside_the_model_that_it_adapts(pretrained: Path, tmp_path: Path) -> None:
     """A row of an adapter would leave out the model that the adapter needs, or count it for every task."""
     adapter = tmp_path / "initial.safetensors"
-    write_tensors(adapter, {"scales": np.ones(640, np.float32)}, {})
+    write_tensors(adapter, {"scales": np.ones(64_000, np.float32)}, {})
     start = StartingPoint(open_checkpoint(adapter), ("scales",), included=True, beside=pretrained.stat().st_size)
     assert stored_gigabits(evaluation("task_arithmetic"), start) == gigabits(pretrained, adapter)
     row, files = bundled("stochastic_rounding", start, tmp_path / "bundle")

@@ -120,9 +120,11 @@ def test_a_choice_at_an_end_of_its_grid_is_marked(evaluations: list[Evaluation])
     record = selection_record(rows, rows[1])
     assert [record["tall_mask_ties"][task]["at_grid_end"] for task in "ba"] == [True, True]
     assert not record["iso_c"]["at_grid_end"]
+    seeds = seeds_table({0: summary, 1: summary})
+    assert seeds["at_grid_end"].tolist() == [2, 0, 4, 0, 0]
     texts = [
         table_for_people(summary, "tiny"),
-        seeds_table_for_people(seeds_table({0: summary, 1: summary}), "tiny"),
+        seeds_table_for_people(seeds, "tiny"),
         markdown(laid_out_field(field_table(rows, rows[1], COUNTS), "tiny")),
     ]
     for text in texts:

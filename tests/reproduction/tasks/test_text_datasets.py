@@ -18,6 +18,7 @@ from reproduction.tasks.task import SPLITS
 from reproduction.tasks.text import TASKS
 from reproduction.tasks.text.prompt_files import prompts_of
 from reproduction.tasks.text.text_catalogue import example
+from reproduction.tasks.text.text_tasks import TextTask
 from reproduction.tasks.texts import FREE, PAIR, Text, open_texts
 from tallmasks.cli import main as cli
 from tallmasks.errors import TallmasksError
@@ -161,7 +162,8 @@ def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, mo
         digests.add(examples(params).digest)
         assert examples(params, "qasc").digest == examples({**params, "data": {}}, "qasc").digest
     assert len(digests) == 7
-    monkeypatch.setattr("reproduction.tasks.text.text_catalogue.digest", lambda prompts: "other wordings")
+    others = tuple(prompt._replace(jinja=f"Well: {prompt.jinja}") for prompt in prompts_of("paws").prompts)
+    monkeypatch.setattr(TextTask, "prompt_file", prompts_of("paws")._replace(prompts=others))
     params["data"] = {}
     assert examples(params).digest not in digests
 

@@ -10,7 +10,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from reproduction.artifacts.labels import as_metadata
 from reproduction.models.flat_weights import FlatWeights
-from reproduction.training import unfinished
 from reproduction.training.finetuning import ShuffledBatches, adamw
 from reproduction.training.unfinished import TrainingRun, TrainingState
 
@@ -58,7 +57,8 @@ def step(training: TrainingRun) -> None:
 @pytest.fixture
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """torch's device "cuda" without a GPU: tensors have shapes and devices, but no values."""
-    monkeypatch.setattr(unfinished, "_global_generator", lambda device: torch.default_generator)
+    monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     with FakeTensorMode():
         yield
 
