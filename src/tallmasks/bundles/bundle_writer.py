@@ -114,8 +114,8 @@ def new_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewBundle]
     with whole(out, sum(fixed_bytes(contents).values()), folder=True, new=True) as folder:
         with ExitStack() as stack:
             files = {
-                task: stack.enter_context(new_streams(folder / file, *form))
-                for task, (file, *form) in _forms(draft).items()
+                task: stack.enter_context(new_streams(folder / form[0], *form[1:]))
+                for task, form in _forms(draft).items()
             }
             _copy_buffers(contents, draft, files)
             new = NewBundle(draft, files)
@@ -129,7 +129,7 @@ def fixed_bytes(contents: BundleContents) -> dict[str, int]:
     draft = _draft(contents)
     sizes = {name: path.stat().st_size for name, path in _copied_files(contents).items()}
     sizes |= {file: bytes_of_file(infos, metadata_of(draft)) for file, infos in other_infos(draft).items()}
-    sizes |= {file: bytes_without_pieces(*form) for file, *form in _forms(draft).values()}
+    sizes |= {form[0]: bytes_without_pieces(*form[1:]) for form in _forms(draft).values()}
     files = {name: PartFile(sha256=_NO_SHA256, bytes=size) for name, size in sizes.items()}
     return {**sizes, MANIFEST: len(_json(draft.model_copy(update={"files": files})))}
 

@@ -47,8 +47,8 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     schema = model.model_json_schema()
     if first["type"] == "extra_forbidden":
         key = keys.pop()
-        parts = (_members(part, schema.get("$defs", {})) for part in _parts(schema, first["loc"], keys))
-        known = dict.fromkeys(name for part in chain(*parts) for name in part.get("properties", ()))
+        members = (_members(part, schema.get("$defs", {})) for part in _parts(schema, first["loc"], keys))
+        known = dict.fromkeys(name for part in chain(*members) for name in part.get("properties", ()))
         hint = nearest(str(key), known) or f"; expected {', '.join(known)}"
         reason = f"there is no key {short(key)}{hint}"
     elif first["type"] == "missing":

@@ -267,7 +267,7 @@ def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorP
 
     def rounded(piece: TensorPiece) -> list[Encoded]:
         theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
-        rms, every = row_rms(theta, shape, piece.start), []
+        rms, every = row_rms(theta, shape, piece.start), list[Encoded]()
         for tau in stream.task_vectors_at(piece):
             assert encode is not None
             multiples = encode(tau, rms, piece.name, shape, piece.start, **method.values)
@@ -298,7 +298,7 @@ def estimated_sizes(method: Method, models: Models) -> list[tuple[str, int, floa
     for one in [registry.with_option(method, "step", step) for step in steps] or [method]:
         results = [*in_batches(encoder(one, models, models.stream(lambda count: None)), some)]
         squares = sum((np.array([one for *_, one in each]) for each in results), np.zeros((len(models.tasks), 2)))
-        nbytes = sum(bytes_of_piece(*one) for of_piece in results for *one, _ in of_piece) / share
+        nbytes = sum(bytes_of_piece(stream, step) for of_piece in results for stream, step, _ in of_piece) / share
         name = f"--step {one.values['step']:g}" if steps else one.name
         estimates.append((name, int(nbytes), max(map(_noise, squares)) if steps else None))
     return estimates

@@ -94,7 +94,7 @@ def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], star
     the counter-based generator Philox, whose stream NumPy never changes (NEP 19).
     """
     hashed = xxhash.xxh3_128(name.encode())
-    hashed.update(values)
+    hashed.update(values.data)
     random = np.random.Philox(key=hashed.intdigest()).random_raw(-(-values.size // 2))
     drawn = random.astype("<u8", copy=False).view("<u4")
     of_values, integers = spread(steps, columns_of(shape), start, values.size), np.empty(values.size, np.int32)
