@@ -77,13 +77,14 @@ def test_agreement_uses_each_tasks_own_lambda(chain, merge, tmp_path):
     np.testing.assert_array_equal(found, reference.agreement(masks))
 
 
-def test_a_lambda_without_data_does_not_depend_on_the_pieces():
-    """In a large model, the last tensors alone would determine the lambda."""
+def test_a_lambda_without_data_gives_the_length_of_the_task_vector():
+    """The update would be larger or smaller than fine-tuning; or in a large model the last tensors alone decide."""
     vector, merged = np.random.default_rng(0).normal(size=(2, 3000)).astype(np.float32)
     merged[1500:] *= 9
     pieces = [slice(start, start + 20) for start in range(0, 3000, 20)]
     found = lambdas_without_data(1, lambda piece: ([vector[piece]], merged[piece]), pieces)
     assert found == [lambda_without_data(vector, merged)]
+    assert abs(merged[reference.mask(vector, merged, found[0])]).sum() == pytest.approx(abs(vector).sum(), rel=0.01)
 
 
 def test_the_profile_counts_weights_that_merge_to_zero_separately():
