@@ -34,7 +34,7 @@ from tallmasks.methods.codec import coded_bytes
 from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector, open_task_vector
 
 ROWS = {
-    "stochastic_rounding:step=0.05": 1, "stochastic_rounding:step=0.1": 1, "stochastic_rounding": 3,
+    "stochastic_rounding:step=0.05": 1, "stochastic_rounding": 3, "stochastic_rounding:step=0.2": 3,
     "stochastic_rounding:step=0.4": 1, "dare_per_task": 1, "ultradelta": 1,
 }  # fmt: skip
 """Seeds of the rounding, by method."""

@@ -44,7 +44,7 @@ PICTURE = {
 
 SHORT = (
     "zeroshot", "task_arithmetic", "ties", "consensus_task_arithmetic", "consensus_ties", "tsv_m", METHOD,
-    f"{METHOD}:step=0.1", "lossless", "tall_mask_ties", "tall_mask_ties:bits=3", "fine_tuned",
+    f"{METHOD}:step=0.2", "lossless", "tall_mask_ties", "tall_mask_ties:bits=3", "fine_tuned",
 )  # fmt: skip
 """The rows of the README's table, which is that of the real model with more rows (see docs/real_model.md)."""
 

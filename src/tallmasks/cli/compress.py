@@ -1,7 +1,7 @@
 """Compress fine-tuned models of one base into a bundle, which restores any of them.
 
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd -o ./bundle
-    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --step 0.1 -o ./bundle
+    tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --step 0.2 -o ./bundle
     tallmasks compress --base ./base --task cars=./cars --task dtd=./dtd --method lossless -o ./bundle
     tallmasks compress --base org/base --task a=org/a --task b=org/b --method ties --mask-lambda 0.3 -o ./bundle
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--step",
         type=float,
-        help="step of stochastic_rounding, in units of the root mean square of each row of the base (default: 0.2)",
+        help="step of stochastic_rounding, in units of the root mean square of each row of the base (default: 0.1)",
     )
     chosen.add_argument(
         "--bits",

@@ -16,7 +16,7 @@ from tallmasks.cli.options import count, one_of, whole_number
 from tallmasks.errors import OptionError
 from tallmasks.io.dtypes import DTYPE_ALIASES, FLOATS, OF_BUNDLES
 
-BITS = 0.2
+BITS = 0.3
 """Bits that the default method of `tallmasks compress` needs for a weight of a sentence encoder with trained heads."""
 MASKS_OVER_BITS = 3
 

@@ -14,7 +14,7 @@ from tallmasks.methods.codec import coded_bytes
 from tallmasks.vectors.multiples import PIECE
 
 Array = NDArray[np.float32]
-METHOD = methods.get("stochastic_rounding:step=0.1")
+METHOD = methods.get("stochastic_rounding")
 SHAPES = [(), (7,), (1, 30, 1), (9, 1), (3, 5), (4, 16, 3, 3), (3, 5, 7), (1, 40, 50), (PIECE // 500 + 1, 501)]
 
 

@@ -81,13 +81,13 @@ def vectors(paths: dict[str, Path]) -> dict[str, TaskVector]:
 
 
 def rounded(tau: NDArray, theta: NDArray, name: str) -> NDArray:
-    """A matrix at random multiples of a fifth of each row of theta_0, or of tau as a whole, whichever is larger; a
+    """A matrix at random multiples of a tenth of each row of theta_0, or of tau as a whole, whichever is larger; a
     vector at the nearest multiples of a tenth of itself."""
     length = np.sqrt(np.mean(tau.astype(np.float64) ** 2))
     if sum(axis > 1 for axis in tau.shape) < 2:
         return np.rint(10 * tau / length) * length / 10
     rows = np.sqrt(np.mean(theta.astype(np.float64) ** 2, axis=tuple(range(1, theta.ndim)), keepdims=True))
-    step = np.maximum(rows / 5, length)
+    step = np.maximum(rows / 10, length)
     draw = np.random.Philox(key=xxhash.xxh3_128_intdigest(name.encode() + tau.tobytes()))
     numbers = draw.random_raw((tau.size + 1) // 2).view(np.uint32)[: tau.size].reshape(tau.shape) / 2**32
     multiples = np.abs(tau) / step

@@ -29,7 +29,7 @@ Step = Annotated[float, Between(1e-6, 1e6)]
 )
 @in_multiples
 def stochastic_rounding(
-    tau: Vector, rms: NDArray[np.float64], name: str, shape: tuple[int, ...], start: int, *, step: Step = 0.2
+    tau: Vector, rms: NDArray[np.float64], name: str, shape: tuple[int, ...], start: int, *, step: Step = 0.1
 ) -> Multiples:
     """q = sign(x) (floor(|x| / s) + B) for each weight x of tau_t, where B is 1 with probability frac(|x| / s), so that
     E[s q] = x. The step of row r is s = max(step * RMS(row r of theta_0), RMS(tau_t)).
