@@ -18,7 +18,8 @@ import reference
 import tallmasks
 from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from tallmasks import methods
-from tallmasks.io.tensor_files import Layout
+from tallmasks.io.tensor_files import Layout, open_tensors, write_tensors
+from tallmasks.methods.codec import coded_bytes
 from task_bundles import nearest
 
 LAMBDAS = dict.fromkeys(TASKS, 0.5) | {"dtd": 0.3}
@@ -99,6 +100,24 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
         assert all(f"{one:.2%} |" in card and f"{one:.2%}" in told for one in noise)
     if "tall_mask" in spec and "equal" not in spec:
         assert bundle.manifest.mask_lambda == LAMBDAS
+
+
+@pytest.mark.parametrize("name", ["stochastic_rounding", "lossless"])
+def test_tables_count_the_bytes_of_bundles(tmp_path: Path, name: str) -> None:
+    """A table would have another size than the bundle, of tensors with several pieces or of exact differences."""
+    draw, shape = np.random.default_rng(0), (600, 500)
+    theta = (draw.integers(-512, 512, shape) / 1024).astype(np.float32)  # sums with tau are exact
+    theta[524:] *= 64  # the second piece
+    taus = {task: (draw.integers(-8, 9, shape) / 2**12).astype(np.float32) for task in ("a", "b")}
+    for task, tau in {"base": 0 * theta, **taus}.items():
+        write_tensors(tmp_path / f"{task}.safetensors", {"w": theta + tau}, {})
+    tasks = {task: tmp_path / f"{task}.safetensors" for task in taus}
+    bundle = tallmasks.compress(tmp_path / "base.safetensors", tasks, tmp_path / "bundle", method=name)
+    method, layout = methods.get(name), Layout(("w",), (shape,))
+    for task, tau in taus.items():
+        infos = open_tensors(bundle / "updates" / f"{task}.safetensors").infos.values()
+        counted = coded_bytes(method.codec, tau.reshape(-1), theta.reshape(-1), layout, **method.values)
+        assert counted == sum(info.nbytes for info in infos)
 
 
 def test_a_dry_run_compares_steps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
