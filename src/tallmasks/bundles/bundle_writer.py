@@ -25,7 +25,6 @@ from tallmasks.bundles.manifest import (
     UPDATES,
     BaseOrigin,
     BundledTensor,
-    Coding,
     Dtype,
     Manifest,
     ModelSizes,
@@ -37,6 +36,7 @@ from tallmasks.bundles.manifest import (
 )
 from tallmasks.bundles.model_card import model_card
 from tallmasks.bundles.streams import NewStreams, bytes_without_pieces, new_streams
+from tallmasks.bundles.updates import Coding
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
 from tallmasks.io.dtypes import DTYPES, FLOATS

@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationError
 from pydantic import model_validator as checked
 
+from tallmasks.bundles.updates import Coding
 from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
@@ -47,8 +48,6 @@ Dtype = Literal[
     "F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL", "F8_E4M3", "F8_E5M2",
     "F8_E4M3FNUZ", "F8_E5M2FNUZ",
 ]  # fmt: skip
-Coding = Literal["multiples", "differences"]
-"""The integers of a bundle: multiples of steps (`vectors.multiples`), or differences of bit patterns."""
 
 
 class _Object(BaseModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.vectors.checkpoints.float_bytes import rounded, widened
 from tallmasks.vectors.multiples import spread
+
+Coding = Literal["multiples", "differences"]
+"""The integers of a bundle: multiples of steps (`vectors.multiples`), or differences of bit patterns."""
 
 FEW = 8
 """If at most one value in this many changes, only the positions and values of those are kept."""

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tallmasks.bundles.manifest import Coding
 from tallmasks.bundles.streams import bytes_of_piece, encoded
-from tallmasks.bundles.updates import in_order
+from tallmasks.bundles.updates import Coding, in_order
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows.parts.arrays_and_tensors import array, beside, copied
 from tallmasks.parallel import parallel

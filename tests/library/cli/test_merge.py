@@ -91,7 +91,7 @@ def test_merged_loras_are_merged_as_their_folders_are(
     ("words", "said"),
     [
         (["--method", "tise"], "did you mean 'ties'"),
-        (["--method", "emr"], "`tallmasks compress`"),
+        (["--method", "lossless"], "`tallmasks compress`"),
         (["--method", "zeroshot"], "does not merge models into one"),
         (["--method", "ties", "--option", "kep=0.1"], "did you mean 'keep'"),
         (["--method", "ties", "--k", "2"], "no option 'k'"),
@@ -320,8 +320,8 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     assert run("compress", *CALL[1:], "--method", "ties", "--mask-lambda", "dtd=0.3", "-o", "bundle2") == 0
     first, second = (Path(name, "merged.safetensors").read_bytes() for name in ("bundle", "bundle2"))
     assert first == second
-    assert "ties" in tallmasks.method_names() and "emr" not in tallmasks.method_names()
-    assert "emr" in tallmasks.method_names("compress")
+    assert "ties" in tallmasks.method_names() and "lossless" not in tallmasks.method_names()
+    assert "lossless" in tallmasks.method_names("compress")
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("only", 5), ("dtype", "int3")):
         with pytest.raises(tallmasks.TallmasksError, match=rf"^{setting}( cars=...)?: found "):
             tallmasks.merge_checkpoints("base", models, "other", method="ties", **{setting: value})

@@ -50,7 +50,7 @@ def test_eight_classifiers_of_different_classes_come_back(capsys: pytest.Capture
     tasks, images = classifiers(), torch.randn(2, 3, 8, 8)
     call = ["compress", "--base", "base", *(word for name in TASKS for word in ("--task", f"{name}=./{name}"))]
     assert main([*call, "-o", "bundle", "--dry-run"]) == 0
-    foretold = re.findall(r"stochastic_rounding: about (\S+) kB", capsys.readouterr().out)
+    foretold = re.findall(r"write  --step 0.1: about (\S+) kB", capsys.readouterr().out)
     assert main([*call, "-o", "bundle"]) == 0
     said = capsys.readouterr().out
     size = sum(path.stat().st_size for path in Path("bundle").rglob("*") if path.is_file())
