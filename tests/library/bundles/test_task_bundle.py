@@ -103,6 +103,24 @@ def test_a_module_switches_between_tasks_and_back(every, device, monkeypatch):
     assert module.twin.bias is module.a.bias and not module.short.requires_grad and module.a.bias.requires_grad
 
 
+@pytest.mark.parametrize("size", [1e-4, 0.3], ids=["few", "all"])
+def test_a_device_writes_tensors_of_several_pieces(tmp_path, size):
+    """On a GPU, the second piece of a large matrix would be written over the first, or have the steps of other rows."""
+    draw, shape = np.random.default_rng(0), (600, 500)  # the second piece begins inside of a row
+    theta = draw.normal(size=shape).astype(np.float32) * draw.uniform(0.1, 9, (600, 1)).astype(np.float32)
+    for name, change in (("base", 0), ("a", size), ("b", -size)):
+        tuned = theta + change * draw.normal(size=shape)
+        save_file({"weight": torch.from_numpy(tuned.astype(np.float32))}, tmp_path / f"{name}.safetensors")
+    tasks = {name: tmp_path / f"{name}.safetensors" for name in "ab"}
+    bundle = tallmasks.compress(tmp_path / "base.safetensors", tasks, tmp_path / "bundle")
+    live = torch.nn.Linear(500, 600, bias=False)
+    live.weight.data = torch.from_numpy(theta.copy())
+    for task in "ab":
+        load_bundle(bundle, device="cpu").apply_(live, task)
+        assert same_bits(live.weight, load_bundle(bundle).state_dict(task)["weight"])
+        live.weight.data = torch.from_numpy(theta.copy())
+
+
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_a_switch_between_forward_and_backward_is_an_error(made, device):
     """Gradients would be computed from one task's activations and another task's weights, in silence."""
