@@ -1,4 +1,4 @@
-"""TSV-C, BitDelta and T-Switch, compared with plain statements."""
+"""TSV-C, BitDelta and T-Switch, compared with plain statements; DARE per task and UltraDelta."""
 
 from __future__ import annotations
 
@@ -108,3 +108,17 @@ def test_t_switch_compresses_scalars(kind: Callable[..., Any], number: float) ->
     vector = kind([number, 2.0, -4.0], dtype=(np if kind is np.array else torch).float32)
     update = methods.get("t_switch:drop=0.0")(task_vector=vector, layout=layout)
     np.testing.assert_allclose(np.asarray(update), [number, 10**0.5, -(10**0.5)], rtol=1e-6)
+
+
+def test_few_enlarged_weights_have_the_mean_of_all() -> None:
+    """DARE and UltraDelta would shrink each task, or UltraDelta keep most of the matrices that moved least."""
+    layout = Layout(("a", "b", "c"), ((300, 300),) * 3)
+    draw = np.random.default_rng(0)
+    flat = np.concatenate([size * draw.normal(size=90_000) for size in (1, 2, 3)]).astype(np.float32)
+    for name, shares in (("dare_per_task", (0.03, 0.03, 0.03)), ("ultradelta", (0.02, 0.03, 0.04))):
+        update = methods.get(name)(task_vector=flat, layout=layout)
+        for tensor, whole, share in zip(
+            layout.split(update).values(), layout.split(flat).values(), shares, strict=True
+        ):
+            assert np.mean(tensor != 0) == pytest.approx(share, abs=0.003)
+            assert np.vdot(tensor, whole) / np.vdot(whole, whole) == pytest.approx(share / 0.03, abs=0.1)

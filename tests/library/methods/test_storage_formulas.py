@@ -22,6 +22,7 @@ TRAINABLE = 768 * (3072 + 768 + 3 * 32 * 32 + 1)
         ("emr", TRAINABLE + 32 * TRAINABLE // 8 + 32),
         ("tall_mask_ties:bits=3", TRAINABLE * (3 + 8) // 8),
         ("tvq", 2 * (3 * 768 * 3072 + 2 * 32) + 32 * 768 * (768 + 1)),
+        ("dare_per_task", 4 * 3 * TRAINABLE // 100),
         ("bitdelta", 768 * 3072 + 32 + 32 * 768 * (768 + 3 * 32 * 32 + 1)),
         ("t_switch", TRAINABLE + sum(int(0.4 * n) for n in (768 * 3072, 768 * 768, 768 * 3072, 768)) + 4 * 32),
         ("t_switch:drop=0.9", TRAINABLE + sum(int(n * 0.1) for n in (768 * 3072, 768 * 768, 768 * 3072, 768)) + 4 * 32),

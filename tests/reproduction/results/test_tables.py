@@ -60,6 +60,10 @@ def test_summary(evaluations: list[Evaluation]) -> None:
     assert finetuned.formula_gbit == round(32 * (2 * 1e6 + 0.5e6) / 1e9, 4)
     assert masked.normalized_accuracy == 95.0
     assert masked.formula_gbit == round((66 * 1e6 + 32 * 0.5e6) / 1e9, 4)
+    coded = evaluation("stochastic_rounding", [9, 8], [90, 90], coded_bytes=(250_000, 500_000))
+    sizes = summary_table([evaluations[1], coded], evaluations[1], COUNTS)["formula_gbit"]
+    assert sizes[1] == round((32 * 1.5e6 + 8 * 750_000) / 1e9, 4)
+    assert coded.in_order(("a", "b")).coded_bytes == (500_000, 250_000)
 
 
 def test_scores_on_validation_data_are_relative_to_scores_on_validation_data(evaluations: list[Evaluation]) -> None:
