@@ -100,6 +100,12 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
         assert all(f"{one:.2%} |" in card and f"{one:.2%}" in told for one in noise)
     if "tall_mask" in spec and "equal" not in spec:
         assert bundle.manifest.mask_lambda == LAMBDAS
+    if "task_arithmetic" in spec:
+        masks = [
+            reference.mask(one, np.sum(vectors, axis=0), LAMBDAS[task])
+            for one, task in zip(vectors, TASKS, strict=True)
+        ]
+        assert [bundle.density(task) for task in TASKS] == pytest.approx([mask.mean() for mask in masks], 1e-3)
 
 
 @pytest.mark.parametrize("name", ["stochastic_rounding", "lossless"])
