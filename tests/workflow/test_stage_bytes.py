@@ -29,9 +29,9 @@ from tallmasks.methods.merges import LEARNED
 
 pytestmark = pytest.mark.xdist_group("paper")  # goes on from every table and figure of the paper
 RECORD = Path(__file__).with_name("stages.json")
-TOLERANCE = 0.01
+TOLERANCE = 0.02
 """Between the norms of a stage on two kinds of machines. Its values differ more: training amplifies rounding errors to
-2 % of a task vector, and then some weights are in other masks."""
+2 % of a task vector, and then some weights are in other masks, and streams have other lengths."""
 FIELD = "results/tiny/three/field.csv"
 FIGURE = "results/tiny/figures/field_pareto.svg"
 NOT_BUILT = {"field_seeds", "pretrained", "held_out", "evaluate_unseen", "learn"}
