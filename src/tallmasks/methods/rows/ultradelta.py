@@ -45,9 +45,8 @@ def ultradelta(task_vector: Vector, layout: Layout, *, keep: Fraction = 0.03) ->
     rest is divided by `keep`. The third of the weights in the matrices with the smallest standard deviation keeps 0.01
     less, and that in those with the largest 0.01 more.
 
-    As in the official code (xiaohuiwang000/UltraDelta at 3a716da), with three deviations: it also scales by the trace
-    norms of all tasks, its third fraction is computed so that exactly `keep` of all weights remain, and it rounds
-    vectors, which are unchanged here.
+    The official code (xiaohuiwang000/UltraDelta at 3a716da) also scales by the trace norms of all tasks, computes the
+    third fraction so that exactly `keep` of all weights remain, and rounds vectors, too.
     """
     out, random = array(task_vector).copy(), np.random.Generator(np.random.Philox(0))
     matrices = {name: one for name, one in layout.split(out).items() if not is_vector(one.shape) and np.ptp(one)}
