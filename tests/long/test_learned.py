@@ -24,7 +24,7 @@ def test_adamerging_from_unlabelled_data_to_tables_and_bundles(tmp_path: Path) -
 
     def learning(params: dict) -> None:
         params["methods"] = ["zeroshot", *({name: three} for name in names), "fine_tuned"]
-        params["bundle"] = {"tall_mask_adamerging": three}
+        params["bundle"] = {"tall_mask_adamerging": three | {"bits": 3}}
 
     project.change(learning)
     run = project.snakemake("results/tiny/three/table.csv", "results/tiny/three/bundle/bundle.json")

@@ -42,7 +42,7 @@ def project(bundled: Project, tmp_path: Path) -> Project:
 def test_the_weights_are_those_of_the_method(bundled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bundle would give other models than those in the table."""
     monkeypatch.chdir(bundled.root)  # the base is named by its path in the project
-    selection = read_evaluation(bundled.one("store/tiny/derived/evaluate/tall_mask_ties:bits=3-2tasks-*.json"))
+    selection = read_evaluation(bundled.one("store/tiny/derived/evaluate/tall_mask_ties-bits3-2tasks-*.json"))
     merged_file = bundled.one("store/tiny/derived/merge/ties_sum-*.safetensors")
     masks = open_mask_bundle(bundled.one("store/tiny/derived/mask/ties_sum-*.safetensors"))
     merged, layout = open_multi_task_vector(merged_file), Layout.of(open_tensors(merged_file))
