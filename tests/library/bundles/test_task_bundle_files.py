@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import re
 import shutil
 import tracemalloc
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -290,3 +292,20 @@ def test_all_problems_are_reported_at_once(tmp_path):
         assert sum(name in problem for problem in problems) == 1
     assert main(["verify", str(made.folder)]) == 1
     assert "bundle.json" in verify_bundle(tmp_path)[0]
+
+
+@pytest.mark.long
+def test_a_dry_run_of_a_large_model_is_about_the_whole(tmp_path, monkeypatch, capsys):
+    """The size of a large model, of which a dry run encodes a part, would be that of the part."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    base = draw.standard_normal((6000, 6000), np.float32)
+    base[:100] = 0
+    for name, values in {"base": base, "cars": base + 0.01 * draw.standard_normal(base.shape, np.float32)}.items():
+        save_arrays({"w": values.astype(np.float16)}, f"{name}.safetensors")
+    call = ["compress", "--base", "base.safetensors", "--task", "cars=cars.safetensors", "--method", "lossless"]
+    assert main([*call, "--dry-run", "-o", "bundle"]) == 0
+    (foretold,) = re.findall(r"write  lossless: about ([\d.]+) MB", capsys.readouterr().out)
+    assert main([*call, "-o", "bundle"]) == 0
+    size = Path("bundle/updates/cars.safetensors").stat().st_size
+    assert float(foretold) == pytest.approx(size / 1e6, rel=0.05)
