@@ -16,7 +16,6 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
 from tiny_worlds.examples_section import check_examples, examples_of
 
-EDITION = 1  # raise it when the same recipe gives different texts
 PACKAGES = Path(".venv", "real")
 FEWEST = 1000
 """Training texts of a task, unless `examples.train` asks for fewer."""
@@ -26,7 +25,6 @@ class RealTexts:
     """Reads labelled texts from installed packages; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = False
-    has_edition = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return TASKS
@@ -46,7 +44,7 @@ class RealTexts:
                 "seed": asked["seed"],
                 "files": files,
                 "classes": list(TASKS[task].classes),
-                "edition": EDITION,
+                "edition": 1,  # raise it when the same recipe gives different texts
             }
         )
 

@@ -1,15 +1,18 @@
-"""Load catalogues and model families, built in or from the user's modules, and fingerprint their code."""
+"""Load catalogues and model families, built in or from the user's modules, with digests of their code."""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tallmasks.errors import TallmasksError, at_import, nearest
-from tallmasks.io.fingerprints import fingerprint_of_module
+from tallmasks.io.fingerprints import digest_of_code
+
+SHIPPED = ("reproduction", "tiny_worlds", "real_texts")
+"""Packages whose code is in no digest: the versions of stages cover it."""
 
 
 def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
@@ -36,11 +39,12 @@ def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: st
 
 
 def outside_code(name: str, packages: Mapping[str, str]) -> str | None:
-    """The fingerprint of a user's module, for recipes. None for built-in modules, which stage versions cover."""
-    if packages.get(name, name).partition(".")[0] == __name__.partition(".")[0]:
+    """The digest of a user's module, for recipes. None for modules of this project."""
+    if packages.get(name, name).partition(".")[0] in SHIPPED:
         return None
     _look_in_project()
-    return fingerprint_of_module(name)
+    spec = importlib.util.find_spec(name)
+    return digest_of_code(Path(str(spec and spec.origin)))
 
 
 def _look_in_project() -> None:

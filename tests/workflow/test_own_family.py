@@ -46,8 +46,7 @@ def test_a_family_and_a_catalogue_of_ones_own_give_a_table(tmp_path: Path) -> No
     table = pd.read_csv(project.path("results/own/own/table.csv")).set_index("method")["accuracy"]
     assert table["fine_tuned"] > 85 > 60 > table["zeroshot"]
     assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
-    for line, anew in (("# a comment\n", False), ("OTHER = 1\n", True)):
-        with project.path("toys/numbers_toy.py").open("a") as module:
-            module.write(line)
-        planned = project.dry_run("results/own/own/table.csv").planned
-        assert ({"examples", "finetune", "tables"} <= planned.keys()) == bool(planned) == anew
+    assert not project.dry_run("results/own/own/table.csv").planned
+    with project.path("toys/numbers_toy.py").open("a") as module:
+        module.write("OTHER = 1\n")
+    assert {"examples", "finetune", "tables"} <= project.dry_run("results/own/own/table.csv").planned.keys()

@@ -15,14 +15,11 @@ from tiny_worlds.drawn import drawn_tasks
 from tiny_worlds.drawn.canvas import IMAGE_SIDE
 from tiny_worlds.examples_section import check_examples, examples_of
 
-EDITION = 1  # raise it when the same recipe gives different images
-
 
 class Drawn:
     """Draws examples from a seed, without downloads; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = True
-    has_edition = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return drawn_tasks.TASKS
@@ -40,8 +37,6 @@ class Drawn:
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         asked, code = examples_of(model, "a model"), drawn_tasks.TASKS[task].code
         recipe: dict[str, Any] = {"task": task, "split": split, "count": asked[split], "seed": asked["seed"]}
-        if EDITION > 1:
-            recipe["edition"] = EDITION
         return ExamplesRecipe({**recipe, "code": code} if code else recipe)
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from reproduction.tasks.task import SPLITS, Split, Task
 from tallmasks.errors import TallmasksError
-from tallmasks.io.fingerprints import fingerprint_of_file, fingerprint_of_module
+from tallmasks.io.fingerprints import digest_of_code
 from tiny_worlds.drawn import glyphs, objects, own, scenes
 from tiny_worlds.drawn.canvas import Canvas, Draw
 from tiny_worlds.drawn.shift import SHIFTS, Step, shifted
@@ -99,8 +99,7 @@ def drawn(
             raise ValueError(f"drawn task {name} is registered twice")
         if "{}" not in phrase or len({*classes}) < max(2, len(classes)):
             raise ValueError(f"drawn task {name}: expected {{}} in its phrase, and classes that differ, 2 or more")
-        is_own = draw.__module__.startswith(f"{own.__name__}.")  # with the modules that it imports
-        code = fingerprint_of_module(draw.__module__) if is_own else fingerprint_of_file(Path(inspect.getfile(draw)))
+        code = digest_of_code(Path(inspect.getfile(draw)))
         _tasks[name] = DrawnTask(name, classes, _templates(phrase), description, draw, shift=shift, code=code)
         return draw
 

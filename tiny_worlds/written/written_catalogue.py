@@ -11,14 +11,11 @@ from reproduction.tasks.texts import write_texts
 from tiny_worlds.examples_section import check_examples, examples_of
 from tiny_worlds.written import written_tasks
 
-EDITION = 2  # raise it when the same recipe gives different texts
-
 
 class Written:
     """Generates examples from a seed, without downloads; implements `reproduction.tasks.catalogues.Catalogue`."""
 
     versioned = True
-    has_edition = True
 
     def tasks(self, params: Params) -> Mapping[str, Task]:
         return written_tasks.TASKS
@@ -29,7 +26,13 @@ class Written:
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         asked = examples_of(model, "a model")
         return ExamplesRecipe(
-            {"task": task, "split": split, "count": asked[split], "seed": asked["seed"], "edition": EDITION}
+            {
+                "task": task,
+                "split": split,
+                "count": asked[split],
+                "seed": asked["seed"],
+                "edition": 2,
+            }  # raise it when the same recipe gives different texts
         )
 
     def write(self, recipe: Params, sources: Mapping[str, Path], out: ExamplesFile) -> None:

@@ -55,7 +55,7 @@ def examples(plan: Plan, model: str, task: str, split: str) -> Spec:
     spec = plan.model(model)
     source = catalogue(spec["tasks"])
     recipe = source.recipe(plan.params, spec, task, split, plan.root)
-    code = None if getattr(source, "has_edition", False) else outside_code(spec["tasks"], CATALOGUES)
+    code = outside_code(spec["tasks"], CATALOGUES)
     params = {**recipe.params, **({"catalogue_code": code} if code else {})}
     return Spec(f"{task}-{split}", params, sources=recipe.sources, owner=spec["tasks"])
 

@@ -13,7 +13,7 @@ from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from reproduction.results import figures, paper
 from tallmasks.errors import TallmasksError, nearest
-from tallmasks.io.fingerprints import fingerprint_of_file
+from tallmasks.io.fingerprints import digest_of_code
 
 DRAWINGS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "figure": ("figures", figures.FIGURES),
@@ -54,8 +54,8 @@ def _drawn(plan: Plan, model: str, kind: str, name: str) -> Spec:
         "benchmarks": [[benchmark, list(tasks)] for benchmark, tasks in benchmarks.items()],
         **({"published": published} if published != model and is_compared else {}),
     }
-    if kind == "figure":  # also of a user's own, which has no version to raise
-        params["code"] = fingerprint_of_file(Path(figures.__file__).with_name(f"{name}.py"))
+    if kind == "figure":
+        params["code"] = digest_of_code(Path(figures.__file__).with_name(f"{name}.py"))
     inputs = {
         f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)]
         for benchmark in benchmarks

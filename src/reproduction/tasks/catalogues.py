@@ -44,9 +44,7 @@ class Catalogue(Protocol):
 
     One more method is optional: ``example_bytes(recipe)`` returns the approximate size of the examples in bytes.
 
-    The recipes of a catalogue outside this package contain a hash of its code (its module and the local modules that it
-    imports), so any code change remakes all examples.  Set ``has_edition = True`` to leave the hash out; then put the
-    number of an edition in the recipe and raise it whenever the same recipe gives different examples.
+    The recipes of a user's own catalogue contain the digest of its file and of what that imports from its folder.
 
     Attributes:
         versioned: True if DVC stores the examples because they cannot be downloaded.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import importlib
-import importlib.util
+import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 LENGTH = 12
@@ -22,32 +21,31 @@ def fingerprint(statements: Iterable[ast.stmt]) -> str:
 
 
 @functools.cache
-def fingerprint_of_file(path: Path) -> str:
-    """The digest of a source file without its imports of the project; cached for the life of the process."""
-    statements = ast.parse(path.read_bytes()).body
-    return fingerprint(statement for statement in statements if not is_own_import(statement))
-
-
-@functools.cache
-def fingerprint_of_module(name: str) -> str:
-    """The digest of a user's module and of the modules it imports from its own package or folder."""
-    spec = importlib.util.find_spec(name)
-    file = Path(str(spec.origin if spec else None))
-    root = file.parents[name.count(".") + (file.name == "__init__.py")]
-    installed, package = root.name in ("site-packages", "dist-packages"), name.partition(".")[0]
-    digests: dict[str, str] = {}
-    waiting = {name}
+def digest_of_code(file: Path, folder: Path | None = None) -> str:
+    """The digest of a source file and of what it imports from ``folder`` (default: its own), directly or not."""
+    folder, contents, waiting = folder or file.parent, dict[str, str](), [file]
     while waiting:
-        module = waiting.pop()
-        top, path = module.partition(".")[0], root.joinpath(*module.split("."))
-        files = [file] if module == name else [path / "__init__.py", path.with_suffix(".py")]
-        there = next(filter(Path.is_file, files), None)
-        if there is None or module in digests or top in _OWN or (installed and top != package):
+        path = waiting.pop()
+        name = path.relative_to(folder).as_posix()
+        if name not in contents:
+            contents[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            if folder.name != "site-packages":  # there it would be whole libraries
+                waiting += _imported_from(folder, path)
+    return hashlib.sha256(json.dumps(sorted(contents.items())).encode()).hexdigest()[:LENGTH]
+
+
+def _imported_from(folder: Path, file: Path) -> Iterator[Path]:
+    """The files of a folder that a file imports: `import a.b` can be b.py of the folder a, or a/b.py below it."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
-        digests[module] = fingerprint_of_file(there)
-        waiting |= imported_by(there, module if there.name == "__init__.py" else module.rpartition(".")[0])
-        waiting |= {module.rsplit(".", depth)[0] for depth in range(module.count(".") + 1)}  # its parent packages
-    return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()[:LENGTH]
+        module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            parts = [part for part in (*module.split("."), *alias.name.split(".")) if part]
+            for start, end in itertools.combinations(range(len(parts) + 1), 2):
+                for above in {folder, file.parent}:
+                    path = above.joinpath(*parts[start:end])
+                    yield from filter(Path.is_file, (path.with_suffix(".py"), path / "__init__.py"))
 
 
 def imported_by(path: Path, package: str) -> set[str]:

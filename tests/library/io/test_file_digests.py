@@ -10,8 +10,8 @@ import pytest
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io import file_digests as content
-from tallmasks.io import fingerprints
 from tallmasks.io.file_digests import sha256_of_file, sha256_of_folder
+from tallmasks.io.fingerprints import digest_of_code
 
 
 @pytest.fixture
@@ -117,32 +117,24 @@ def test_content_is_read_once(folder: Path) -> None:
     assert in_another_process(folder) == (digest, 2)
 
 
-def test_the_digest_of_a_users_module_covers_the_modules_it_imports(tmp_path, monkeypatch):
+def test_the_digest_of_a_users_module_covers_what_it_imports_from_its_folder(tmp_path):
     """Artifacts made with old code would count as up to date."""
     texts = {
         "kin_toy/__init__": "",
-        "kin_toy/family": "import numpy\nfrom .network import net\n",
-        "kin_toy/network": "import beside_toy\nnet = 1\n",
+        "kin_toy/family": "import numpy\nfrom kin_toy.network import net\n",
+        "kin_toy/network": "from .parts import one\nnet = 1\n",
+        "kin_toy/parts/__init__": "",
+        "kin_toy/parts/one": "x = 1\n",
         "kin_toy/other": "net = 1\n",
-        "beside_toy": "x = 1\n",
     }
-    for name, text in texts.items():
-        path = tmp_path / f"{name}.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
 
-    def digest():
-        fingerprints.fingerprint_of_file.cache_clear()
-        fingerprints.fingerprint_of_module.cache_clear()
-        return fingerprints.fingerprint_of_module("kin_toy.family")
+    def digest(changed=None):
+        for name, text in texts.items():
+            path = tmp_path / f"{name}.py"
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_text(text + "more = 2\n" * (name == changed))
+        digest_of_code.cache_clear()
+        return digest_of_code(tmp_path / "kin_toy/family.py")
 
-    before, changed = digest(), set()
-    for name, text in texts.items():
-        (tmp_path / f"{name}.py").write_text(f"{text}  # a comment\n")
-        assert digest() == before
-        (tmp_path / f"{name}.py").write_text(f"{text}more = 2\n")
-        changed |= {name} if digest() != before else set()
-        (tmp_path / f"{name}.py").write_text(text)
-    assert changed == texts.keys() - {"kin_toy/other"}
-    assert digest() == before
+    changed = {name for name in texts if digest(name) != digest()}
+    assert changed == texts.keys() - {"kin_toy/other", "kin_toy/__init__"}

@@ -44,7 +44,6 @@ class TextClassifier:
     """Encoders and decoders of transformers with a head for each task, made from class names or trained."""
 
     unit = "texts"
-    edition = 2
     imports = (
         *("torch", "torch._dynamo", "transformers.models.auto.modeling_auto"),
         "transformers.models.auto.tokenization_auto",
