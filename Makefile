@@ -131,7 +131,7 @@ test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests, first those 
 rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a hub on this machine
 	$(BIN)/python -m pytest -n0 tests/long/test_hub_rehearsal.py
 
-record: $(INSTALLED)  ## record what every stage makes, once its version was raised or a recipe is new
+record: $(INSTALLED)  ## record what every stage makes, once its version was raised
 	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py tests/library/contract/test_exact_values.py \
 	  -k "same_bytes or changed_arithmetic"
 

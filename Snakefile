@@ -23,9 +23,8 @@ sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", 
 from tallmasks.errors import TallmasksError
 
 try:
-    from bridge import before_first_job, begin, refuse_targets
+    from bridge import before_first_job, begin
     from bridge.output import show_results
-    from reproduction.plan import chain as stages  # not `chain`, a name of Snakemake's
 except TallmasksError as error:  # in a plug-in, such as a method's file
     sys.exit(f"error: {error}")
 except KeyboardInterrupt:
@@ -84,7 +83,3 @@ rule all:
     default_target: True
     input:
         BRIDGE.tables(config["build"]),
-
-
-if workflow.is_main_process:
-    refuse_targets(workflow, BRIDGE.plan)

@@ -149,19 +149,8 @@ def test_a_table_comes_out_of_slurm_although_a_job_was_cancelled(project: Projec
     with cluster(tmp_path / "cluster") as environment:
         path = f"{tmp_path}:{environment['PYTHONPATH']}"
         on_cluster = Project(project.root, {**environment, "PYTHONPATH": path, "TALLMASKS_WARM": ""})
-
-        def refused(*options: str) -> str:
-            return on_cluster.run("snakemake", *OPTIONS, *options, "--", TARGET, fails=True).output
-
-        assert "--cores 2" in refused("--cores", "4")
-        assert "--partition=nowhere" in refused("--default-resources", "slurm_partition=nowhere")
-        on_cluster.change(lambda params: params["models"]["tiny"]["resources"]["cpu"].update(mem_mb=90000))
-        assert "--mem=" in refused()
-        on_cluster.git("checkout", "-q", "params.yaml")
-        on_cluster.change(lambda params: params.update(longest_job=30))
-        assert "longest_job" in refused()
-        on_cluster.git("checkout", "-q", "params.yaml")
-        assert "--slurm-status-command squeue" in refused(), "there is no accounting"
+        refused = on_cluster.run("snakemake", *OPTIONS, "--", TARGET, fails=True).output
+        assert "--slurm-status-command squeue" in refused, "there is no accounting"
         process = on_cluster.start("snakemake", *OPTIONS, "--slurm-status-command", "squeue", "--", TARGET)
         cancelled = cancel_the_first(environment, process)
         output, _ = process.communicate()

@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ def at_once(both: list[subprocess.Popen[str]]) -> list[Run]:
     runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
     assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
     return runs
-
-
-def test_two_snakemakes_in_one_copy_share_the_work(project: Project) -> None:
-    """The second would fail on a lock, or fine-tune what the first is fine-tuning."""
-    project.change(lambda params: params["grids"].update(mask_lambda=[0.3, 0.4]))
-    runs = at_once([project.start("snakemake", "-j2", "--", "all") for _ in range(2)])
-    assert runs[0].jobs + runs[1].jobs == Counter({"mask": 2, "consensus": 2, "evaluate": 4, "tables": 2})
 
 
 def test_two_clones_on_one_cache_at_once(built: tuple[Project, Run], tmp_path: Path) -> None:

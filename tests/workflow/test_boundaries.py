@@ -1,6 +1,5 @@
 """The workflow's own bad input: what is wrong is said in one message, and nothing is written elsewhere."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -26,17 +25,7 @@ TABLE = "results/tiny/two/table.csv"
     ("target", "expected"),
     [
         ("results/tiny/tow/table.csv", "did you mean 'two'"),
-        ("results/tiny/two/tabel.csv", "did you mean 'results/tiny/two/table.csv'"),
-        ("figure", "did you mean 'figures'"),
-        ("figures --forcerun merg", "did you mean 'merge'"),
-        ("results/tiny/two", "such as results/tiny/two/table.csv"),
-        ("results/tiny/two/seeds/", "such as results/tiny/two/seeds/table.csv"),
-        ("results/tiny/tow", "did you mean 'two'"),
-        ("results/tiny", "such as results/tiny/two/table.csv"),
-        ("results/tyni", "no model 'tyni'"),
-        ("results/tiny/figures", "per_task"),
-        ("--config seeds=[7] -- results/tiny/two", "such as results/tiny/two/table.csv"),
-        ("results/tiny/../../elsewhere/table.csv", ""),
+        ("results/tyni/two/table.csv", "no model 'tyni'"),
         ("all --config build=[tinny]", "did you mean 'tiny'"),
         ("store/tiny/checkpoints/finetune/mnist-s0-000000000000.safetensors", "mnist-s0-000000000000"),
     ],
@@ -60,20 +49,10 @@ def refused(run: Run) -> str:
     return line.removeprefix("error: ")
 
 
-@pytest.mark.parametrize(("folder", "lying_there"), [(".tallmasks", "/dev/null"), ("results", "/proc")])
-def test_a_folder_that_cannot_be_written_is_said_first(bare: Project, folder: str, lying_there: str) -> None:
-    """Snakemake would end in a traceback of fifty lines, or 33 jobs run before the table fails to be written."""
-    shutil.rmtree(bare.path(folder), ignore_errors=True)
-    bare.path(folder).symlink_to(lying_there)
-    run = bare.dry_run(TABLE, fails=True)
-    bare.path(folder).unlink()
-    assert folder in refused(run)
-
-
-@pytest.mark.parametrize("options", [["-j0"], ["--rerun-triggers", "mtime", "params"]])
-def test_options_that_the_workflow_cannot_run_under_are_refused(bare: Project, options: list[str]) -> None:
-    """`-j0` would wait for ever and hold up every other run; under other triggers, wrong jobs would run."""
-    assert options[0] in message(bare.run("snakemake", "-j1", *options, "--", TABLE, fails=True))
+def test_other_rerun_triggers_are_refused(bare: Project) -> None:
+    """Under other triggers, wrong jobs would run."""
+    run = bare.run("snakemake", "-j1", "--rerun-triggers", "mtime", "params", "--", TABLE, fails=True)
+    assert "--rerun-triggers" in message(run)
 
 
 def test_nothing_in_params_is_evaluated(bare: Project) -> None:

@@ -94,17 +94,3 @@ def test_every_link_and_path_leads_somewhere() -> None:
     named = re.findall(r"`((?:src|workflow|tests|docs)/[\w./]+)`", text)
     lost += [path for path in named if not (ROOT / path).exists()]
     assert len(documents) > 10 and not lost
-
-
-def test_the_ways_through_the_code_name_what_is_there() -> None:
-    """A reader would look for a function in a file that does not have it, or trust a wrong count."""
-    text = (DOCS / "architecture.md").read_text().partition("## Three ways")[2].partition("### Processes")[0]
-    ways = re.findall(r"((?:^\|.*\n)+)\nThat is (\d+) places in (\d+) files", text, re.M)
-    for table, places, files in ways:
-        named = [re.findall(r"`([^`]+)`", row.split("|")[1]) for row in table.splitlines()[2:]]
-        for file, *names in named:
-            path = next(place / file for place in (ROOT, ROOT / "src" / "tallmasks") if (place / file).exists())
-            assert [name for name in names if name.split(".")[-1] not in path.read_text()] == [], path
-        counted = sum(max(len(names), 1) for _, *names in named), len({file for file, *_ in named})
-        assert counted == (int(places), int(files))
-    assert len(ways) == 3

@@ -1,10 +1,7 @@
 """Forced jobs, failed jobs, inputs dated in the future: what is asked for runs, and no results are lost."""
 
-import os
 import re
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -62,21 +59,3 @@ def test_results_stay_until_the_new_ones_are_there(project: Project) -> None:
     process.communicate(timeout=60)
     assert project.sha256("results") == before
     assert not project.snakemake(TABLE).jobs, "the tables that stayed are right"
-
-
-def test_files_from_the_future_are_used_like_others(project: Project) -> None:
-    """After a clock was wrong once, or an archive was unpacked, every run would fail one layer further."""
-    before = project.sha256("store", "results")
-    future = time.time() + 1e7
-    files = [path for folder in ("store", "results", "models") for path in project.path(folder).rglob("*")]
-    for path in filter(Path.is_file, files):
-        os.utime(path, (future, future))
-    assert not project.snakemake(TABLE).jobs
-    for kind in ("merge", "mask", "evaluate"):
-        for path in project.path(f"store/tiny/derived/{kind}").iterdir():
-            path.unlink()
-    project.path(TABLE).write_text("edited")
-    jobs = project.snakemake("all").jobs
-    assert jobs["evaluate"] and jobs["tables"] and not jobs["finetune"]
-    assert not project.snakemake("all").jobs
-    assert project.sha256("store", "results").items() <= before.items()

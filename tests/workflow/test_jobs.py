@@ -76,17 +76,17 @@ def test_a_job_refuses_another_task_s_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    "changes",
     [
-        ({"version": stage_versions()["merge"] + 1}, "merge"),
-        ({"params": {"merge": "sum", "code": {"merges": {"sum": "0" * 12}}}}, "sum"),
-        ({"params": {"merge": "sum", "family": "json", "family_code": "0" * 12}}, "json"),
+        {"version": stage_versions()["merge"] + 1},
+        {"params": {"merge": "sum", "code": {"merges": {"sum": "0" * 12}}}},
+        {"params": {"merge": "sum", "family": "json", "family_code": "0" * 12}},
     ],
 )
-def test_a_job_refuses_what_other_code_was_to_make(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
+def test_a_job_refuses_what_other_code_was_to_make(changes: dict[str, Any], tmp_path: Path) -> None:
     """After `git checkout` of another branch, this branch's names would get that one's bytes."""
     _, told = merge_job(tmp_path, **changes)
-    assert named in refused(run_merge(tmp_path, told))
+    assert "the code has changed" in refused(run_merge(tmp_path, told))
 
 
 def test_a_source_file_that_changed_is_refused(tmp_path: Path) -> None:

@@ -18,21 +18,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from snakemake.cli import get_argument_parser
 from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
 from snakemake.logging import logger
 
 from bridge import run
-from bridge.output import report_interruption, report_plan, report_progress
+from bridge.output import report_progress
 from bridge.run import InputFunction, Run, for_users
-from reproduction.artifacts.folders import RESULTS, SCRATCH, STORE, set_aside
+from reproduction.artifacts.folders import SCRATCH, be_only_writer, set_aside
 from reproduction.artifacts.labels import digest_of
-from reproduction.cli.why import nearest_target, results_with
-from reproduction.models import cuda
 from reproduction.models.families import family
 from reproduction.plan import preflight
-from reproduction.plan.drawings import DRAWINGS
+from reproduction.plan.figures_and_tables import FIGURES_AND_TABLES
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.params import FILE, from_command_line, overridden, read_params
 from reproduction.plan.project import Files, Index, closure, damaged_artifacts
@@ -61,10 +58,8 @@ def configuration(workflow: Any) -> dict[str, Any]:
 
 @for_users
 def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
-    """The configuration and the bridge; exits with one line if params.yaml is wrong or a folder is not writable."""
+    """The configuration and the bridge; exits with one line if params.yaml is wrong."""
     warnings.showwarning = lambda text, category, *where: show_warning(text, category)
-    for folder in (SCRATCH, Path(".snakemake"), RESULTS):
-        run.ensure_writable(folder)
     # jobs use the Python of this Snakemake, even if its environment is not active
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # otherwise glibc returns large buffers to the kernel and requests them again, a quarter of the training time
@@ -76,9 +71,6 @@ def begin(workflow: Any) -> tuple[dict[str, Any], Bridge]:
     plan = Plan(params)
     for model in params["build"]:
         plan.model(model)
-    for folder in (RESULTS / model for model in plan.models):
-        if folder.exists():
-            run.ensure_writable(folder)
     return params, Bridge(workflow, plan)
 
 
@@ -88,53 +80,20 @@ def show_warning(text: Warning | str, category: type[Warning]) -> None:
 
 
 @for_users
-def refuse_targets(workflow: Any, plan: Plan) -> None:
-    """Raise TallmasksError for a target that no rule writes; Snakemake would name no other."""
-    options = get_argument_parser().parse_known_args()[0]
-    _refuse_folders(plan, options.targets)
-    rules = list(workflow.rules)
-    alone = [name for rule in rules if not rule.has_wildcards() for name in (rule.name, *map(str, rule.products()))]
-    for target in sorted({*options.targets, *options.forcerun, *options.until, *options.omit_from}):
-        names = alone if target in options.targets else [rule.name for rule in rules]
-        if target not in names and not any(rule.is_producer(target) for rule in rules):
-            raise TallmasksError(f"{target}: found no rule that writes it{nearest_target(plan, target, names)}")
-
-
-def _refuse_folders(plan: Plan, targets: Iterable[str]) -> None:
-    for target in map(Path, sorted(targets)):
-        if target.parts[:1] != (RESULTS.name,) or target.suffix:
-            continue
-        if len(target.parts) > 2:
-            model, name = target.parts[1:3]
-            stage = results_with(plan, target).stage
-        else:
-            model = target.parts[1] if len(target.parts) == 2 else next(iter(plan.models))
-            plan.model(model)  # raises for an unknown model
-            name, stage = plan.benchmarks(model)[0], STAGES["tables"]
-        file = stage.files[0].format(model=model, name=name)
-        raise TallmasksError(f"{target}: found a folder, expected a file of results/, such as {file}")
-
-
-@for_users
 def before_first_job(workflow: Any, bridge: Bridge) -> None:
     """`onstart` of the Snakemake process that the user called."""
     if bridge.run.submitted:
         return
     run.check_settings(workflow)
-    run.be_the_only_writer(workflow)
-    gpus = len(cuda.usable())
-    report_plan(workflow, gpus)
-    report_progress(logger, workflow, gpus)
-    report_interruption()
-    if needed := bridge.planned_artifacts():
-        run.ensure_writable(STORE)
+    be_only_writer()
+    report_progress(logger, workflow)
+    needed = bridge.planned_artifacts()
     if workflow.local_exec:
         run.check_gpus(max((bridge.resources(node)["gpu"] for node in needed), default=0))
     if workflow.executor_plugin.name == "slurm":
-        run.check_slurm(workflow, bridge.plan.params["longest_job"])
+        run.check_slurm(workflow)
     if problems := preflight.unavailable(needed):
         raise WorkflowError("\n".join(["no job was started, because some inputs are not available:", *problems]))
-    run.reset_future_times({Path(file) for job in workflow.dag.needrun_jobs() for file in job.input})
     if workflow.local_exec and needed:
         run.start_warm_python()
 
@@ -152,21 +111,19 @@ class Bridge:
 
     # -- functions of rules ---------------------------------------------------------------------------------------
 
-    def view(self, name: str) -> RuleFunctions:
-        """Functions of the rule for a view of a benchmark."""
-        return RuleFunctions(self, lambda wildcards: STAGES[name](self.plan, wildcards.model, wildcards.benchmark))
-
-    def drawing(self, kind: str, name: str) -> RuleFunctions:
-        """Functions of the rule for a figure (kind "figure") or a table of the paper (kind "paper_table")."""
-        return RuleFunctions(self, lambda wildcards: STAGES[kind](self.plan, wildcards.model, name))
+    def results(self, stage: str, name: str | None = None) -> RuleFunctions:
+        """Functions of the rule for results: a figure or a table of the paper by its name, or a view of a benchmark."""
+        return RuleFunctions(
+            self, lambda wildcards: STAGES[stage](self.plan, wildcards.model, name or wildcards.benchmark)
+        )
 
     def views_behind(self, kind: str, names: Iterable[str]) -> InputFunction:
-        """Input function of a target: the provenance files of the views behind some drawings of the built models."""
+        """Input function of a target: the provenance of the views behind figures or tables of the built models."""
 
         @for_users
         def files(wildcards: Any) -> list[str]:
-            drawings = [STAGES[kind](self.plan, model, name) for model in self.plan.params["build"] for name in names]
-            return sorted({view.path for drawing in drawings for view in drawing.all_inputs})
+            shown = [STAGES[kind](self.plan, model, name) for model in self.plan.params["build"] for name in names]
+            return sorted({view.path for one in shown for view in one.all_inputs})
 
         return files
 
@@ -199,10 +156,10 @@ class Bridge:
         return self.run.inspects_dag or any(rule.name == "report_only" for rule in self.run.workflow.dag.targetrules)
 
     @for_users
-    def drawings_of_opening(self, wildcards: Any) -> list[str]:
+    def on_opening_page(self, wildcards: Any) -> list[str]:
         """Input function of the report's opening page: a table and two figures."""
-        drawings = [("paper_table", "methods"), ("figure", "overview"), ("figure", "per_task")]
-        nodes = [STAGES[kind](self.plan, wildcards.model, name) for kind, name in drawings]
+        shown = [("paper_table", "methods"), ("figure", "overview"), ("figure", "per_task")]
+        nodes = [STAGES[kind](self.plan, wildcards.model, name) for kind, name in shown]
         return [node.files[0] for node in nodes if not self._report_only() or self._is_reportable(node)]
 
     @for_users
@@ -210,7 +167,7 @@ class Bridge:
         """Input function of the report: its figures, tables and results files that exist and match params.yaml."""
         plan, files = self.plan, list[str]()
         for model in plan.params["build"]:
-            drawn = [(kind, name) for kind, (_, drawings) in DRAWINGS.items() for name in drawings]
+            drawn = [(kind, name) for kind, (_, known) in FIGURES_AND_TABLES.items() for name in known]
             shown = [(view, name) for view in ("tables", "field", "held_out") for name in plan.benchmarks(model)]
             for stage, name in drawn + shown:
                 try:
@@ -230,7 +187,7 @@ class Bridge:
     def about(self, wildcards: Any, input: Any, threads: int) -> str:
         """Params function: the job file for about.py."""
         outputs = {"provenance": f"results/{wildcards.model}/report/provenance.html"}
-        recipe = {"params": {"model": wildcards.model, "drawings": list(map(str, input.drawings))}}
+        recipe = {"params": {"model": wildcards.model, "shown": list(map(str, input.shown))}}
         return self.job_file(recipe=recipe, outputs=outputs, threads=threads, model=wildcards.model)
 
     @staticmethod
@@ -254,11 +211,12 @@ class Bridge:
 
     def is_forced(self, node: Node) -> bool:
         """True if the user forces the step (-f, -F, -R) or any step upstream."""
-        if not self.run.forces:
-            return False
-        if node not in self._forced:
-            self._forced[node] = any(map(self.run.is_forced, node.files)) or any(map(self.is_forced, node.all_inputs))
-        return self._forced[node]
+        dag = self.run.workflow.dag
+        if (dag.forcefiles or dag.forcerules) and node not in self._forced:
+            rules = [rule for rule in dag.forcerules if any(map(rule.is_producer, node.files))]
+            forced = bool(rules) or not dag.forcefiles.isdisjoint(node.files)
+            self._forced[node] = forced or any(map(self.is_forced, node.all_inputs))
+        return self._forced.get(node, False)
 
     def is_done(self, node: Node) -> bool:
         return self.files.there(node) and not self.is_forced(node)
@@ -266,10 +224,8 @@ class Bridge:
     def inputs(self, node: Node) -> dict[str, list[str]]:
         """The inputs of a step by role; none if the step is done, unless Snakemake only shows the DAG."""
         self._move_damaged()
-        if not self.run.inspects_dag:
-            if self.is_done(node):
-                return {}
-            run.check_gpu_limit(self.run.workflow, self.resources(node)["gpu"])
+        if not self.run.inspects_dag and self.is_done(node):
+            return {}
         inputs = {role: [self._input(one) for one in nodes] for role, nodes in node.inputs.items()}
         return inputs | {role: [ancient(str(path))] for role, path in node.sources.items()}
 
@@ -331,18 +287,13 @@ class RuleFunctions:
         return for_users(lambda wildcards: self._bridge.resources(self._find(wildcards))[name])
 
     def job(self, **logs: str) -> InputFunction:
-        """Params function: the path of the job file.  ``logs``: patterns of outputs outside the store, by role.
-
-        Raises WorkflowError if the rule lacks an input of the node.
-        """
+        """Params function: the path of the job file.  ``logs``: patterns of outputs outside the store, by role."""
 
         @for_users
-        def file(wildcards: Any, input: Any, threads: int, resources: Any) -> str:
+        def file(wildcards: Any, threads: int, resources: Any) -> str:
             node, bridge = self._find(wildcards), self._bridge
             inputs = {role: [one.path for one in nodes] for role, nodes in node.inputs.items()}
             inputs |= {role: [str(path)] for role, path in node.sources.items()}
-            if not (bridge.run.inspects_dag or bridge.is_done(node)):
-                _check_roles(node, inputs, set(map(str, input)))
             logged = {role: path.format(**wildcards) for role, path in logs.items()}
             fields: dict[str, Any] = {"threads": threads, "gpus": resources.gpu, "submitted": bridge.run.submitted}
             fields["micro_batch_size"] = bridge.resources(node).get("micro_batch_size")
@@ -359,15 +310,6 @@ class RuleFunctions:
             )
 
         return file
-
-
-def _check_roles(node: Node, inputs: Mapping[str, list[str]], files: set[str]) -> None:
-    """Raises WorkflowError if a rule's input files lack an input of the node."""
-    for role, paths in inputs.items():
-        # a file in remote storage has a longer path
-        missing = {path for path in set(paths) - files if not any(file.endswith(path) for file in files)}
-        if missing:
-            raise WorkflowError(f"the rule of {node.kind} has no input for the role {role}: {min(missing)}")
 
 
 def newer_input(than: Iterable[str], digest: str) -> list[str]:

@@ -58,7 +58,7 @@ use rule artifact as finetune with:
 # checkpoint, pretrained weights -> their difference, with trim thresholds
 use rule artifact as task_vector with:
     input:
-        checkpoint=BRIDGE.artifact.input(stages.finetune.role),
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/task_vector/{name}.safetensors",

@@ -4,7 +4,7 @@ use rule artifact as evaluate_task with:
         validation=BRIDGE.artifact.input("validation"),
         test=BRIDGE.artifact.input("test"),
         head=BRIDGE.artifact.input("head"),
-        checkpoint=BRIDGE.artifact.input(stages.finetune.role),
+        checkpoint=BRIDGE.artifact.input("checkpoint"),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/derived/evaluate_task/{name}.json",
@@ -37,8 +37,8 @@ use rule artifact as evaluate_unseen with:
         test=BRIDGE.artifact.input("test"),
         heads=BRIDGE.artifact.input("heads"),
         pretrained=BRIDGE.artifact.input("pretrained"),
-        selection=BRIDGE.artifact.input(stages.evaluate.role),
-        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", stages.evaluate.role),
+        selection=BRIDGE.artifact.input("selection"),
+        method=BRIDGE.artifact.inputs_but("validation", "test", "heads", "pretrained", "selection"),
     output:
         "store/{model}/derived/evaluate_unseen/{name}.json",
     log:

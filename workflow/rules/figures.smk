@@ -7,22 +7,22 @@ PAPER = [name for name in figures.FIGURES if name not in FIGURE_5 + ALL_METHODS 
 
 FIGURE = "results/{model}/figures/{name}.svg"  # stands for all files of the figure
 TABLE = "results/{model}/tables/{name}.html"
-DRAWINGS = {
+FIGURES_AND_TABLES = {
     "figure": (figures.FIGURES, FIGURE, [".pdf", ".png", ".csv", ".provenance.json"]),
     "paper_table": (paper.TABLES, TABLE, [".csv", ".md", ".tex", ".provenance.json"]),
 }
 
 
 # results files -> a figure or a table of the paper
-for _kind, (_specs, _file, _endings) in DRAWINGS.items():
+for _kind, (_specs, _file, _endings) in FIGURES_AND_TABLES.items():
     for _name, _spec in _specs.items():
 
         rule:
             name:
                 f"{_kind}_{_name}"
             input:
-                results=BRIDGE.drawing(_kind, _name).inputs_but(),
-                outdated=BRIDGE.drawing(_kind, _name).outdated,
+                results=BRIDGE.results(_kind, _name).inputs_but(),
+                outdated=BRIDGE.results(_kind, _name).outdated,
             output:
                 report(
                     update(_file.replace("{name}", _name)),
@@ -39,7 +39,7 @@ for _kind, (_specs, _file, _endings) in DRAWINGS.items():
                 **CPU,
             params:
                 script=_kind,
-                job=BRIDGE.drawing(_kind, _name).job(),
+                job=BRIDGE.results(_kind, _name).job(),
             shell:
                 "exec python workflow/runner/warm.py workflow/scripts/{params.script}.py {params.job} {input} {output} > {log} 2>&1"
 

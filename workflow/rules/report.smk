@@ -15,7 +15,7 @@ localrules:
 rule about:
     input:
         BRIDGE.always,
-        drawings=BRIDGE.drawings_of_opening,
+        shown=BRIDGE.on_opening_page,
     output:
         update("results/{model}/report/opening.html"),
         report(

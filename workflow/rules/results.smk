@@ -12,8 +12,8 @@ for _view, _stage in VIEWS.items():
         name:
             _view
         input:
-            artifacts=BRIDGE.view(_view).inputs_but(),
-            outdated=BRIDGE.view(_view).outdated,
+            artifacts=BRIDGE.results(_view).inputs_but(),
+            outdated=BRIDGE.results(_view).outdated,
         output:
             [update(file) for file in _files if not file.endswith(REPORTED)],
             [
@@ -32,6 +32,6 @@ for _view, _stage in VIEWS.items():
         resources:
             **CPU,
         params:
-            job=BRIDGE.view(_view).job(),
+            job=BRIDGE.results(_view).job(),
         shell:
             "exec python workflow/runner/warm.py workflow/scripts/{rule}.py {params.job} {input} {output} > {log} 2>&1"

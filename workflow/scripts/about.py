@@ -13,18 +13,16 @@ from reproduction.results.typesetting import Cell, TableLayout, html_page
 from tallmasks.io.atomic_files import atomic_write_text
 
 
-def opening(model: str, drawings: Iterable[Path]) -> str:
+def opening(model: str, shown: Iterable[Path]) -> str:
     """HTML of tables and figures; workflow/report/workflow.rst styles it."""
-    parts = list(map(body, drawings)) or ["<p>No figure or table of the paper was built for this model.</p>"]
+    parts = list(map(body, shown)) or ["<p>No figure or table of the paper was built for this model.</p>"]
     return "\n".join([f'<div class="opening"><h2>{html.escape(model)}</h2>', *parts, "</div>\n"])
 
 
-def body(drawing: Path) -> str:
-    """The table in an HTML page, or the drawing in an SVG file."""
-    page = drawing.read_text()
-    return (
-        page[page.index("<svg") :] if drawing.suffix == ".svg" else page[page.index("<table>") : page.index("</body>")]
-    )
+def body(file: Path) -> str:
+    """The table in an HTML page, or the figure in an SVG file."""
+    page = file.read_text()
+    return page[page.index("<svg") :] if file.suffix == ".svg" else page[page.index("<table>") : page.index("</body>")]
 
 
 def provenance(model: str, folder: Path) -> TableLayout:
@@ -40,5 +38,5 @@ def provenance(model: str, folder: Path) -> TableLayout:
 @main
 def run(job: Job) -> None:
     model, results = job.params["model"], Path("results", job.params["model"])
-    atomic_write_text(job.folder / "opening.html", opening(model, map(Path, job.params["drawings"])))
+    atomic_write_text(job.folder / "opening.html", opening(model, map(Path, job.params["shown"])))
     atomic_write_text(job.folder / "provenance.html", html_page(provenance(model, results)))

@@ -7,7 +7,6 @@ import numpy as np
 
 from job import Job, main
 from reproduction.evaluation.records import read_evaluation
-from reproduction.plan.chain import evaluate, mask, merge, task_vector
 from reproduction.results.stored_files import StartingPoint, bundle_contents, starting_point
 from tallmasks import methods
 from tallmasks.bundles.bundle_writer import new_bundle
@@ -20,10 +19,10 @@ from tallmasks.vectors.task_vectors import open_multi_task_vector, open_task_vec
 
 
 def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
-    selection = read_evaluation(job.input(evaluate.role))
+    selection = read_evaluation(job.input("selection"))
     assert selection.mask_lambda is not None
     lambdas = dict(zip(selection.tasks, selection.mask_lambda, strict=True))
-    masks, merged = open_mask_bundle(job.input(mask.role)), open_multi_task_vector(job.input(merge.role))
+    masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
     layout, kept = masks.layout, Counter[str]()
     bits = int(methods.get(selection.method).values["bits"])
     with new_bundle(out, bundle_contents(selection.method, selection.tasks, start)) as new:
@@ -44,7 +43,7 @@ def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
 def write_updates(job: Job, start: StartingPoint, out: Path) -> None:
     method, tasks = methods.get(job.params["method"]), job.params["tasks"]
     assert method.codec is not None
-    vectors = {task: open_task_vector(path) for task, path in job.by_task(task_vector.role).items()}
+    vectors = {task: open_task_vector(path) for task, path in job.by_task("task_vectors").items()}
     with new_bundle(out, bundle_contents(method.name, tasks, start)) as new:
         for name, first, last in new.pieces:
             theta, shape = start.base.piece(name, first, last), tuple(start.base.info(name).shape)

@@ -42,25 +42,16 @@ def check_all(recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], m
 
 def _check_code(recipe: Mapping[str, Any], model: str) -> None:
     """Raises TallmasksError if the recipe names other code, for example after `git checkout` of another branch."""
-    params, changed = recipe.get("params", {}), []
-    if "version" in recipe and (number := stage_versions().get(recipe["kind"])) != recipe["version"]:
-        changed.append(f"stage {recipe['kind']} has version {number}, not {recipe['version']}")
+    params = recipe.get("params", {})
+    here = {"version": stage_versions().get(recipe.get("kind", ""))}
+    planned = {"version": recipe.get("version", here["version"])}
     for name, key in ((params.get("family"), "family_code"), (model, "catalogue_code")):
-        if key in params and outside_code(name, {}) != params[key]:
-            changed.append(f"the module {name} differs")
-    if isinstance(code := params.get("code"), Mapping):  # examples have a string here, the catalogue's digest
-        here = methods.code(code.get("methods", ()), code.get("merges", ()))
-        changed += [
-            f"{name} in {what} differs"
-            for what, digests in here.items()
-            for name, digest in digests.items()
-            if digest != code[what][name]
-        ]
-    if changed:
-        raise TallmasksError(
-            f"the code has changed since this run was planned ({'; '.join(changed)}), for example by `git checkout`: "
-            f"{AGAIN}"
-        )
+        if key in params:
+            here[key], planned[key] = outside_code(name, {}), params[key]
+    if isinstance(code := params.get("code"), Mapping):  # in examples and figures it is the digest of a file
+        here["methods"], planned["methods"] = methods.code(code.get("methods", ()), code.get("merges", ())), code
+    if here != planned:
+        raise TallmasksError(f"the code has changed since this run was planned, for example by `git checkout`: {AGAIN}")
 
 
 def _digests(recipe: Mapping[str, Any], role: str, count: int) -> Sequence[str | None]:

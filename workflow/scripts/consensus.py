@@ -2,12 +2,11 @@
 
 from job import Job, main
 from reproduction.evaluation.records import read_evaluation
-from reproduction.plan.chain import evaluate, mask
 from tallmasks.masks.consensus import write_agreement
 
 
 @main
 def run(job: Job) -> None:
-    selection = read_evaluation(job.input(evaluate.role))
+    selection = read_evaluation(job.input("selection"))
     chosen = dict(zip(selection.tasks, selection.mask_lambda or (), strict=True))
-    write_agreement(job.output, job.input(mask.role), chosen, job.metadata)
+    write_agreement(job.output, job.input("mask_bundle"), chosen, job.metadata)

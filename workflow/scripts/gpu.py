@@ -1,8 +1,9 @@
 """Assigns GPUs, or equal shares of one, to jobs.
 
 Snakemake only counts GPUs, so two concurrent jobs would both use device 0.  Each device has four lock files, and a job
-locks one, two or four of them.  Kernel locks end with the process, even after kill -9, and work across all Snakemakes
-of a user.  A job on a cluster uses the devices from the scheduler; bundled steps lease them if there are several.
+locks one, two or four of them: on an H200, two fine-tunings of ViT-B/32 train 1.8 times as many images as one.  Kernel
+locks end with the process, even after kill -9, and work across all Snakemakes of a user.  A job on a cluster uses the
+devices from the scheduler; bundled steps lease them if there are several.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ import random
 import sys
 import tempfile
 import time
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from reproduction.artifacts.folders import try_lock
 from reproduction.models import cuda
-from tallmasks.errors import TallmasksError
 
 POLL_SECONDS = 0.2
 QUARTERS = 4
@@ -57,27 +57,21 @@ def lease(count: int, submitted: bool = False, jobs_per_gpu: int = 1) -> list[in
 def _held(folder: Path, uuids: list[str], count: int, width: int) -> dict[str, list[int]]:
     """Lock `width` of the four files of up to `count` devices, unused devices first; descriptors by device."""
     held: dict[str, list[int]] = {}
-    for start in range(0, QUARTERS, width):
-        for uuid in uuids:
-            if uuid not in held and len(held) < count:
-                numbers = range(start, start + width)
-                locks = [_lock(folder / f"{uuid.replace('/', '_')}.{number}") for number in numbers]
-                own = [lock for lock in locks if lock is not None]
-                if len(own) == width:
-                    held[uuid] = own
-                else:
-                    for lock in own:
-                        os.close(lock)
+    for start, uuid in product(range(0, QUARTERS, width), uuids):
+        if uuid not in held and len(held) < count:
+            files = [folder / f"{uuid.replace('/', '_')}.{number}" for number in range(start, start + width)]
+            if locks := _locked(files):
+                held[uuid] = locks
     return held
 
 
-def _lock(file: Path) -> int | None:
-    """The descriptor of the locked file; None if another process holds the lock."""
-    lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    locked = try_lock(lock)
-    if locked is None:
-        raise TallmasksError(f"{file.parent}: no file locks here, but GPU jobs need them; set TMPDIR to another folder")
-    if locked:
-        return lock
-    os.close(lock)
-    return None
+def _locked(files: list[Path]) -> list[int]:
+    """The descriptors of all files, locked; none if another process holds the lock of one."""
+    locks = []
+    for file in files:
+        locks.append(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if not try_lock(locks[-1]):
+            for lock in locks:
+                os.close(lock)
+            return []
+    return locks

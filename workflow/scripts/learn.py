@@ -5,7 +5,6 @@ from typing import Any
 from job import Job, main, say
 from model_io import load_model, load_tasks
 from reproduction.evaluation.unlabelled import UnlabelledTasks
-from reproduction.plan.chain import task_vector
 from tallmasks import methods
 from tallmasks.io.tensor_files import write_tensors
 from tallmasks.vectors.task_vectors import open_task_vector
@@ -13,7 +12,7 @@ from tallmasks.vectors.task_vectors import open_task_vector
 
 @main
 def run(job: Job) -> None:
-    vectors = list(map(open_task_vector, job.inputs[task_vector.role]))
+    vectors = list(map(open_task_vector, job.inputs["task_vectors"]))
     examples = [task.splits["validation"] for task in load_tasks(job, ("validation",))]
     model: Any = load_model(job, "float32")
     network = UnlabelledTasks(model, examples, vectors, say)

@@ -9,7 +9,6 @@ from model_io import load_examples, load_model
 from reproduction.evaluation.data_statistics import COMPUTED
 from reproduction.evaluation.sweeps import sample
 from reproduction.models.families import family
-from reproduction.plan.chain import finetune
 from tallmasks.io.tensor_files import write_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -17,7 +16,7 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 @main
 def run(job: Job) -> None:
     model: Any = load_model(job, "float32")
-    weights = torch.from_numpy(open_checkpoint(job.input(finetune.role)).flat())
+    weights = torch.from_numpy(open_checkpoint(job.input("checkpoint")).flat())
     model.use(weights.to(model.device))
     examples = sample(load_examples(job, "examples"), job.params["count"])
     tensors = COMPUTED[job.params["statistic"]](model, examples)

@@ -2,7 +2,6 @@
 
 from job import Job, main
 from reproduction.models.families import family
-from reproduction.plan.chain import finetune
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector
 
@@ -14,7 +13,7 @@ def run(job: Job) -> None:
     _, frozen = model_family.parameter_counts(params, open_checkpoint(pretrained).shapes)
     compute_task_vector(
         pretrained,
-        job.input(finetune.role),
+        job.input("checkpoint"),
         model_family.initial_state(params, pretrained),
         job.output,
         job.metadata,

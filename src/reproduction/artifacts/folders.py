@@ -7,11 +7,10 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from reproduction.artifacts.labels import ARTIFACT, Damaged, read_label
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, warn
 
 SCRATCH = Path(".tallmasks")
 DAMAGED = SCRATCH / "damaged"
@@ -66,22 +65,15 @@ def set_aside(path: Path, root: Path = Path()) -> str | None:
         return None
 
 
-@contextmanager
-def only_writer() -> Iterator[None]:
-    """Hold the project's lock. Raises TallmasksError if snakemake is running in this folder."""
+def be_only_writer() -> None:
+    """Lock the project until this process ends, also by a kill. Raises TallmasksError if another one holds the lock."""
     SCRATCH.mkdir(exist_ok=True)
-    with (SCRATCH / "writer.lock").open("a") as lock:
-        if try_lock(lock.fileno()) is False:
-            raise TallmasksError("snakemake is running in this folder; wait until it ends")
-        if any(Path(".snakemake/locks").glob("*.lock")):  # if the disk has no kernel locks
-            raise TallmasksError(
-                "snakemake is running in this folder, or was killed; if it was killed, run `snakemake --unlock`"
-            )
-        yield
+    if not try_lock(os.open(SCRATCH / "writer.lock", os.O_RDWR | os.O_CREAT)):
+        raise TallmasksError("another snakemake is running in this folder; wait until it ends")
 
 
-def try_lock(file: int) -> bool | None:
-    """Lock an open file: False if another process holds the lock, None if the disk does not support locks."""
+def try_lock(file: int) -> bool:
+    """Lock an open file; False if another process holds the lock. A disk without locks is only a warning."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -89,5 +81,5 @@ def try_lock(file: int) -> bool | None:
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
-        return None
+        warn("this file system has no locks, so nothing keeps two runs or two GPU jobs apart; start one at a time")
     return True

@@ -27,7 +27,7 @@ from tallmasks.cli.options import by_name, pair
 from tallmasks.errors import OptionError, TallmasksError, counted, short, warn, worded
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
 from tallmasks.io.plain_files import new_path
-from tallmasks.io.yaml_files import LARGEST, yaml_text
+from tallmasks.io.yaml_files import yaml_text
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 
 _METHODS = ["paper", "tsv_m", "wudi", "t_switch", {"tall_mask_ties": {"bits": 3}}]
@@ -93,13 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if FILE.exists():
         with worded(_in_options):
             check_params(overridden(read_params(FILE), settings))  # as snakemake will
-    text = yaml_text(settings)
-    if len(text.encode()) > LARGEST:
-        raise TallmasksError(
-            f"{out}: the names of all classes take {len(text.encode()):,} bytes, but snakemake reads a file of at most "
-            f"{LARGEST:,}; compare fewer models, or models with fewer classes"
-        )
-    atomic_write_text(out, text)
+    atomic_write_text(out, yaml_text(settings))
     print(f"{out}: {len(models)} models")
     print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
     return 0

@@ -15,7 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from reproduction.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, files_under, is_artifact, only_writer
+from reproduction.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, be_only_writer, files_under, is_artifact
 from reproduction.plan.project import Index, open_plan
 from tallmasks.errors import counted
 from tallmasks.io.atomic_files import TEMPORARY
@@ -27,38 +27,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     declared = Index(open_plan()).declared()
-    with only_writer():
-        unneeded: list[Path] = []
-        foreign: list[Path] = []
-        for path in files_under(STORE):
-            if str(path) not in declared:
-                (unneeded if _is_temporary(path) or is_artifact(path) else foreign).append(path)
-        unneeded += [path for path in files_under(RESULTS) if _is_temporary(path)]
-        unneeded += files_under(DAMAGED)
-        resumable = {Path(path).name for path in declared if not Path(path).exists()}
-        unneeded += [path for path in files_under(UNFINISHED) if path.name not in resumable]
-        for path in foreign:
-            print(f"kept, because the workflow did not write it or it is damaged: {path}", file=sys.stderr)
-        if not unneeded:
-            print("nothing to remove: params.yaml needs every artifact")
-            return 0
-        sizes = {path: path.lstat().st_size for path in unneeded}
-        for path, size in sizes.items():
-            print(f"{size / 1e6:10.1f} MB  {path}")
-        print(
-            f"{sum(sizes.values()) / 1e6:10.1f} MB  in {counted(len(sizes), 'file')} that params.yaml no longer needs"
-        )
-        agreed = arguments.yes or (sys.stdin.isatty() and input("Remove them? [y/N] ").strip().lower() in {"y", "yes"})
-        if not agreed:
-            print("nothing removed; `tallmasks gc --yes` removes them")
-            return 0
-        for path in unneeded:
-            path.unlink()
-            for folder in path.parents:  # a killed job leaves a temporary folder
-                if not _is_temporary(folder) or any(folder.iterdir()):
-                    break
-                folder.rmdir()
-        print(f"removed {counted(len(unneeded), 'file')}")
+    be_only_writer()
+    unneeded: list[Path] = []
+    foreign: list[Path] = []
+    for path in files_under(STORE):
+        if str(path) not in declared:
+            (unneeded if _is_temporary(path) or is_artifact(path) else foreign).append(path)
+    unneeded += [path for path in files_under(RESULTS) if _is_temporary(path)]
+    unneeded += files_under(DAMAGED)
+    resumable = {Path(path).name for path in declared if not Path(path).exists()}
+    unneeded += [path for path in files_under(UNFINISHED) if path.name not in resumable]
+    for path in foreign:
+        print(f"kept, because the workflow did not write it or it is damaged: {path}", file=sys.stderr)
+    if not unneeded:
+        print("nothing to remove: params.yaml needs every artifact")
+        return 0
+    sizes = {path: path.lstat().st_size for path in unneeded}
+    for path, size in sizes.items():
+        print(f"{size / 1e6:10.1f} MB  {path}")
+    print(f"{sum(sizes.values()) / 1e6:10.1f} MB  in {counted(len(sizes), 'file')} that params.yaml no longer needs")
+    agreed = arguments.yes or (sys.stdin.isatty() and input("Remove them? [y/N] ").strip().lower() in {"y", "yes"})
+    if not agreed:
+        print("nothing removed; `tallmasks gc --yes` removes them")
+        return 0
+    for path in unneeded:
+        path.unlink()
+        for folder in path.parents:  # a killed job leaves a temporary folder
+            if not _is_temporary(folder) or any(folder.iterdir()):
+                break
+            folder.rmdir()
+    print(f"removed {counted(len(unneeded), 'file')}")
     return 0
 
 

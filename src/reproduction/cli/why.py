@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -20,12 +19,11 @@ from typing import Any
 
 from reproduction.artifacts.folders import RESULTS
 from reproduction.artifacts.labels import ARTIFACT, Damaged, load_json, read_label
-from reproduction.plan.drawings import DRAWINGS
+from reproduction.plan.figures_and_tables import FIGURES_AND_TABLES
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.project import Files, Index, open_plan
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
-from reproduction.results.figures import FIGURES
 from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.tensor_files import name_some
@@ -75,11 +73,10 @@ def results_with(plan: Plan, target: Path) -> Node:
     """The node of a file or folder below results/<model>/. Raises TallmasksError if no rule writes it."""
     _, model, second, *rest = target.parts
     name = rest[0].split(".")[0] if rest else ""
-    for kind, (folder, drawings) in DRAWINGS.items():
+    for kind, (folder, known) in FIGURES_AND_TABLES.items():
         if folder == second:
-            if name not in drawings:
-                names = ", ".join(drawings)
-                raise TallmasksError(f"{target}: expected one of the {second} {names}{nearest(name, drawings)}")
+            if name not in known:
+                raise TallmasksError(f"{target}: expected one of the {second} {', '.join(known)}{nearest(name, known)}")
             return STAGES[kind](plan, model, name)
     by_file: dict[str, str] = {}
     for view, stage in VIEWS.items():
@@ -92,20 +89,15 @@ def results_with(plan: Plan, target: Path) -> Node:
 
 
 def nearest_target(plan: Plan, target: str, names: Iterable[str]) -> str:
-    """The words " (did you mean ...?)" with the closest of ``names`` and the results files. ``target`` can lack the
-    first folders or the last parts, or name a figure by its number in the paper."""
-    figures = {number: name for name, figure in FIGURES.items() for number in re.findall(r"\d+", figure.paper)}
-    target = re.sub(r"fig(?:ure)?_?(\d+)", lambda found: figures.get(found[1], found[0]), target)
-    words, depth = dict[str, str](), len(Path(target).parts)
-    for file in _results_files(plan):
-        for path in (Path(file), *Path(file).parents):
-            words.setdefault("/".join(path.parts[-depth:]), file)
-    return nearest(target, names, words)
+    """The words " (did you mean ...?)" with the closest of ``names`` and of the results files."""
+    return nearest(target, (*names, *_results_files(plan)))
 
 
 def _results_files(plan: Plan) -> Iterator[str]:
-    for model in dict.fromkeys((*plan.params["build"], *plan.models)):
-        names = {**dict.fromkeys(VIEWS, plan.benchmarks(model)), **{kind: own for kind, (_, own) in DRAWINGS.items()}}
+    for model in plan.models:
+        names = dict.fromkeys(VIEWS, plan.benchmarks(model)) | {
+            kind: tuple(known) for kind, (_, known) in FIGURES_AND_TABLES.items()
+        }
         for kind, some in names.items():
             yield from (file.format(model=model, name=name) for name in some for file in STAGES[kind].files)
 

@@ -1,6 +1,6 @@
 """Stages and nodes: a step of the workflow with its inputs, its recipe and the paths of its files.
 
-`chain` declares artifacts of the store; `views`, `figure_views` and `drawings` declare results.
+`chain` declares artifacts of the store; `views` and `figures_and_tables` declare results.
 """
 
 from __future__ import annotations

@@ -386,7 +386,6 @@ class Params(Section):
         description="base of the fractions that TIES and magnitude masking keep"
     )
     statistics: Statistics = optional("task data used by RegMean and Fisher merging")
-    longest_job: Minutes = Field(description="longest time that a slurm job may request, in minutes")
     seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="no duplicates")]
     paper: Paper = Field(description="contents of figures and tables")
     data: dict[

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reproduction.artifacts.folders import STORE, entries_under
 from reproduction.artifacts.labels import ARTIFACT, Damaged, digest_of, read_label
-from reproduction.plan import drawings  # noqa: F401  (declares every stage)
+from reproduction.plan import figures_and_tables  # noqa: F401  (declares every stage)
 from reproduction.plan.node import Node
 from reproduction.plan.params import FILE, read_params
 from reproduction.plan.settings import Plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,28 +10,41 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning
-from ruamel.yaml.nodes import Node, ScalarNode
+from ruamel.yaml.events import AliasEvent
 
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import open_plain
 
 LARGEST = 1 << 20  # bytes
-_LARGEST_EXPANDED = LARGEST  # characters and values if every alias is written out; nested ones can stand for billions
+
+
+def read_foreign_yaml(path: Path) -> Any:
+    """As `read_yaml`, for a file that somebody else may have written. Also raises TallmasksError for a file larger than
+    `LARGEST`, and for aliases, since nested ones can stand for billions of values."""
+    with open_plain(path) as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise TallmasksError(f"{path} is too large: expected at most {LARGEST:,} bytes")
+    return _value(path, text, allows_aliases=False)
 
 
 def read_yaml(path: Path) -> Any:
-    """The value of a YAML file. Raises FileNotFoundError. Raises TallmasksError if it is not a regular file, too large,
-    not valid YAML, has a key or an anchor twice, or has aliases that expand to more than `_LARGEST_EXPANDED`."""
+    """The value of a YAML file. Raises FileNotFoundError. Raises TallmasksError if it is not a regular file, not valid
+    YAML, or has a key or an anchor twice."""
+    with open_plain(path) as file:
+        return _value(path, file.read(), allows_aliases=True)
+
+
+def _value(path: Path, text: bytes, allows_aliases: bool) -> Any:
     try:
-        with open_plain(path) as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise TallmasksError(f"{path} is too large: expected at most {LARGEST:,} bytes")
+        decoded = text.decode("utf-8-sig")
+        if not allows_aliases:
+            for event in _yaml().parse(decoded):
+                if isinstance(event, AliasEvent):
+                    raise MarkedYAMLError(problem="aliases are not read; write them out", problem_mark=event.start_mark)
         with warnings.catch_warnings():
             warnings.simplefilter("error", ReusedAnchorWarning)
-            return _yaml().load(content.decode("utf-8-sig"))
-    except (FileNotFoundError, TallmasksError):
-        raise
+            return _yaml().load(decoded)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}" if mark else ""
@@ -62,18 +74,7 @@ def scalar(text: str) -> Any:
 
 
 class _Constructor(SafeConstructor):
-    """Also refuses aliases that expand without end, duplicate keys beside `<<`, and lone surrogates."""
-
-    def construct_document(self, node: Any) -> Any:
-        if _expanded(node, {}) > _LARGEST_EXPANDED:
-            problem = f"its aliases expand to more than {_LARGEST_EXPANDED:,} characters and values; write them out"
-            raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return super().construct_document(node)
-
-    def construct_scalar(self, node: Any) -> Any:
-        text = super().construct_scalar(node)
-        str(text).encode()  # raises for a lone surrogate, which no file can hold
-        return text
+    """Also refuses duplicate keys beside `<<`."""
 
     def flatten_mapping(self, node: Any) -> None:
         written = [str(key.value) for key, _ in node.value]
@@ -81,18 +82,6 @@ class _Constructor(SafeConstructor):
             twice = next(key for key, _ in node.value if written.count(str(key.value)) > 1)
             raise MarkedYAMLError(problem=f"duplicate key {twice.value!r}", problem_mark=twice.start_mark)
         super().flatten_mapping(node)
-
-
-def _expanded(node: Node, sizes: dict[int, float]) -> float:
-    """The characters and values of a node with every alias written out; infinite for an alias inside its own value.
-    ``sizes``: those of the nodes that were visited, by id."""
-    if isinstance(node, ScalarNode):
-        return 1 + len(node.value)
-    if id(node) not in sizes:
-        sizes[id(node)] = math.inf
-        parts = (part for item in node.value for part in (item if isinstance(item, tuple) else (item,)))
-        sizes[id(node)] = 1 + sum(_expanded(part, sizes) for part in parts)
-    return sizes[id(node)]
 
 
 def _yaml() -> YAML:

@@ -33,7 +33,7 @@ from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors
 from tallmasks.io.dtypes import DTYPE_ALIASES
 from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.io.validation import Section, optional, validated
-from tallmasks.io.yaml_files import read_yaml, scalar
+from tallmasks.io.yaml_files import read_foreign_yaml, scalar
 from tallmasks.methods import registry
 from tallmasks.methods.options import parse_spec, written
 from tallmasks.methods.weighting import Weighting
@@ -176,7 +176,7 @@ def read_settings_file(path: Path, base: str | None, dtypes: Collection[str]) ->
     Raises TallmasksError if the file cannot be read, and OptionError if a key or value is wrong.
     """
     try:
-        content = read_yaml(path)
+        content = read_foreign_yaml(path)
     except FileNotFoundError:
         raise TallmasksError(f"{path}: no such file; expected a YAML file with base, tasks, method, output") from None
     if not isinstance(content, dict):

@@ -180,10 +180,6 @@ def test_settings_that_the_workflow_cannot_read_are_not_written(
     assert main(words) == 1 and "'my model', expected letters" in capsys.readouterr().err
     assert main([*words[:-1], "-o", str(tmp_path)]) == 2
     assert f"{tmp_path} is a folder" in capsys.readouterr().err
-    (tmp_path / "many").mkdir()
-    monkeypatch.chdir(tmp_path)
-    many = [f"{'x' * 600} {n}" for n in range(900)]
-    assert main(two_models(tmp_path / "many", {}, many)) == 1 and "fewer classes" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.yaml"))
 
 

@@ -13,7 +13,7 @@ from conftest import ROOT, shipped_params
 from plans import paths
 from reproduction.models.t5 import FAMILY
 from reproduction.plan import chain
-from reproduction.plan.drawings import DRAWINGS, figure
+from reproduction.plan.figures_and_tables import FIGURES_AND_TABLES, figure
 from reproduction.plan.node import STAGES
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
@@ -123,7 +123,7 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
 def test_figures_and_tables_show_a_models_own_benchmarks(params: Params) -> None:
     """`make paper` would draw the figure of CLIP's tasks for a language model."""
     plan = Plan(params, ROOT)
-    for kind, (_, known) in DRAWINGS.items():
+    for kind, (_, known) in FIGURES_AND_TABLES.items():
         for name in known:
             shown = {
                 model: [each for each, _ in STAGES[kind](plan, model, name).params["benchmarks"]]

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import ROOT
 from reproduction.plan import chain
-from reproduction.plan.drawings import figure
+from reproduction.plan.figures_and_tables import figure
 from reproduction.plan.project import Index
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS, results_of

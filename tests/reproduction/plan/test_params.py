@@ -57,21 +57,11 @@ def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         ("seeds: [1]\nbuild: []\nseeds: [2]\n", "line .*seeds"),
-        ("methods: &b\n  - *b\n", "line 1: .*aliases"),
-        ("a: &a\n  b: {c: *a}\n", "line 1: .*aliases"),
-        (f"- &s {'x' * 10_000}\n" + "- *s\n" * 1000, "line 1: .*aliases"),
-        (
-            "0: &a {k: v}\n"
-            + "".join(f"{n}: &a{n} {{<<: [*a{n - 1 or ''}, *a{n - 1 or ''}]}}\n" for n in range(1, 60)),
-            "aliases",
-        ),
         (f"seeds: {'[' * 100}1{']' * 100}", "seeds.0: .*found \\[\\[\\["),
-        ("[" * 100_000, "recursion"),
         ("a: !!python/object/apply:os.system [exit]", "line 1: .*os.system"),
         ("seeds: [2024-01-31]", "seeds.0: .*2024"),
         ("a: 1\nb: [1, 2\nc: 3\n", "line 3: "),
         ("a: 1".encode("utf-16"), "0xff"),
-        (b"# " + b"x" * (1 << 20), "1,048,576 bytes"),
         ("[a, b]", "expected keys"),
     ],
     ids=lambda value: re.sub(r"\W+", "-", str(value)[:30]),
@@ -104,7 +94,7 @@ PLACES = [(row, match.span()) for row, line in enumerate(LINES) for match in NUM
 TRAPS = [
     "6.0", "0", "-1", "1", "0.5", "-0.0", "255", "1e-320", "1.0e-320", "1.0e+308", "1e400", "4e-4", ".nan", "-.inf",
     "true", "null", "", "'7'", "text", "[]", "[7]", "{}", "{a: 7}", "010", "1_000", "1:30", "0x7f", "2024-01-01", "*x",
-    "&x [*x]", "!!float 7", "!!int x", "- 7", "7: 8", "'", "{", "<<", "9" * 30, "9" * 5000, "4294967296", "é", "\x00",
+    "!!float 7", "!!int x", "- 7", "7: 8", "'", "{", "<<", "9" * 30, "9" * 5000, "4294967296", "é", "\x00",
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from reproduction.plan import drawings
+from reproduction.plan.figures_and_tables import paper_table as paper_table_of
 from reproduction.plan.settings import Plan
 from reproduction.results.paper import published_name
 from reproduction.results.reference import (
@@ -87,8 +87,8 @@ def test_a_table_of_the_paper_knows_whose_numbers_it_shows(params):
     models = params["models"]
     models["mine"] = models["vit_b32"]
     models["vit_b16"] = models["vit_b32"] | {"architecture": "RN50"}
-    drawn = {name: drawings.paper_table(Plan(params, ROOT), name, "methods").recipe["params"] for name in models}
-    said = {name: shown["published"] for name, shown in drawn.items() if "published" in shown}
+    tables = {name: paper_table_of(Plan(params, ROOT), name, "methods").recipe["params"] for name in models}
+    said = {name: shown["published"] for name, shown in tables.items() if "published" in shown}
     assert said == {"mine": "vit_b32", "vit_b16": ""}
     assert paper_rows("", PAPER_TASKS[:8]) is None and dtd_excess("", PAPER_TASKS[:8]) == 0
 
