@@ -1,12 +1,13 @@
 """Compares what every stage makes of a small project with stages.json, which `make record` writes.
 
-An artifact's name is a digest of its recipe. Changed code does not change a recipe; only the stage's `version=` does.
-So one recipe must always give the same bytes on one kind of machine, and the same up to rounding on another.
+Changed code of a stage does not change a recipe; only the stage's `version=` does. So a stage must give the same bytes
+on one kind of machine, and the same up to rounding on another, or have another version.
 """
 
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from conftest import shipped_params
 from project import METHODS, ROOT, Project, Run, quick, read_json
-from reproduction.artifacts.labels import FILES, digest_of, read_label
+from reproduction.artifacts.labels import FILES, read_label
 from reproduction.plan.node import stage_versions
 from reproduction.plan.project import Index  # noqa: F401  (declares every stage)
 from tallmasks import methods
@@ -102,23 +103,28 @@ def test_the_long_table_has_every_method_and_the_benchmarks_table_does_not(
     assert "would not be rebuilt" in project.tallmasks("why", FIELD).output
 
 
-def made(project: Project) -> Iterator[tuple[str, str, str, list[np.ndarray]]]:
-    """The stage, the recipe's digest, the content's digest and all numbers of every artifact and set of results."""
+def made(project: Project) -> Iterator[tuple[str, str, str, float]]:
+    """The stage, the path, the content's digest and the sum of squares of every artifact and set of results."""
     for path in sorted(project.path("store").rglob("*-*.*")):
         label = read_label(path)
+        content, numbers = label.content, [np.array([*numbers_of(read_json(path))])] if path.suffix == ".json" else []
         if path.suffix == ".safetensors":  # without the metadata
             tensors = open_tensors(path)
             content = content_of_tensors(tensors.infos, tensors.data, {})
             numbers = [array for _, array in sorted(load_file(path).items())]
-        else:
-            content, numbers = label.content, [np.array([*numbers_of(read_json(path))])]
-        yield label.recipe["kind"], digest_of(label.recipe), content, numbers
+        yield label.recipe["kind"], name_of(project, path), content, squares(numbers)
     for path in sorted(project.path("results").rglob("*provenance.json")):
         provenance = read_json(path)
         tables = [path.parent / name for name in sorted(provenance[FILES]) if name.endswith(".csv")]
         numbers = [pd.read_csv(table).select_dtypes("number").to_numpy() for table in tables]
-        recipe = provenance["recipe"]
-        yield recipe["kind"], digest_of(recipe), content_of_json({FILES: provenance[FILES]}), numbers
+        content = content_of_json({FILES: provenance[FILES]})
+        yield provenance["recipe"]["kind"], name_of(project, path), content, squares(numbers)
+
+
+def name_of(project: Project, path: Path) -> str:
+    """The path below store/ or results/, without the digest of the recipe."""
+    name = path.relative_to(project.root).as_posix().partition("/")[2]
+    return re.sub(r"-[0-9a-f]{12}\.\w+$|[./]provenance\.json$", "", name)
 
 
 def numbers_of(value: Any) -> Iterator[float]:
@@ -138,52 +144,39 @@ def squares(arrays: list[np.ndarray]) -> float:
     return float(numbers @ numbers)
 
 
-def stage_of(kind: str, artifacts: dict[str, tuple[str, float]]) -> dict[str, Any]:
-    """The record of a stage, from the content digest and the sum of squares of each recipe."""
-    norm = sum(total for _, total in artifacts.values()) ** 0.5
-    contents = {recipe: content[:8] for recipe, (content, _) in artifacts.items()}
-    return {"version": stage_versions()[kind], "norm": float(f"{norm:.7g}"), "contents": contents}
-
-
 def summary(project: Project) -> dict[str, Any]:
     stages: dict[str, dict[str, Any]] = {}
-    for kind, recipe, content, numbers in made(project):
-        stages.setdefault(kind, {})[recipe] = (content, squares(numbers))
+    for kind, name, content, total in made(project):
+        stage = stages.setdefault(kind, {"version": stage_versions()[kind], "norm": 0.0, "contents": {}})
+        stage["norm"] += total
+        stage["contents"][name] = content[:8]
+    for stage in stages.values():
+        stage["norm"] = float(f"{stage['norm'] ** 0.5:.7g}")
     (machine, *_) = {read_json(path)["machine"] for path in project.path("results").rglob("*provenance.json")}
-    by_stage = {kind: stage_of(kind, artifacts) for kind, artifacts in sorted(stages.items())}
-    return {"machine": hashlib.sha256(machine.encode()).hexdigest()[:8], "stages": by_stage}
+    return {"machine": hashlib.sha256(machine.encode()).hexdigest()[:8], "stages": dict(sorted(stages.items()))}
 
 
-def problems(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """The stages that make something else of a recipe than was recorded."""
-    for name, stage in now["stages"].items():
-        if (before := recorded["stages"].get(name)) is None:
-            continue
-        old, new = before["contents"], stage["contents"]
-        if recorded["machine"] == now["machine"]:
-            other = [recipe for recipe in new if old.get(recipe, new[recipe]) != new[recipe]]
-        elif old.keys() == new.keys():
-            other = list(new) if abs(stage["norm"] - before["norm"]) > TOLERANCE * before["norm"] else []
-        else:
-            other = []
-        if other:
-            yield (
-                f"stage {name}: {', '.join(other)} changed under the same recipe; mend it, or raise version= (now "
-                f"{stage['version']}) where src/reproduction/plan/ declares the stage; then `make record`"
-            )
+def changed(before: dict[str, Any], now: dict[str, Any], same_machine: bool) -> list[str]:
+    """The names of a stage's artifacts that differ from the record; on another machine all, if their norm does."""
+    if same_machine:
+        names = before["contents"].keys() | now["contents"].keys()
+        return sorted(name for name in names if before["contents"].get(name) != now["contents"].get(name))
+    return ["its norm"] if abs(now["norm"] - before["norm"]) > TOLERANCE * before["norm"] else []
 
 
-def test_one_recipe_gives_the_same_bytes_as_ever(every_stage: Project) -> None:
+def test_a_stage_makes_the_same_bytes_as_ever(every_stage: Project) -> None:
     """Artifacts of the old code would stay in everybody's store under the names of what the new code makes."""
     now = summary(every_stage)
     assert now["stages"].keys() == stage_versions().keys() - NOT_BUILT
-    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {"machine": "", "stages": {}}
-    wrong = list(problems(recorded, now))
-    assert not wrong, "\n".join(wrong)
     if "TALLMASKS_RECORD" in os.environ:
         lines = [f'"{name}": {json.dumps(stage)}' for name, stage in now["stages"].items()]
         RECORD.write_text(f'{{"machine": "{now["machine"]}", "stages": {{\n' + ",\n".join(lines) + "\n}}\n")
         return
-    for name, stage in now["stages"].items():
-        before = recorded["stages"].get(name, {"contents": {}})
-        assert stage["contents"].keys() == before["contents"].keys(), f"new recipes of stage {name}: run `make record`"
+    recorded = json.loads(RECORD.read_text())
+    wrong = [
+        f"stage {name}: {', '.join(others)} changed: mend it, or, if its code and not a method or a value of a recipe "
+        f"changed, raise version= (now {stage['version']}) in src/reproduction/plan/; then `make record`"
+        for name, stage in now["stages"].items()
+        if (others := changed(recorded["stages"][name], stage, recorded["machine"] == now["machine"]))
+    ]
+    assert not wrong, "\n".join(wrong)
