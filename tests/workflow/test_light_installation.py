@@ -3,7 +3,6 @@
 `tests/long/test_installation.py` does the same in a fresh environment; here their imports fail.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 import tallmasks
 from models_made import make_small
 from project import ROOT
-from tallmasks.errors import EXTRAS, by_extra
+from tallmasks.errors import EXTRAS
 
 ABSENT = [
     *EXTRAS, "PIL", "datasets", "dvc", "jinja2", "matplotlib", "open_clip", "pandas", "pyarrow", "pynvml", "scipy",
@@ -124,16 +123,6 @@ for use in (lambda: bundle.state_dict("cars"), lambda: bundle.apply_(None, "cars
     ]
     extras = (*needs.values(), *["torch"] * 3)
     assert lacking == [f"pip install -e '{ROOT}[{extra}]'" if extra else "make install" for extra in extras]
-
-
-def test_what_a_wheel_lacks_is_installed_from_the_projects_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pip install tallmasks` would find nothing, or what a stranger published under this name."""
-    wheel = {"url": "file:///tmp/tallmasks-1.0.0-py3-none-any.whl", "archive_info": {}}
-    monkeypatch.setattr("importlib.metadata.PathDistribution.read_text", lambda *_: json.dumps(wheel))
-    assert by_extra("torch") == "run pip install '.[torch]' in the project's folder"
-    clone = {"url": (ROOT / "src").parent.as_uri(), "dir_info": {}}
-    monkeypatch.setattr("importlib.metadata.PathDistribution.read_text", lambda *_: json.dumps(clone))
-    assert by_extra("torch") == f"pip install '{ROOT}[torch]'"
 
 
 def test_the_library_works_without_the_reproduction(models: Path) -> None:

@@ -56,32 +56,11 @@ def test_a_result_may_have_its_whole_path(folder: Path) -> None:
         assert (status, lines) == (0, ["snakemake -j1 -- results/tiny/table.csv"])
 
 
-def test_screens_ask_for_a_browser_or_use_the_named_one(folder: Path) -> None:
-    """An empty command would print the shell's complaint; the site would be built for nothing."""
-    (folder / ".venv/site/bin").mkdir(parents=True)
-    program(folder / ".venv/site/bin/mkdocs", "mkdir -p site; touch site/index.html")
-    for name in ("requirements-site.lock", ".venv/site/installed"):
-        (folder / name).touch()
-    status, lines = make(folder, "screens", "BROWSER=")
-    assert status == 2 and len(lines) == 1 and "Chromium" in lines[0] and not (folder / "site").exists()
-    program(folder / "browser", 'for word; do case $word in --screenshot=*) touch "${word#*=}";; esac; done')
-    assert make(folder, "screens", f"BROWSER={folder}/browser")[0] == 0
-    assert {path.name for path in folder.glob("results/screens/*")} == {"index_1280.png", "index_400.png"}
-
-
 def test_a_python_that_is_not_there_is_one_line(folder: Path) -> None:
     """The reason would stand behind the shell's own complaints."""
     (folder / ".venv/installed").unlink()
     status, lines = make(folder, "PYTHON=nosuch", "install")
     assert status == 2 and len(lines) == 1 and lines[0].startswith("error: nosuch: ")
-
-
-def test_a_folder_that_moved_is_installed_anew(folder: Path) -> None:
-    """Every program of its .venv would be "not found", with nothing to be done."""
-    program(folder / "python", 'case "$*" in *--clear*) exit 1;; esac')
-    assert make(folder, "PYTHON=./python", "install")[0] == 0
-    moved = folder.rename(folder.with_name("moved"))
-    assert make(moved, "PYTHON=./python", "install") == (2, ["./python -m venv --clear .venv"])
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["Ctrl-C", "SIGTERM where SIGINT is ignored"])

@@ -18,15 +18,6 @@ FOLDERS = {"half_sum": "src/tallmasks/methods/rows", "dots": "tiny_worlds/drawn/
 PAGE = "docs/change.md"
 FILLED = ("README.md", "docs/index.md", "docs/first_run.md", "docs/tiny_model.md")
 """The pages into which docs/update.py writes tables of docs/tiny, or the URL of CITATION.cff."""
-CHECKED = tuple(
-    f"tests/{file}.py"
-    for file in (
-        "library/contract/test_methods", "library/contract/test_merges", "reproduction/contract/test_catalogues",
-        "reproduction/tasks/test_drawn", "reproduction/evaluation/test_sweeps", "reproduction/results/test_figures",
-    )
-)  # fmt: skip
-CONCERNED = "half_sum or dots or not ["
-"""Of those, the tests of the examples and the tests of all methods and tasks at once: not those of one other each."""
 
 
 def example(name: str) -> str:
@@ -60,21 +51,6 @@ def test_the_examples_of_the_page_give_a_table(with_examples: Project) -> None:
     with_examples.replace("tiny_worlds/drawn/own/dots.py", "between(4, 7)", "between(4, 8)")
     again = with_examples.dry_run("results/tiny/dotted/table.csv").planned
     assert (again["examples"], again["finetune"]) == (3, 1), "a task that is drawn otherwise is drawn anew"
-
-
-@pytest.mark.long
-def test_the_examples_of_the_page_pass_the_tests_that_all_must(with_examples: Project) -> None:
-    """What the page shows would fail in `make test`."""
-    tests = [str(ROOT / file) for file in CHECKED]
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-k", CONCERNED, *tests],
-        cwd=with_examples.root,
-        env={**os.environ, "PYTHONPATH": str(with_examples.path("src"))},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout
-    assert "half_sum" not in run.stdout
 
 
 UNIT_LENGTH = """

@@ -10,7 +10,7 @@ import pytest
 
 from bridge import LIBRARIES
 from processes import WARM, gone, job_command, serve, wait_for
-from project import ROOT, Project, warm_python
+from project import ROOT, warm_python
 
 BEGIN, END = "import os, sys, time\nfrom job import main\n\ndef run(job):\n", "\n\nmain(run)\n"
 
@@ -93,17 +93,3 @@ def test_a_job_needs_no_server(tmp_path: Path, bare: tuple[Path, int]) -> None:
     assert ended(probe(tmp_path, "print(os.getppid())", bare[0]))[1].startswith(f"{bare[1]}\n")
     os.kill(bare[1], signal.SIGKILL)
     assert ended(probe(tmp_path, "print(os.getppid())", bare[0]))[1].startswith(f"{os.getpid()}\n")
-
-
-@pytest.mark.long
-def test_without_it_the_same_bytes_come_out(project: Project) -> None:
-    """Results would depend on how a job was started."""
-    before = project.sha256("store", "results")
-    made = ["checkpoints/finetune/mnist-s0-*", "derived/evaluate/task_arithmetic-2tasks-*", "head/dtd-*"]
-    targets = [project.one(f"store/tiny/{pattern}") for pattern in made]
-    for path in targets:
-        path.unlink()
-    cold = Project(project.root, {"TALLMASKS_WARM": "0"})
-    jobs = cold.snakemake(*(str(path.relative_to(project.root)) for path in targets)).jobs
-    assert jobs.keys() == {"finetune", "evaluate", "head"}
-    assert project.sha256("store", "results") == before

@@ -151,25 +151,22 @@ class Bridge:
         """Resource function: a value of the model's `resources.cpu` in params.yaml."""
         return for_users(lambda wildcards: self.plan.resources(wildcards.model, "cpu")[name])
 
-    def _report_only(self) -> bool:
-        """True if the report has to take results as they are: for its rule, and for Snakemake's --report."""
-        return self.run.inspects_dag or any(rule.name == "report_only" for rule in self.run.workflow.dag.targetrules)
-
     @for_users
     def on_opening_page(self, wildcards: Any) -> list[str]:
-        """Input function of the report's opening page: a table and two figures."""
+        """Input function of the report's opening page: a table and two figures, for `report_only` those that exist."""
         shown = [("paper_table", "methods"), ("figure", "overview"), ("figure", "per_task")]
         nodes = [STAGES[kind](self.plan, wildcards.model, name) for kind, name in shown]
-        return [node.files[0] for node in nodes if not self._report_only() or self._is_reportable(node)]
+        made = not (self.run.inspects_dag or any(r.name == "report_only" for r in self.run.workflow.dag.targetrules))
+        return [node.files[0] for node in nodes if made or self._is_reportable(node)]
 
     @for_users
     def reported(self, wildcards: Any) -> list[str]:
         """Input function of the report: its figures, tables and results files that exist and match params.yaml."""
         plan, files = self.plan, list[str]()
         for model in plan.params["build"]:
-            drawn = [(kind, name) for kind, (_, known) in FIGURES_AND_TABLES.items() for name in known]
-            shown = [(view, name) for view in ("tables", "field", "held_out") for name in plan.benchmarks(model)]
-            for stage, name in drawn + shown:
+            shown = [(kind, name) for kind, (_, known) in FIGURES_AND_TABLES.items() for name in known]
+            shown += [(view, name) for view in ("tables", "field", "held_out") for name in plan.benchmarks(model)]
+            for stage, name in shown:
                 try:
                     node = STAGES[stage](plan, model, name)
                 except TallmasksError:  # the model has no such figure, or the benchmark no such view
@@ -180,7 +177,7 @@ class Bridge:
         return files
 
     def _is_reportable(self, node: Node) -> bool:
-        """True if a results file and the results that it is drawn from match params.yaml."""
+        """True if a results file and the views that it is made from match params.yaml."""
         return all(self.files.there(one) for one in (node, *node.all_inputs) if one.stage.is_result)
 
     @for_users

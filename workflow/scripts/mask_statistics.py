@@ -13,7 +13,7 @@ from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 @main
 def run(job: Job) -> None:
-    parts: dict[str, list[pd.DataFrame]] = {}
+    by_file: dict[str, list[pd.DataFrame]] = {}
     for method, selected, bundle, merged in zip(
         job.params["methods"], *(job.inputs[role] for role in ("selections", "mask_bundles", "merged")), strict=True
     ):
@@ -24,6 +24,6 @@ def run(job: Job) -> None:
         )
         for name, table in tables.items():
             table.insert(0, "method", method)
-            parts.setdefault(f"{name}.csv", []).append(table)
-    files = {name: pd.concat(tables).round(6).to_csv(index=False) for name, tables in parts.items()}
+            by_file.setdefault(f"{name}.csv", []).append(table)
+    files = {name: pd.concat(tables).round(6).to_csv(index=False) for name, tables in by_file.items()}
     publish(job, files)

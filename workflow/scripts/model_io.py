@@ -28,8 +28,8 @@ def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluato
 
 def load_examples(job: Job, role: str) -> Examples:
     model_family = family(job.params)
-    own = {needed.name: job.input(needed.name) for needed in model_family.task_inputs if needed.name in job.inputs}
-    return model_family.examples(job.input(role), own)
+    files = {needed.name: job.input(needed.name) for needed in model_family.task_inputs if needed.name in job.inputs}
+    return model_family.examples(job.input(role), files)
 
 
 def load_task(job: Job) -> TaskData:
@@ -42,8 +42,8 @@ def load_tasks(job: Job, splits: Sequence[str] = SPLITS, only: Collection[str] =
     files = {role: job.by_task(role) for role in (*splits, *(f"{needed.name}s" for needed in model_family.task_inputs))}
     tasks = []
     for task in only or job.params["tasks"]:
-        own = {needed.name: files[f"{needed.name}s"][task] for needed in model_family.task_inputs}
-        tasks.append(TaskData(task, {split: model_family.examples(files[split][task], own) for split in splits}))
+        of_task = {needed.name: files[f"{needed.name}s"][task] for needed in model_family.task_inputs}
+        tasks.append(TaskData(task, {split: model_family.examples(files[split][task], of_task) for split in splits}))
     return tasks
 
 

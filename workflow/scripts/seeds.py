@@ -13,11 +13,11 @@ def run(job: Job) -> None:
     summaries = {seed: summary_table(*evaluations_of(job, seed), counts) for seed in job.params["seeds"]}
     table = seeds_table(summaries)
     title = f"{job.params['model']} on {job.params['benchmark']}, fine-tuning seeds {job.params['seeds']}"
-    every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
+    rows = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
     files = {
         "table.csv": table.to_csv(index=False, float_format="%.4f"),
         "table.md": seeds_table_for_people(table, title),
-        "per_seed.csv": every[["seed", "section", "method", "accuracy", "normalized_accuracy"]].to_csv(index=False),
+        "per_seed.csv": rows[["seed", "section", "method", "accuracy", "normalized_accuracy"]].to_csv(index=False),
     }
     publish(job, files)
     print(files["table.md"])

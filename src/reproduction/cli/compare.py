@@ -24,7 +24,7 @@ from reproduction.plan.params import FILE, check_params, overridden, read_params
 from reproduction.tasks.text.own_texts import OwnTextTask, examples_of, own_text_tasks
 from reproduction.tasks.text.text_catalogue import TASKS
 from tallmasks.cli.options import by_name, pair
-from tallmasks.errors import OptionError, TallmasksError, counted, short, warn, worded
+from tallmasks.errors import OptionError, TallmasksError, counted, short, warn
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
 from tallmasks.io.plain_files import new_path
 from tallmasks.io.yaml_files import yaml_text
@@ -76,8 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         data[name] = {"files": texts[name], "text": arguments.text, "label": arguments.label}
         if classes := class_names_of(Path(folder) / "config.json"):
             data[name]["classes"] = classes
-    with worded(_in_options):
-        tasks = own_text_tasks({"data": data})
+    tasks = own_text_tasks({"data": data})
     for name, task in tasks.items():
         _check_head(Path(models[name]) / "config.json", texts[name], len(task.classes))
         if "classes" not in data[name]:
@@ -91,8 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = {"methods": _METHODS, "data": data, "models": {"mine": entry(arguments.base, models)}}
     _warn_of_tokenizers(Path(arguments.base), models, tasks)
     if FILE.exists():
-        with worded(_in_options):
-            check_params(overridden(read_params(FILE), settings))  # as snakemake will
+        check_params(overridden(read_params(FILE), settings))  # as snakemake will
     atomic_write_text(out, yaml_text(settings))
     print(f"{out}: {len(models)} models")
     print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
@@ -132,13 +130,6 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
         "evaluation": {"batch_size": 64, "precision": "float32"},
         "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }
-
-
-def _in_options(text: str) -> str:
-    """A message about params.yaml in the words of this command."""
-    text = re.sub(r"^params\.yaml: data\.([^:]+)\.files: ", r"--texts \1=...: ", text)
-    text = re.sub(r"^params\.yaml: data\.([^:]+)\.classes: ", r"--task \1=...: config.json: id2label: ", text)
-    return re.sub(r"the columns of data\.\S+ in params\.yaml", "those that --text and --label name", text)
 
 
 def _check_head(file: Path, texts: str, classes: int) -> None:

@@ -42,14 +42,6 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 WIDTH = 110  # characters per problem if all models are listed, so that the output fits on 24 lines
 FLOAT = 4  # bytes per value
 DOWNLOADS = SCRATCH / "downloads.sh"
-ON_AN_H100 = {
-    ("ViT-B-32-quickgelu", None): (3942, 15600),
-    ("ViT-B-16-quickgelu", None): (1703, None),
-    ("ViT-L-14-quickgelu", None): (478, 1390),
-    ("t5-large-lm-adapt", None): (370, 559),
-    ("t5-large-lm-adapt", "ia3"): (301, None),
-}
-"""Examples per second in training, and in evaluation of one weight set, by architecture and adapter (docs/gpu.md)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,17 +113,15 @@ def problems(
     if details is not None and not missing:
         details.append(f"all {counted(len(nodes), 'artifact')} exist")
     elif details is not None:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in missing).items())
-        details.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to build: {kinds}")
+        details.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to build: {_kinds(missing)}")
     if not missing:
         return
     on_gpu = [node for node in missing if plan.resources(model, node.stage.uses)["gpu"]]
     if on_gpu:
-        problem = _gpu_problem(max(plan.resources(model, node.stage.uses)["gpu"] for node in on_gpu))
-        if details is not None:
-            details += _gpu_details(plan, model, on_gpu)
-        if problem:
+        if problem := _gpu_problem(max(plan.resources(model, node.stage.uses)["gpu"] for node in on_gpu)):
             yield problem
+        if details is not None:
+            details.append(f"{counted(len(on_gpu), 'job')} on a GPU: {_kinds(on_gpu)}")
     yield from (absent := preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None))
     # what has to be installed can also bring the weights
     size, wanted = 0, preflight.downloads(node for node in missing if not (absent and preflight.local_folder(node)))
@@ -148,6 +138,10 @@ def problems(
     if wanted and details is not None:
         details.append(f"{_repositories(len(wanted))} to download{f', {size / 1e9:.3g} GB' if size else ''}")
     yield from _disk_problems(plan, model, missing, size, details)
+
+
+def _kinds(nodes: list[Node]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in nodes).items())
 
 
 def _repositories(count: int) -> str:
@@ -204,18 +198,6 @@ def _gpu_problem(count: int) -> str | None:
     except TallmasksError as error:
         return str(error)
     return None
-
-
-def _gpu_details(plan: Plan, model: str, jobs: list[Node]) -> Iterator[str]:
-    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(node.kind for node in jobs).items())
-    yield f"{counted(len(jobs), 'job')} on a GPU: {kinds}"
-    spec = plan.model(model)
-    if rates := ON_AN_H100.get((str(spec["architecture"]), spec.get("adapter"))):
-        training, evaluation = (f"{rate:,} {family(spec).unit}/s" if rate else "not measured" for rate in rates)
-        yield f"measured on an H100 (docs/gpu.md): training {training}, evaluation of one weight set {evaluation}"
-    trainable, frozen = _parameters(plan, model)
-    size = FLOAT * (4 * trainable + frozen)
-    yield f"a fine-tuning needs at least {size / 1e9:.3g} GB for weights, gradients and moments, plus activations"
 
 
 def _disk_problems(

@@ -70,10 +70,8 @@ def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
         for path in files
         if path not in checkable and leads_nowhere(path)
     ]
-    if not arguments.paths:
-        if not STORE.is_dir() and Path("dvc.lock").is_file():
-            lines.append(f"{STORE}/ is missing, but dvc.lock lists it: `dvc pull` restores it")
-        lines += _lost_sources()
+    if not arguments.paths and not STORE.is_dir() and Path("dvc.lock").is_file():
+        lines.append(f"{STORE}/ is missing, but dvc.lock lists it: `dvc pull` restores it")
     if not (lines or arguments.changed):
         groups = under.items() if arguments.paths else [(" and ".join(map(str, wanted)), files)]
         lines = [
@@ -91,16 +89,6 @@ def _verify_files(wanted: Sequence[Path], arguments: argparse.Namespace) -> int:
         checked = f"{len(artifacts)} artifacts and {len(provenances)} folders or sets of results"
         print(f"{checked} checked: {counted(problems, 'problem')}")
     return problems
-
-
-def _lost_sources() -> Iterator[str]:
-    from reproduction.plan.params import FILE, read_params  # slow to import
-    from reproduction.plan.settings import Plan
-
-    models = Plan(read_params(FILE)).models.values() if FILE.is_file() else ()
-    for named in sorted({str(model["pretrained"]) for model in models}):
-        if named.endswith(".safetensors") and not Path(named).expanduser().exists():
-            yield f"{named} is missing, but params.yaml names it: `git checkout {named}` restores a shipped file"
 
 
 def _away(path: Path) -> str:

@@ -54,9 +54,7 @@ def read_params(path: Path) -> dict[str, Any]:
     try:
         content = read_yaml(path)
     except FileNotFoundError:
-        above = next((folder for folder in path.resolve().parents[1:] if (folder / path.name).exists()), None)
-        where = f": cd {above}" if above else ""
-        raise TallmasksError(f"{path}: no such file; run this in the project's folder{where}") from None
+        raise TallmasksError(f"{path}: no such file; run this in the project's folder") from None
     if not isinstance(content, dict):
         raise TallmasksError(f"{path}: found {short(content)}, expected keys with values")
     return content
@@ -140,10 +138,9 @@ def check_params(params: Params) -> None:
     _check_paper(params["paper"], benchmarks)
     _check_folders("benchmarks", benchmarks)
     for name, model in params["models"].items():
-        for own, entry in model.get("benchmarks", {}).items():
-            _check_tasks(
-                f"models.{name}.benchmarks.{own}", Benchmark.of(entry).tasks, {name: known_tasks(params, model)}
-            )
+        for benchmark, entry in model.get("benchmarks", {}).items():
+            key = f"models.{name}.benchmarks.{benchmark}"
+            _check_tasks(key, Benchmark.of(entry).tasks, {name: known_tasks(params, model)})
         _check_folders(f"models.{name}.benchmarks", model.get("benchmarks", {}))
     tasks_of = {name: known_tasks(params, model).keys() for name, model in params["models"].items()}
     tasks_of |= {f"`tasks: {name}`": catalogue(name).tasks(params).keys() for name in CATALOGUES if name not in used}
@@ -180,11 +177,10 @@ def _check_paper(paper: Params, benchmarks: Mapping[str, Benchmark]) -> None:
 
 def _check_tasks(key: str, tasks: Sequence[str], tasks_of: Mapping[str, Collection[str]]) -> None:
     """One model or catalogue must have all tasks of a benchmark."""
-    every = list(dict.fromkeys(task for tasks in tasks_of.values() for task in tasks))
-    if unknown := next((task for task in tasks if task not in every), None):
-        raise refusal(key, f"no model has a task {unknown!r}{nearest(unknown, every)}")
+    known = list(dict.fromkeys(task for tasks in tasks_of.values() for task in tasks))
+    if unknown := next((task for task in tasks if task not in known), None):
+        raise refusal(key, f"no model has a task {unknown!r}{nearest(unknown, known)}")
     lacking = {model: [task for task in tasks if task not in those] for model, those in tasks_of.items()}
     if all(lacking.values()):
-        fewest = min(map(len, lacking.values()))  # a model of another catalogue would list nearly all of them
-        near = (f"{model} has no {', '.join(these)}" for model, these in lacking.items() if len(these) == fewest)
-        raise refusal(key, f"no model has all of these tasks; {'; '.join(near)}")
+        model = min(lacking, key=lambda name: len(lacking[name]))
+        raise refusal(key, f"no model has all of these tasks; {model} has no {', '.join(lacking[model])}")

@@ -78,8 +78,7 @@ class Plan:
     def benchmarks(self, model: str) -> tuple[str, ...]:
         """The benchmarks for which a model has all tasks."""
         available = self.catalogue_of(model).keys()
-        every = self._benchmarks_of(model)
-        return tuple(name for name in every if available >= set(self.benchmark(model, name).tasks))
+        return tuple(name for name in self._benchmarks_of(model) if available >= set(self.benchmark(model, name).tasks))
 
     def tasks_for(self, model: str, benchmark: str) -> tuple[str, ...]:
         """As `tasks`.  Raises TallmasksError if the model lacks a task of the benchmark."""

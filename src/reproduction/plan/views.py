@@ -38,7 +38,7 @@ def view(
     files: Sequence[str],
     params: FurtherParams = lambda plan, model, benchmark: {},
     seeds: Literal["none", "first", "all"] = "first",
-    own_folder: bool = True,
+    subfolder: bool = True,
     provenance: str = PROVENANCE,
     any_tasks: bool = False,
     least_tasks: int = 1,
@@ -49,7 +49,7 @@ def view(
         files: the files that it writes for every benchmark; some benchmarks have more.
         params: ``(plan, model, benchmark) -> parameters for the recipe``.
         seeds: the fine-tuning seeds that it shows.
-        own_folder: write to a folder below the benchmark's folder, named after the view.
+        subfolder: write to a folder below the benchmark's folder, named after the view.
         provenance: the file with the recipe and the digests of the other files.
         any_tasks: allow benchmarks that evaluate other tasks than they merge.
         least_tasks: the minimum number of tasks.
@@ -87,7 +87,7 @@ def view(
             return None
 
         declare.__name__ = name
-        folder = f"{{name}}/{name}" if own_folder else "{name}"
+        folder = f"{{name}}/{name}" if subfolder else "{name}"
         VIEWS[name] = results(version=version, files=[f"{folder}/{file}" for file in (*files, provenance)])(declare)
         return artifacts
 
@@ -162,7 +162,7 @@ def _of_seeds(seeds: Sequence[int], of_seed: Callable[[int], Artifacts]) -> Arti
 @view(
     version=12,
     files=("table.csv", "table.md", "per_task.csv", "intervals.csv", "selection.json", "agreement.csv", "metrics.json"),
-    own_folder=False,
+    subfolder=False,
     params=_rows,
     any_tasks=True,
 )
@@ -181,7 +181,7 @@ def seeds(plan: Plan, model: str, name: str) -> Artifacts:
     version=1,
     files=("zeroshot.csv",),
     seeds="none",
-    own_folder=False,
+    subfolder=False,
     provenance=f"zeroshot.{PROVENANCE}",
     any_tasks=True,
 )
@@ -222,7 +222,7 @@ def _field(plan: Plan, model: str, name: str, seeds: Sequence[int]) -> Artifacts
 @view(
     version=9,
     files=("field.csv", "field.md", "field.tex"),
-    own_folder=False,
+    subfolder=False,
     provenance=f"field.{PROVENANCE}",
     params=_field_rows,
     any_tasks=True,
@@ -246,7 +246,7 @@ def _merges(plan: Plan) -> list[str]:
 @view(
     version=1,
     files=("held_out.csv", "held_out.md"),
-    own_folder=False,
+    subfolder=False,
     provenance=f"held_out.{PROVENANCE}",
     params=lambda plan, model, benchmark: _params_of_rows(plan, model, benchmark, ["zeroshot", *_merges(plan)]),
     least_tasks=2,

@@ -9,6 +9,7 @@ import pytest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import read_bytes, read_plain_json
 from tallmasks.io.tensor_files import open_tensors
+from tallmasks.io.yaml_files import read_foreign_yaml
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()])
@@ -27,3 +28,11 @@ def test_a_link_to_a_regular_file_is_followed(tmp_path: Path) -> None:
     assert read_bytes(tmp_path / "link") == b"values"
     with pytest.raises(FileNotFoundError):
         read_bytes(tmp_path / "nowhere")
+
+
+def test_a_foreign_yaml_file_cannot_stand_for_more_than_it_has(tmp_path: Path) -> None:
+    """A recipe from somebody else took all memory, through aliases of aliases."""
+    for text in ("a: &a [1]\nb: [*a, *a]\n", "# " + "x" * (1 << 20)):
+        (tmp_path / "recipe.yaml").write_text(text)
+        with pytest.raises(TallmasksError, match=r"recipe\.yaml"):
+            read_foreign_yaml(tmp_path / "recipe.yaml")

@@ -12,9 +12,7 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from conftest import ROOT
 from reproduction.cli.compare import entry
-from reproduction.models.checkpoint_sources import locate
 from reproduction.models.text_classifier.classifier_architectures import class_names_of
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
@@ -147,46 +145,22 @@ def two_models(folder: Path, config: dict[str, object], labels: Sequence[str], h
 
 
 @pytest.mark.parametrize(
-    ("config", "header", "options", "facts"),
+    ("config", "header", "facts"),
     [
-        ({"num_labels": 1}, "text,label", [], ["model/config.json", "1 output,", "2 different labels"]),
-        ({"id2label": {n: f"LABEL_{n}" for n in range(5)}}, "text,label", [], ["5 outputs,", "2 different labels"]),
-        ({"problem_type": "regression"}, "text,label", [], ["'regression'", "one label"]),
-        ({}, "body,queue", [], ["'text'", "body, queue", "--text and --label"]),
-        ({}, "text,label", ["--texts=x y=z.csv", "--task=x y=z"], ["--texts x y=...: z.csv: no such file"]),
-        (NAMED, "text,label", [], ["--task one=...: config.json: id2label: 'a' is only in the file"]),
+        ({"id2label": {n: f"LABEL_{n}" for n in range(5)}}, "text,label", ["5 outputs,", "2 different labels"]),
+        ({"problem_type": "regression"}, "text,label", ["'regression'", "one label"]),
+        ({}, "body,queue", ["'text'", "body, queue"]),
+        (NAMED, "text,label", ["'a' is only in the file"]),
     ],
 )
 def test_what_snakemake_would_refuse_is_refused_at_once(
-    config: dict[str, object], header: str, options: list[str], facts: list[str], tmp_path: Path,
+    config: dict[str, object], header: str, facts: list[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """The table would stop after hours, with a message about keys of a file that nobody has written by hand."""
     monkeypatch.chdir(tmp_path)
-    write_model(Path("z"))
     words = two_models(tmp_path, config, ["a", "b"], header)
-    assert main([*words, *options]) == 1
+    assert main(words) == 1
     error = capsys.readouterr().err
-    assert all(fact in error for fact in facts) and "params.yaml" not in error, error
+    assert all(fact in error for fact in facts), error
     assert not Path("compare.yaml").exists()
-
-
-def test_settings_that_the_workflow_cannot_read_are_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`compare` would name a next command that refuses its file."""
-    monkeypatch.chdir(ROOT)
-    words = [word.replace("=two=", "=my model=") for word in two_models(tmp_path, {}, ["a", "b"])]
-    assert main(words) == 1 and "'my model', expected letters" in capsys.readouterr().err
-    assert main([*words[:-1], "-o", str(tmp_path)]) == 2
-    assert f"{tmp_path} is a folder" in capsys.readouterr().err
-    assert not list(tmp_path.rglob("*.yaml"))
-
-
-def test_an_adapter_is_refused_with_its_remedy(tmp_path: Path) -> None:
-    """Many fine-tuned classifiers are LoRAs, and would be called a folder without a configuration."""
-    (tmp_path / "tickets").mkdir()
-    (tmp_path / "tickets/adapter_config.json").write_text("{}")
-    for source in (tmp_path, tmp_path / "tickets"):
-        with pytest.raises(TallmasksError, match="merge_and_unload"):
-            locate(str(source), "bert-base-uncased", "tickets", {})

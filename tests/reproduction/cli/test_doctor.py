@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,22 +42,10 @@ def test_what_a_model_lacks_is_said_with_what_to_do(
 
     assert main(["doctor", "results/vit_b32/20tasks/table.csv"]) == 1
     output = capsys.readouterr().out
-    assert "94 jobs on a GPU: 20 finetune" in output and "H100" in output and "3,942 images/s" in output
+    assert "94 jobs on a GPU: 20 finetune" in output
 
     assert main(["doctor", "vit_b31"]) == main(["doctor", "results/tiny/8task/table.csv"]) == 2
     assert "did you mean 'vit_b32'?" in capsys.readouterr().err
-
-
-def test_the_real_texts_are_installed_by_one_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Somebody would follow eight lines that say the same, or download the encoder that `make real` brings."""
-    for name in ("params.yaml", "models", "tiny_worlds", "real_texts"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(tmp_path)
-    assert main(["doctor", "minilm"]) == 1
-    (problem,) = re.findall(r"^    - (.*)$", capsys.readouterr().out, re.M)
-    assert problem.endswith(": make real")
 
 
 def test_the_downloads_are_one_script(
@@ -117,18 +104,3 @@ def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) 
         masks = [chain.mask(plan, "tiny", ("mnist", "svhn"), "sum", 0)]
         sizes.append(doctor.bytes_made(plan, "tiny", masks)["checkpoints, vectors and masks"])
     assert sizes[1] == 4 * sizes[0], "levels of 8 lambdas take four bits, of one a single bit"
-
-
-def test_doctor_imports_no_torch(tmp_path: Path) -> None:
-    """`tallmasks doctor` would take a minute on a busy machine without a GPU."""
-    for name in ("params.yaml", "models", "tiny_worlds", "real_texts"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    code = (
-        "import sys; from tallmasks.cli.main import main; main(['doctor']);"
-        "print(sorted({'torch', 'open_clip', 'transformers'} & sys.modules.keys()))"
-    )
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    assert "vit_b32: cannot be run as it is" in done.stdout and done.stdout.endswith("[]\n")

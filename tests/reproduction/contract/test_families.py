@@ -175,29 +175,19 @@ def with_value(tensor: torch.Tensor, value: float) -> torch.Tensor:
 HARMLESS: dict[str, Callable[[torch.Tensor], Any]] = {
     "half": lambda t: t.half(),
     "bfloat16": lambda t: t.bfloat16(),
-    "double": lambda t: t.double(),
     "transposed in memory": lambda t: t.mT.contiguous().mT,
-    "a part of more": lambda t: torch.cat([t.flatten(), t.flatten()])[: t.numel()].view(t.shape),
 }
 HARMFUL: dict[str, Callable[[torch.Tensor], Any]] = {
     "of another shape": lambda t: t[:1].repeat(3, 1),
     "int64": lambda t: t.to(torch.int64),
-    "float8": lambda t: t.to(torch.float8_e4m3fn),
     "NaN": lambda t: with_value(t, math.nan),
-    "minus infinity in half": lambda t: with_value(t.half(), -math.inf),
     "beyond float32": lambda t: with_value(t.double(), 1e300),
-    # what safetensors cannot hold
-    "sparse": lambda t: t.to_sparse(),
-    "quantised": lambda t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.qint8),
-    "without values": lambda t: t.to("meta"),
-    "a list": lambda t: t.flatten()[:3].tolist(),
+    "sparse": lambda t: t.to_sparse(),  # which safetensors cannot hold
 }
 ODD_STATES: dict[str, Callable[[dict[Any, Any], str], object]] = {
     "missing": lambda state, name: state.pop(name),
     "twice": lambda state, name: state.update({f"model.{name}": state[name] + 1}),
     "unknown": lambda state, name: state.update({f"{name}_scale": torch.ones(1)}),
-    "a number for a name": lambda state, name: state.update({7: state[name]}),
-    "an epoch beside them": lambda state, name: state.update({"epoch": 3}),
     **{
         what: lambda state, name, change=change: state.update({name: change(state[name])})
         for what, change in HARMFUL.items()
@@ -234,7 +224,7 @@ def test_every_odd_tensor_is_refused_by_name(kind: str, change: str, tmp_path: P
             read(spec, path)
         said = str(refused.value)
         assert "mnist.pt" in said and "\n" not in said and len(said) < 700, said
-        assert any(word in said for word in (name, "a key is a value", "'epoch' is a value")), said
+        assert name in said, said
 
 
 @pytest.mark.parametrize("kind", ["clip", "t5"])

@@ -30,13 +30,6 @@ def test_a_head_of_class_names_is_the_same_for_every_seed(params: Params) -> Non
     assert first.inputs["head"] == second.inputs["head"] and "classes" not in first.params
 
 
-def test_fusionbenchs_gpt2_comes_from_its_repositories(params: Params) -> None:
-    """Another model would be downloaded, or its head not be checked against the classes of the task."""
-    node = chain.finetune(Plan(params, ROOT), "gpt2_glue", "mnli", 0)
-    assert node.params["checkpoint"]["repository"] == "tanganke/gpt2_mnli"
-    assert node.params["classes"] == ["entailment", "neutral", "contradiction"]
-
-
 def test_a_model_has_its_own_benchmarks_and_only_tasks_with_classes(params: Params) -> None:
     """`8tasks` of the encoder would be the paper's images, or a classifier be asked questions without classes."""
     plan = Plan(params, ROOT)

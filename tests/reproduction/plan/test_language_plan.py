@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, shipped_params
-from plans import paths
 from reproduction.models.t5 import FAMILY
 from reproduction.plan import chain
 from reproduction.plan.figures_and_tables import FIGURES_AND_TABLES, figure
@@ -69,15 +68,6 @@ def test_ties_of_an_adapter_keeps_a_fifth_of_its_values(params: Params, tmp_path
     assert chain.task_vector(other, "tiny_t5_ia3", "qasc", 0).path == node.path, "it says nothing about an adapter"
     assert chain.task_vector(other, "tiny_t5", "qasc", 0).params["fractions_of"] == "trainable"
     assert chain.task_vector(Plan(shipped_params(), ROOT), "tiny_t5", "qasc", 0).params["fractions_of"] == "parameters"
-
-
-def test_other_kinds_of_models_rename_nothing(params: Params) -> None:
-    """Adding a language model would fine-tune the vision models again."""
-    alone = copy.deepcopy(params)
-    alone["models"] = {name: model for name, model in params["models"].items() if model["family"] == "clip"}
-    for name in MEMBERS:
-        del alone["benchmarks"][name]
-    assert paths(params) == paths(alone)
 
 
 def test_validation_examples_are_an_input_where_they_are_looked_at(params: Params) -> None:

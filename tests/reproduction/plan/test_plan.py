@@ -1,7 +1,6 @@
 """Recipes: what rebuilds, what is shared, and what a typo in params.yaml gets."""
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +61,6 @@ def test_a_lone_job_finds_its_recipe(params: Params) -> None:
     plan = Plan(params, ROOT)
     for node in closure(Plan(params, ROOT), "tiny"):
         assert Index(plan).find(node.model, node.name).path == node.path
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("\nx = int('many')\n", r"kin.py, line 2: ValueError: "),
-        ("x = (\n", r"kin.py, line 1: SyntaxError: "),
-        ("x = 1\n", r"'broken_kin': .*kin.py .*FAMILY"),
-    ],
-)
-def test_an_error_in_a_family_of_ones_own_is_said_with_its_line(
-    params: Params, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The author of a family with an error would be told that the family does not exist."""
-    (tmp_path / "broken_kin.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "broken_kin", raising=False)
-    params["models"]["tiny"]["family"] = "broken_kin"
-    with pytest.raises(TallmasksError, match=said):
-        Plan(params, ROOT)
 
 
 @pytest.fixture

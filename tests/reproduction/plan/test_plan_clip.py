@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, shipped_params
+from conftest import ROOT
 from plans import paths
 from reproduction.plan import chain
 from reproduction.plan.project import Index, closure
@@ -53,18 +53,6 @@ def test_a_local_file_enters_by_its_content(params: Params, tmp_path: Path) -> N
         assert found[0] != found[1]
     kinds = [node.kind for node in chain.head(Plan(params, ROOT), "vit_b32", "mnist").walk()]
     assert kinds == ["head", "pretrained"], "what is not in the project's format is converted once"
-
-
-def test_a_missing_file_concerns_its_model_only(tmp_path: Path) -> None:
-    """A cluster job on tiny would fail since somebody's checkpoints for another model are not there."""
-    params = shipped_params()
-    name = chain.head(Plan(params, ROOT), "tiny", "mnist").name
-    params["models"] = {key: params["models"][key] for key in ("vit_b32", "tiny")}
-    params["models"]["vit_b32"]["checkpoints"] = str(tmp_path / "nowhere")
-    plan = Plan(params, ROOT)
-    assert Index(plan).find("tiny", name).slug == "mnist"
-    with pytest.raises(TallmasksError, match="nowhere"):
-        Index(plan).declared()
 
 
 def test_the_published_pairing_of_fer2013_for_checkpoints_of_ones_own(params: Params) -> None:
@@ -122,15 +110,3 @@ def test_a_task_of_ones_own(params: Params, tmp_path: Path) -> None:
     assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
     with pytest.raises(TallmasksError, match="'cars'"):
         Plan({**params, "vision_tasks": {"cars": own}}, ROOT)
-
-
-def test_models_of_one_resolution_share_their_data(params: Params) -> None:
-    """Three models would decode and store 20 data sets three times."""
-    for name, size, architecture in (("b32", 224, "ViT-B-32"), ("b16", 224, "ViT-B-16"), ("l14", 336, "ViT-L-14-336")):
-        preprocess = {"size": size, "mean": [0.5] * 3, "std": [0.5] * 3}
-        settings = {"architecture": architecture, "preprocess": preprocess}
-        params["models"][name] = {**params["models"]["vit_b32"], **settings}
-    one, same, other = (
-        chain.examples(Plan(params, ROOT), name, "mnist", "train").path for name in ("b32", "b16", "l14")
-    )
-    assert one == same != other and one.startswith("store/data/vision/examples/mnist-train-")
