@@ -2,23 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import reference
 from project import METHODS, Project, Run, read_json
-from reproduction.evaluation.records import read_evaluation
-from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.verification import verify_bundle
-from tallmasks.io.tensor_files import Layout, load_state, open_tensors
-from tallmasks.masks.mask_bundles import open_mask_bundle
-from tallmasks.vectors.task_vectors import open_multi_task_vector
-from task_bundles import nearest
 
 pytestmark = [pytest.mark.xdist_group("bundle_files"), pytest.mark.long]  # builds one bundle first, once
 FOLDER = "results/tiny/two/bundle"
 TARGET = f"{FOLDER}/bundle.json"
-TASKS = ("mnist", "svhn")
 MASKED = {"tall_mask_ties": {"bits": 3}}
 
 
@@ -37,26 +28,6 @@ def bundled(built: tuple[Project, Run], tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def project(bundled: Project, tmp_path: Path) -> Project:
     return bundled.copy(tmp_path / "copy")
-
-
-def test_the_weights_are_those_of_the_method(bundled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bundle would give other models than those in the table."""
-    monkeypatch.chdir(bundled.root)  # the base is named by its path in the project
-    selection = read_evaluation(bundled.one("store/tiny/derived/evaluate/tall_mask_ties-bits3-2tasks-*.json"))
-    merged_file = bundled.one("store/tiny/derived/merge/ties_sum-*.safetensors")
-    masks = open_mask_bundle(bundled.one("store/tiny/derived/mask/ties_sum-*.safetensors"))
-    merged, layout = open_multi_task_vector(merged_file), Layout.of(open_tensors(merged_file))
-    bundle, theta_0 = load_bundle(FOLDER), load_state("models/tiny.safetensors")
-    chosen = dict(zip(selection.tasks, selection.mask_lambda or (), strict=True))
-    assert bundle.tasks == TASKS and bundle.manifest.mask_lambda == chosen
-    assert bundle.manifest.base.path == "models/tiny.safetensors"
-    stored = nearest(merged, layout, 3)
-    for task in TASKS:
-        updates = layout.split(stored * reference.unpacked(masks, task, chosen[task]))
-        for name, weights in bundle.arrays(task).items():
-            expected = theta_0[name] + updates[name] if name in updates else theta_0[name]
-            np.testing.assert_array_equal(weights, expected)
-    assert verify_bundle(FOLDER) == []
 
 
 def test_a_second_call_does_nothing_and_nothing_is_for_git(project: Project) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpus import LISTED, fake_nvml
-from processes import WARM, job_command, serve
+from processes import job_command
 from project import ROOT
 
 SCRIPTS = ROOT / "workflow" / "scripts"
@@ -104,54 +104,11 @@ def run(job):
 """
 
 
-@pytest.mark.parametrize(
-    ("gpus", "variables", "complaint"),
-    [
-        (5, {}, LISTED["0"]),
-        (1, {"CUDA_VISIBLE_DEVICES": ""}, "gpu: 0"),
-        (1, {"CUDA_VISIBLE_DEVICES": "7"}, "'7'"),
-    ],
-)
-def test_a_job_without_its_gpu_says_so(
-    machine: dict[str, str], tmp_path: Path, gpus: int, variables: dict[str, str], complaint: str
-) -> None:
-    """It would wait for ever, or compute for weeks on a CPU and end as if all were well."""
-    command = run_job(machine, tmp_path, MODEL, gpus)
-    done = subprocess.run(command, env=machine | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_a_job_without_its_gpu_says_so(machine: dict[str, str], tmp_path: Path) -> None:
+    """It would compute for weeks on a CPU and end as if all were well."""
+    without = machine | {"CUDA_VISIBLE_DEVICES": ""}
+    command = run_job(machine, tmp_path, MODEL)
+    done = subprocess.run(command, env=without, cwd=tmp_path, capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("error: ") and complaint in last, done.stderr
+    assert done.returncode == 1 and last.startswith("error: ") and "gpu: 0" in last, done.stderr
     assert "Traceback" not in done.stderr and not done.stdout
-
-
-FORK = """
-import os, time
-import torch
-def run(job):
-    print(os.getpid(), os.getppid(), os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
-    time.sleep(600)
-"""
-
-
-def test_a_fork_has_the_lease_while_it_runs(
-    machine: dict[str, str], lease: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A job of the warm Python would share its GPU with the next one, or keep it when it was killed."""
-    given = machine | {"CUDA_VISIBLE_DEVICES": "2", "TALLMASKS_WARM": str(tmp_path / "warm")}
-    for name in ("PYTHONPATH", "TMPDIR"):  # torch imports NVML, and asks where temporary files are
-        monkeypatch.setenv(name, machine[name])
-    warm = serve(tmp_path / "warm")
-    python, *command = run_job(machine, tmp_path, FORK)
-    process = subprocess.Popen(
-        [python, str(WARM), *command], env=given, cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout
-    worker, server, visible = process.stdout.readline().split()
-    assert visible == LISTED["2"] and int(worker) != process.pid and int(server) == warm.pid
-    waiting = lease(1, CUDA_VISIBLE_DEVICES=LISTED["2"])
-    time.sleep(1)
-    assert waiting.poll() is None, "the lease is the job's as long as it runs"
-    process.kill()
-    process.wait(60)
-    assert said(waiting) == {LISTED["2"]}
-    warm.kill()
-    warm.wait(60)

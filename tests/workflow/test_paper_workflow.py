@@ -69,18 +69,6 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "mask_statistics": 1}
 
 
-def test_a_sweep_evaluates_only_what_is_missing(copy: Project) -> None:
-    """An interrupted sweep of 160 subsets would begin anew; or figure 5 over other orders evaluate again."""
-    orders = copy.path("params.yaml").read_bytes()
-    copy.change(lambda params: params["paper"]["subsets"].update(orders=ORDERS[:2]))
-    assert copy.dry_run("paper").planned == {"subsets": 1, "figure_task_count": 1}
-    copy.path("params.yaml").write_bytes(orders)
-    for path in sorted(copy.root.glob("store/tiny/derived/evaluate_first_tasks/*.json"))[:2]:
-        path.unlink()
-    shutil.rmtree(copy.path("results/tiny/three/subsets"))
-    assert copy.dry_run("sweep").planned == {"evaluate_first_tasks": 2, "subsets": 1}
-
-
 def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:
     """`make paper` would draw everything again, after `git clone` or always."""
     for place, path in enumerate(sorted(copy.path("results").rglob("*.*"))):

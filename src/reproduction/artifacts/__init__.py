@@ -1,1 +1,1 @@
-"""Artifacts in the store: labels, code fingerprints, project folders."""
+"""Artifacts in the store: labels and project folders."""

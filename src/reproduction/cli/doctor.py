@@ -27,20 +27,15 @@ from pathlib import Path
 from reproduction.artifacts.folders import RESULTS, SCRATCH
 from reproduction.cli.why import nearest_target, results_with
 from reproduction.models import cuda
-from reproduction.models.families import family
 from reproduction.plan import preflight
-from reproduction.plan.chain import pretrained_source, task_vector
 from reproduction.plan.node import Node
 from reproduction.plan.project import Files, closure, open_plan
 from reproduction.plan.settings import Plan
-from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import OptionError, TallmasksError, counted, option_errors
 from tallmasks.io import hub
 from tallmasks.io.atomic_files import atomic_write_text
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 WIDTH = 110  # characters per problem if all models are listed, so that the output fits on 24 lines
-FLOAT = 4  # bytes per value
 DOWNLOADS = SCRATCH / "downloads.sh"
 
 
@@ -60,12 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"the hub {'answers' if hub.reachable() else 'does not answer'}")
     stopped, downloads = False, dict[str, None]()
     for target, model, nodes in asked:
-        details = list[str]() if arguments.targets else None
+        details = list[str]()
         found = problems(plan, model, nodes, details, downloads)
         printed = list(found if arguments.targets else islice(found, 1))
         stopped |= bool(printed)
         print(f"{target}: {'cannot be run as it is' if printed else 'ready'}")
-        if details is not None:
+        if arguments.targets:
             print("\n".join(f"    {line}" for line in [*details, *(f"- {text}" for text in printed)]))
         elif printed:
             print(f"    - {textwrap.shorten(printed[0], WIDTH, placeholder=' ...')}")
@@ -98,36 +93,33 @@ def problems(
     plan: Plan,
     model: str,
     nodes: list[Node] | TallmasksError,
-    details: list[str] | None,
+    details: list[str],
     commands: dict[str, None],
 ) -> Iterator[str]:
     """Yield the problems that keep a target from running on this machine, the cheapest checks first.
 
-    Appends what the artifacts need to ``details``, which takes longer; None skips that. If the hub does not answer,
-    adds the commands that download the missing files to ``commands``.
+    Appends what the artifacts need to ``details``. If the hub does not answer, adds the commands that download the
+    missing files to ``commands``.
     """
     if isinstance(nodes, TallmasksError):
         yield str(nodes)
         return
     missing = [node for node in Files(plan.root).missing(nodes) if not node.stage.is_result]
-    if details is not None and not missing:
-        details.append(f"all {counted(len(nodes), 'artifact')} exist")
-    elif details is not None:
-        details.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist; to build: {_kinds(missing)}")
+    details.append(f"{len(nodes) - len(missing)} of {len(nodes)} artifacts exist")
     if not missing:
         return
+    details.append(f"to build: {_kinds(missing)}")
     on_gpu = [node for node in missing if plan.resources(model, node.stage.uses)["gpu"]]
     if on_gpu:
         if problem := _gpu_problem(max(plan.resources(model, node.stage.uses)["gpu"] for node in on_gpu)):
             yield problem
-        if details is not None:
-            details.append(f"{counted(len(on_gpu), 'job')} on a GPU: {_kinds(on_gpu)}")
-    yield from (absent := preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None))
-    # what has to be installed can also bring the weights
-    size, wanted = 0, preflight.downloads(node for node in missing if not (absent and preflight.local_folder(node)))
+        details.append(f"{counted(len(on_gpu), 'job')} on a GPU: {_kinds(on_gpu)}")
+    yield from preflight.unavailable(node for node in missing if preflight.wanted_by(node) is None)
+    wanted = preflight.downloads(missing)
+    if wanted:
+        details.append(f"{_repositories(len(wanted))} to download")
     if wanted and hub.reachable():
-        size, refused = preflight.bytes_of(wanted)
-        yield from refused
+        yield from preflight.refused(wanted)
     elif wanted:
         commands.update(dict.fromkeys(one.command for one in wanted))
         yield (
@@ -135,9 +127,6 @@ def problems(
             f"`sh {DOWNLOADS}` on a machine with a network and copy its cache here (HF_HOME is the location), or name "
             "local folders in params.yaml (data.TASK.path)"
         )
-    if wanted and details is not None:
-        details.append(f"{_repositories(len(wanted))} to download{f', {size / 1e9:.3g} GB' if size else ''}")
-    yield from _disk_problems(plan, model, missing, size, details)
 
 
 def _kinds(nodes: list[Node]) -> str:
@@ -146,46 +135,6 @@ def _kinds(nodes: list[Node]) -> str:
 
 def _repositories(count: int) -> str:
     return f"{count} {'repository' if count == 1 else 'repositories'}"
-
-
-def _parameters(plan: Plan, model: str) -> tuple[int, int]:
-    """Trainable and frozen parameters, from the file of pretrained weights if possible: open_clip is slow to import."""
-    spec, (source,) = plan.model(model), pretrained_source(plan, model).values()
-    if isinstance(source, Path):
-        return family(spec).parameter_counts(spec, open_checkpoint(source).shapes)
-    return family(spec).architecture_counts(spec)
-
-
-def bytes_made(plan: Plan, model: str, missing: list[Node]) -> dict[str, float]:
-    """Estimated bytes of missing artifacts by kind, from the architecture.
-
-    Catalogues without `example_bytes` are not counted. Each running training keeps its last save and the one that
-    replaces it.
-    """
-    spec = plan.model(model)
-    trainable, frozen = _parameters(plan, model)
-    levels = len(plan.grids(model)["mask_lambda"]).bit_length() / 8
-    examples = stored = 0.0
-    for node in missing:
-        if node.kind == "examples":
-            examples += getattr(catalogue(node.model), "example_bytes", lambda recipe: 0)(node.params)
-        elif node.kind == "pretrained":
-            stored += FLOAT * (trainable + frozen)
-        elif node.kind in ("finetune", "import_checkpoint", "task_vector", "merge"):
-            stored += FLOAT * trainable
-        elif node.kind == "mask":
-            stored += levels * len(node.inputs[task_vector.role]) * trainable
-        elif node.kind == "consensus":
-            stored += trainable
-    values = 4 if "validate_every" in spec["finetuning"] else 3  # weights, two moments, and the best weights
-    at_once = max(1, len(cuda.usable()) // max(1, plan.resources(model, "finetuning")["gpu"]))
-    at_once *= spec["resources"].get("jobs_per_gpu", 1)
-    trainings = min(at_once, sum(node.kind == "finetune" for node in missing))
-    return {
-        "examples": examples,
-        "checkpoints, vectors and masks": stored,
-        "saves of unfinished trainings": 2 * FLOAT * values * trainable * trainings,
-    }
 
 
 def _gpu_problem(count: int) -> str | None:
@@ -200,30 +149,8 @@ def _gpu_problem(count: int) -> str | None:
     return None
 
 
-def _disk_problems(
-    plan: Plan, model: str, missing: list[Node], downloads: int, details: list[str] | None
-) -> Iterator[str]:
-    made = bytes_made(plan, model, missing)
-    parts = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in made.items() if size)
-    if parts and details is not None:
-        details.append(f"to write: {parts}")
-    needed = [(_existing(plan.root / "store"), sum(made.values())), (_hub_cache(), downloads)]
-    for disk in dict.fromkeys(folder.stat().st_dev for folder, _ in needed):
-        folders, sizes = zip(*(each for each in needed if each[0].stat().st_dev == disk), strict=True)
-        size, free = sum(sizes), shutil.disk_usage(folders[0]).free
-        if size > free:
-            yield (
-                f"{size / 1e9:.3g} GB to write or download, but {free / 1e9:.3g} GB free on the disk of "
-                f"{' and '.join(map(str, folders))}; "
-                "free some space, build fewer benchmarks (docs/store.md), or set HF_HOME to a folder on another disk"
-            )
-
-
 def _hub_cache() -> Path:
     from huggingface_hub import constants
 
-    return _existing(Path(constants.HF_HUB_CACHE))
-
-
-def _existing(folder: Path) -> Path:
-    return next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    folder = Path(constants.HF_HUB_CACHE).resolve()
+    return next(path for path in (folder, *folder.parents) if path.exists())

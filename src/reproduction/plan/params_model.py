@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
 
 from tallmasks.errors import short
@@ -61,10 +61,8 @@ AUGMENTATION = "crop (open_clip's training transform), or ranges of random chang
 Column = Annotated[str, Field(min_length=1)]
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
-# values of an open_clip configuration; a list for the stages of a ResNet or a non-square image
-Size = WholeNumber | Annotated[list[WholeNumber], Field(min_length=1, max_length=16)]
 Setting = TypeAliasType("Setting", "float | str | bool | list[Setting] | dict[str, Setting] | None")
-"""Any other value of a network's configuration."""
+"""A value of a network's configuration."""
 
 
 class Grids(Section):
@@ -238,30 +236,6 @@ class ClipFinetuning(Finetuning):
     augmentation: Literal["crop"] | Changes = Field(description=AUGMENTATION)
 
 
-class Open(Section):
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Setting]
-
-
-class Tower(Open):
-    image_size: Size = optional()
-    patch_size: Size = optional()
-    width: Size = optional()
-    layers: Size = optional()
-    head_width: Size = optional()
-    heads: Size = optional()
-    context_length: Size = optional()
-    vocab_size: Size = optional()
-
-
-class ClipArchitecture(Open):
-    """an open_clip configuration"""
-
-    embed_dim: Size
-    vision_cfg: Tower
-    text_cfg: Tower
-
-
 class StepResources(Section):
     threads: WholeNumber
     gpu: Annotated[int, Field(ge=0)]
@@ -348,9 +322,6 @@ class ModelEntry(Section):
 
 
 class ClipEntry(ModelEntry):
-    architecture: str | ClipArchitecture = Field(  # type: ignore[assignment]
-        description="the name of an open_clip model, or an open_clip configuration"
-    )
     finetuning: ClipFinetuning
 
 

@@ -40,13 +40,8 @@ def missing_file(node: Node) -> str | None:
 
 def has_copy(node: Node) -> bool:
     """Whether the weights that a node needs are in the folder `pretrained.local`."""
-    return (folder := local_folder(node)) is not None and folder.is_dir()
-
-
-def local_folder(node: Node) -> Path | None:
-    """The folder `pretrained.local`, which need not exist."""
     pretrained = node.params.get("pretrained")
-    return Path(pretrained["local"]) if isinstance(pretrained, Mapping) and "local" in pretrained else None
+    return isinstance(pretrained, Mapping) and "local" in pretrained and Path(pretrained["local"]).is_dir()
 
 
 @dataclass(frozen=True)
@@ -74,17 +69,13 @@ class Wanted:
             return is_cached(self.repository, self.revision, itertools.chain.from_iterable(self.files))
         return all(any(hub.cached(self.repository, name, self.revision) for name in names) for names in self.files)
 
-    def size(self) -> int:
-        """Download size in bytes.  Raises TallmasksError if the hub does not answer or lacks a file."""
-        sizes = hub.sizes(self.repository, self.revision, self.kind)
-        downloaded = set[str]()
+    def check(self) -> None:
+        """Raises TallmasksError if the hub does not answer or lacks a file."""
+        there = hub.sizes(self.repository, self.revision, self.kind)
         for names in self.files:
-            matching = next(filter(None, (fnmatch.filter(sizes, name) for name in names)), None)
-            if matching is None:
+            if not any(fnmatch.filter(there, name) for name in names):
                 where = hub.address(self.repository, " or ".join(names), self.revision, self.kind)
                 raise TallmasksError(f"{where}: the repository has no such file")
-            downloaded |= set(matching)
-        return sum(sizes[name] for name in downloaded)
 
 
 def downloads(nodes: Iterable[Node]) -> list[Wanted]:
@@ -101,17 +92,17 @@ def _is_local(node: Node) -> bool:
     return not {"data", "weights"}.isdisjoint(node.sources)
 
 
-def bytes_of(wanted: Iterable[Wanted]) -> tuple[int, list[str]]:
-    """The total size in bytes, and one message for each download without a known size."""
+def refused(wanted: Iterable[Wanted]) -> list[str]:
+    """One message for each download that the hub does not give."""
 
-    def ask(one: Wanted) -> tuple[int, str]:
+    def ask(one: Wanted) -> str:
         try:
-            return one.size(), ""
+            one.check()
         except TallmasksError as error:
-            return 0, str(error)
+            return str(error)
+        return ""
 
-    answers = parallel(ask, wanted, threads=8)
-    return sum(size for size, _ in answers), [message for _, message in answers if message]
+    return list(filter(None, parallel(ask, wanted, threads=8)))
 
 
 def _dataset_files(params: Mapping[str, Any]) -> Wanted | None:

@@ -42,8 +42,6 @@ class ExamplesFile:
 class Catalogue(Protocol):
     """A set of tasks and the code that writes their examples.
 
-    One more method is optional: ``example_bytes(recipe)`` returns the approximate size of the examples in bytes.
-
     The recipes of a user's own catalogue contain the digest of its file and of what that imports from its folder.
 
     Attributes:

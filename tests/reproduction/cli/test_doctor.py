@@ -1,23 +1,15 @@
 """`tallmasks doctor`: what a machine lacks, before the first job."""
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from huggingface_hub import constants
 
 from conftest import PARAMS, ROOT
 from reproduction.cli import doctor
-from reproduction.models import cuda
-from reproduction.plan import chain, preflight
-from reproduction.plan.settings import Plan
 from tallmasks.cli.main import main
-from tallmasks.io import hub
 
 
 @pytest.fixture(autouse=True)
@@ -65,42 +57,3 @@ def test_the_downloads_are_one_script(
     assert len(lines) == 32 and done.stderr == ""
     assert sum("|--repo-type|model|" in line for line in lines) == 2
     assert any("tanganke/sun397|" in line and "|--include|data/train-*.parquet|" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("model", "parts"),
-    [
-        ("vit_b32", ["21 repositories to download, 63 GB", "55.5 GB of examples"]),
-        ("t5_large", ["masks, 96 GB of saves of unfinished trainings"]),
-    ],
-)
-def test_a_disk_holds_all_that_is_made_and_downloaded(
-    model: str, parts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The disk would be full after the third of twenty data sets, or after days of fine-tuning."""
-    monkeypatch.setattr(hub, "reachable", lambda: True)
-    monkeypatch.setattr(preflight.Wanted, "size", lambda one: 3 * 10**9)
-    monkeypatch.setattr(cuda, "usable", lambda: list("abcd"))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(ROOT))
-    plan, needed, said = doctor.open_plan(), 0.0, list[bool]()
-    for free in (1e15, 0.99, 1.01):
-        room = free * (needed or 1)
-        monkeypatch.setattr(shutil, "disk_usage", lambda place, room=room: SimpleNamespace(free=room))
-        told: list[str] = []
-        problems = list(doctor.problems(plan, *doctor.behind(plan, model), told, {}))
-        facts = "; ".join(told)
-        needed = 1e9 * sum(map(float, re.findall(r"([\d.]+) GB(?! for weights, )", facts)))
-        said.append(any("set HF_HOME" in problem for problem in problems))
-    assert all(part in facts for part in parts), facts
-    assert said == [False, True, False]
-
-
-def test_the_disk_for_masks_follows_the_models_own_grid(params: dict[str, Any]) -> None:
-    """The disk would be full of masks that nobody counted, or a disk be refused that has room."""
-    sizes = []
-    for grid in ([0.4], [0.1 * step for step in range(1, 9)]):
-        params["models"]["tiny"]["grids"] = {"mask_lambda": grid}
-        plan = Plan(params, ROOT)
-        masks = [chain.mask(plan, "tiny", ("mnist", "svhn"), "sum", 0)]
-        sizes.append(doctor.bytes_made(plan, "tiny", masks)["checkpoints, vectors and masks"])
-    assert sizes[1] == 4 * sizes[0], "levels of 8 lambdas take four bits, of one a single bit"

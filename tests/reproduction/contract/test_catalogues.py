@@ -100,21 +100,6 @@ def test_what_is_cached_needs_no_network(name: str, task: str, digits: int, offl
     assert facts["revision"] == "2" * 40 and facts["source"] == f"huggingface.co/datasets/{source.hub}"
 
 
-@pytest.mark.parametrize(("name", "task"), [("vision", "stl10"), ("vision", "emnist"), ("text", "paws")])
-def test_damaged_and_absent_files_are_named(name: str, task: str, tmp_path: Path) -> None:
-    """A truncated download would end in Arrow's or zlib's traceback, or a mistyped path seem to be the data's fault."""
-    FILES[name].write_repository(tmp_path / "data", task, COUNTS)
-    *_, last = sorted(tmp_path.glob(f"data/{TASKS[name][task].source.files['test']}"))
-    last.write_bytes(last.read_bytes()[:-9])
-    (tmp_path / "other" / "something").mkdir(parents=True)
-    for folder, found in (("data", str(last)), ("other", "something"), ("none", "none")):
-        with pytest.raises(TallmasksError) as error:
-            written(tmp_path, name, task, path=str(tmp_path / folder))
-        said = str(error.value)
-        assert task in said and found in said and "\n" not in said
-        assert folder == "data" or f"data.{task}.path" in said
-
-
 @pytest.mark.parametrize(("name", "task"), [("vision", "stl10"), ("text", "paws")])
 def test_a_damaged_download_is_named_and_comes_back_as_advised(name: str, task: str, tmp_path: Path) -> None:
     """Models would be trained on flipped bytes; or who deletes what the message names would get the same file again."""

@@ -24,7 +24,7 @@ from PIL import Image
 
 from reproduction.tasks.task import Split, published_part
 from reproduction.tasks.vision.data_files import Dataset, Encoded, files_of, open_dataset
-from reproduction.tasks.vision.vision_tasks import VisionTask, held_out_of, vision_task_of
+from reproduction.tasks.vision.vision_tasks import VisionTask, held_out_of
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import TensorInfo, new_tensors
 from tallmasks.parallel import parallel
@@ -56,13 +56,6 @@ def split_indices(count: int, split: Split) -> NDArray[np.int64]:
     everything: Any = range(count)  # random_split only needs its length
     train, held_out = random_split(everything, [count - validation, validation], torch.Generator().manual_seed(0))
     return np.array((train if split == "train" else held_out).indices, np.int64)
-
-
-def example_bytes(recipe: Mapping[str, Any]) -> int:
-    """The size of a recipe's decoded images in bytes."""
-    split, side = recipe["split"], recipe["side"]
-    stored_side = KEPT.get(recipe["task"], round(side * TRAINING_MARGIN) if split == "train" else side)
-    return 3 * vision_task_of(recipe).images(split) * stored_side**2
 
 
 def write_examples(

@@ -54,11 +54,6 @@ class Vision:
         folder = sources.get("data")
         write_examples(vision_task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
-    def example_bytes(self, recipe: Params) -> int:
-        from reproduction.tasks.vision.decoding import example_bytes
-
-        return example_bytes(recipe)
-
     def missing(self, recipe: Params) -> str | None:
         from reproduction.tasks.vision.data_files import missing
 
