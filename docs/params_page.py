@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.plan.params_model import Params
-from tallmasks.io.validation import allowed
+
+_KINDS = {
+    "integer": "a whole number",
+    "number": "a finite number",
+    "string": "a text",
+    "array": "a list",
+    "object": "keys with values",
+    "boolean": "true or false",
+    "null": "nothing",
+}
+_BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"), ("below", "exclusiveMaximum"))
 
 HEAD = """# What params.yaml may hold
 
@@ -48,8 +58,34 @@ def _table(name: str, part: Mapping[str, Any]) -> str:
         needed = "*" if key in part.get("required", ()) else ""
         links = [f"[{title}](#{title.lower()})" for title in dict.fromkeys(re.findall(r"#/\$defs/(\w+)", str(value)))]
         kinds = [link for link in links if "#setting" not in link]
-        lines.append(f"| `{key}`{needed} | {allowed(value)}{': ' * bool(kinds)}{', '.join(kinds)} |")
+        lines.append(f"| `{key}`{needed} | {_allowed(value)}{': ' * bool(kinds)}{', '.join(kinds)} |")
     return "\n".join(lines) + "\n"
+
+
+def _allowed(part: Mapping[str, Any]) -> str:
+    """What a part of a JSON schema allows, in words."""
+    if "enum" in part:
+        words = f"one of {', '.join(map(str, part['enum']))}"
+    elif "anyOf" in part or "oneOf" in part:
+        words = " or ".join(dict.fromkeys(map(_allowed, part.get("anyOf", part.get("oneOf", ())))))
+    elif "const" in part:
+        words = str(part["const"])
+    else:
+        words = _KINDS.get(part.get("type", "object" if "$ref" in part else ""), "")
+    bounds = " ".join(f"{word} {_number(part[key])}" for word, key in _BOUNDS if key in part)
+    if bounds and not {"maximum", "exclusiveMaximum"} & part.keys():
+        bounds += " on"
+    words = f"{words} {bounds}".strip()
+    if "minItems" in part:
+        least, most = part["minItems"], part.get("maxItems")
+        span = f"{least}" if least == most else f"{least} to {most}" if most else f"{least} or more"
+        words += f" of {span} entries"
+    text = part.get("description", "")
+    return f"{words} ({text})" if words and text else words or text
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
 
 from tallmasks.errors import short
@@ -266,12 +266,6 @@ class UnseenTasks(Section):
     evaluate: Texts
 
 
-def _benchmark(value: Any) -> Any:
-    if not isinstance(value, list | dict):
-        raise ValueError(f"expected a list of tasks, such as [mnist, cars]; found {short(value)}")
-    return value
-
-
 Benchmark = Texts | UnseenTasks
 
 
@@ -303,9 +297,7 @@ class ModelEntry(Section):
     ) = optional("numbers of the prompts for text tasks")
     finetuning: Finetuning
     pretraining: dict[str, Setting] = optional("settings that produced the weights shipped with the project")
-    benchmarks: dict[Name, Annotated[Benchmark, BeforeValidator(_benchmark)]] = optional(
-        "added to those of all models, or instead of those with the same name"
-    )
+    benchmarks: dict[Name, Benchmark] = optional("added to those of all models, or instead of those with the same name")
     grids: dict[Literal["scaling_coefficient", "mask_lambda"], Grid] = optional(
         "scaling_coefficient, mask_lambda; override the grids of all models"
     )
@@ -331,7 +323,7 @@ def _model(value: Any) -> str:
 
 class Params(Section):
     build: list[Name] = Field(description="models to build if no target is named")
-    benchmarks: dict[Name, Annotated[Benchmark, BeforeValidator(_benchmark)]] = Field(
+    benchmarks: dict[Name, Benchmark] = Field(
         min_length=1,
         description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
     )

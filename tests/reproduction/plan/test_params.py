@@ -76,5 +76,5 @@ def test_a_benchmark_is_a_list_of_tasks(params: dict[str, Any]) -> None:
     params["benchmarks"]["two"] = "mnist"
     with pytest.raises(TallmasksError) as error:
         check_params(params)
-    assert all(fact in str(error.value) for fact in ("benchmarks.two", "list of tasks", "'mnist'"))
+    assert all(fact in str(error.value) for fact in ("benchmarks.two", "expected a list", "'mnist'"))
     assert "UnseenTasks" not in str(error.value)
