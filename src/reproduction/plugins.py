@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallmasks.errors import TallmasksError, at_import, nearest
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.fingerprints import digest_of_code
 
 SHIPPED = ("reproduction", "tiny_worlds", "real_texts")
@@ -17,7 +17,7 @@ SHIPPED = ("reproduction", "tiny_worlds", "real_texts")
 
 def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: str) -> Any:
     """The object `attribute` of a module: a built-in one by its short name, or any importable one by its full name.
-    Raises TallmasksError if there is no such module or object, or if importing it fails."""
+    Raises TallmasksError if there is no such module or object."""
     module, problem = packages.get(name, name), ""
     if name not in packages:
         _look_in_project()
@@ -27,11 +27,9 @@ def load_plugin(what: str, name: str, packages: Mapping[str, str], attribute: st
             if hasattr(imported, attribute):
                 return getattr(imported, attribute)
             problem = f": {getattr(imported, '__file__', None) or imported} has no object {attribute}"
-    except TallmasksError:
-        raise
-    except Exception as error:
-        if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
-            raise TallmasksError(f"{what} {name!r}: {at_import(error)}") from error
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise
     raise TallmasksError(
         f"no {what} {name!r}{problem}{nearest(name, packages)}; expected one of {', '.join(packages)}, or an "
         f"importable module with an object {attribute}"

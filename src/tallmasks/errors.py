@@ -1,24 +1,16 @@
 """Errors that a user can act on."""
 
 import difflib
-import errno
-import json
 import os
 import reprlib
-import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import unquote, urlsplit
-
-_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
-_ANOTHER_KIND = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
-_TOO_LONG = errno.ENAMETOOLONG
 
 # Optional libraries, and the extra in pyproject.toml that installs each.
 EXTRAS = {"torch": "torch", "transformers": "transformers"}
@@ -53,7 +45,6 @@ class TallmasksWarning(UserWarning):
     """A warning about a result. The command line prints it on one line."""
 
 
-_WORDING: ContextVar[Callable[[str], str]] = ContextVar("_WORDING", default=str)
 _GROUPED: ContextVar[dict[str, list[str]] | None] = ContextVar("_GROUPED", default=None)
 
 
@@ -67,7 +58,7 @@ def warn(text: str, whose: str | None = None) -> None:
     modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(sys._getframe())]
     outermost = max(number for number, name in enumerate(modules) if name.partition(".")[0] == "tallmasks")
     text = text if whose is None else f"{whose}: {text}"
-    warnings.warn(_WORDING.get()(text), TallmasksWarning, stacklevel=outermost + 2)
+    warnings.warn(text, TallmasksWarning, stacklevel=outermost + 2)
 
 
 @contextmanager
@@ -84,19 +75,6 @@ def grouped_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def worded(wording: Callable[[str], str]) -> Iterator[None]:
-    """Change the texts of errors and warnings in this block."""
-    token = _WORDING.set(wording)
-    try:
-        yield
-    except TallmasksError as error:
-        error.args = tuple(wording(str(text)) for text in error.args)
-        raise
-    finally:
-        _WORDING.reset(token)
-
-
-@contextmanager
 def option_errors() -> Iterator[None]:
     """Turn the errors of a block that only looks at options into OptionErrors."""
     try:
@@ -107,7 +85,7 @@ def option_errors() -> Iterator[None]:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn permission errors, misplaced files, disk errors and GPU out-of-memory errors into TallmasksErrors."""
+    """Turn errors of files and folders, such as missing permissions, and of GPU memory into TallmasksErrors."""
     try:
         yield
     except RuntimeError as error:
@@ -118,20 +96,9 @@ def user_errors() -> Iterator[None]:
             " memory"
         ) from None
     except OSError as error:
-        if error.filename is None or error.errno not in (*_NO_RIGHT, *_ANOTHER_KIND, _TOO_LONG, errno.EIO):
+        if error.filename is None or isinstance(error, FileNotFoundError):
             raise
-        path, why = Path(os.fsdecode(error.filename)), os.strerror(error.errno)
-        if error.errno == _TOO_LONG:
-            raise TallmasksError(f"{cut(str(path))}: {why}; shorten it") from None
-        if error.errno == errno.EIO:
-            raise TallmasksError(f"{path}: {why}; the disk is failing") from None
-        if error.errno in _NO_RIGHT:
-            denied = path if os.path.lexists(path) else path.parent  # a new file is denied by its folder
-            raise TallmasksError(
-                f"{denied} cannot be read or written by this user ({why}); change its permissions, or those of its disk"
-            ) from None
-        in_the_way = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), path)
-        raise TallmasksError(f"{in_the_way}: {why}; move it away and run again") from None
+        raise TallmasksError(f"{cut(os.fsdecode(error.filename))}: {error.strerror}; mend it and run again") from None
 
 
 @contextmanager
@@ -158,18 +125,8 @@ def needed_for(what: str, install: str | None = None) -> Iterator[None]:
 
 
 def by_extra(extra: str) -> str:
-    """The command that installs an extra from the folder that this package was installed from: it is in no index."""
-    from importlib.metadata import PackageNotFoundError, distribution  # slow to import
-
-    try:
-        origin = json.loads(distribution("tallmasks").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        origin = {}
-    folder = Path(unquote(urlsplit(origin.get("url", "")).path))
-    if not (folder.is_absolute() and (folder / "pyproject.toml").is_file()):
-        return f"run pip install '.[{extra}]' in the project's folder"
-    option = "-e " if origin.get("dir_info", {}).get("editable") else ""
-    return f"pip install {option}{shlex.quote(f'{folder}[{extra}]')}"
+    """How to install an extra; the package is in no index."""
+    return f"run pip install '.[{extra}]' in the project's folder"
 
 
 def nearest(name: str, names: Iterable[str], words: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -202,15 +159,3 @@ def cut(text: str) -> str:
 def one_line(text: object) -> str:
     """Escape line breaks, other control characters and marks of direction, which could fake a terminal's output."""
     return str(text).translate(ESCAPES)
-
-
-def at_import(error: Exception) -> TallmasksError:
-    """A one-line error, with file and line, for an exception raised while importing a user's module."""
-    if isinstance(error, SyntaxError):
-        file, line, message = error.filename, error.lineno, error.msg
-    else:
-        ran = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
-        file, line = (ran[-1].filename, ran[-1].lineno) if ran else (None, None)
-        message = str(error)
-    where = f"{file}, line {line}: " if file else ""
-    return TallmasksError(f"{where}{type(error).__name__}: {' '.join(message.split())}; fix it there")

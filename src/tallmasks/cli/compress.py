@@ -28,11 +28,10 @@ from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import fixed_bytes
 from tallmasks.bundles.manifest import BASE
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import Refused, whole_number
+from tallmasks.cli.options import whole_number
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
-from tallmasks.io.dtypes import OF_BUNDLES
 from tallmasks.methods import registry
-from tallmasks.operations.compress import METHOD, OF_MERGE, estimated_sizes, prepare_bundle, write_bundle
+from tallmasks.operations.compress import METHOD, estimated_sizes, prepare_bundle, write_bundle
 
 _FAMILIAR = "a model quantised to 4 bits has about 10 %"
 """The noise, which is the length of the error of restored weights, relative to that of the weights."""
@@ -40,10 +39,7 @@ _FAMILIAR = "a model quantised to 4 bits has about 10 %"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = registry.names_with_masks()
-    _, chosen, output = shared_options.add_arguments(parser, METHOD, names, (), "equal length")
-    for setting in OF_MERGE:
-        text = "a bundle keeps each task's head" if setting == "heads" else "an option of `tallmasks merge`"
-        output.add_argument(f"--{setting.replace('_', '-')}", action=Refused, const=text)
+    _, chosen, output = shared_options.add_arguments(parser, METHOD, names, "equal length")
     chosen.add_argument(
         "--step",
         type=float,
@@ -59,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings = shared_options.read_settings(arguments, METHOD, OF_BUNDLES)
+    from tallmasks.operations.merge_settings import OF_MERGE  # its libraries are slow to import
+
+    settings = shared_options.read_settings(arguments, METHOD, OF_MERGE)
     method, models, contents = prepare_bundle(settings)
     count = len(settings.tasks)
     if arguments.dry_run:

@@ -53,15 +53,6 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 
 _IN_REPRODUCTION = {path.stem for path in (Path(__file__).parents[2] / "reproduction" / "cli").glob("*.py")}
 """The commands of the package `reproduction`, which lies beside this one in a clone."""
-_OTHER_WORDS = {
-    **dict.fromkeys(("decompress", "extract", "restore", "unpack"), "export"),
-    **dict.fromkeys(("benchmark", "evaluate", "table"), "compare"),
-    **dict.fromkeys(("inspect", "show"), "info"),
-    "check": "verify",
-    "demo": "example",
-    "list": "methods",
-    "quantize": "compress",
-}
 _LONGEST_WORD = 500
 
 
@@ -108,19 +99,11 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] == "help":
         arguments = [*arguments[1:2], "--help"]
     command = arguments[0]
-    for argument in arguments:
-        if re.search(r"[\ud800-\udfff]", argument):
-            raise TallmasksError(f"{argument}: the argument is not valid UTF-8; rename the file or folder")
-        if not argument:
-            raise OptionError(
-                "found an empty argument, as from a shell variable without a value; fill it or leave it out"
-            )
     if command.startswith("-"):
         _top_parser().parse_args(arguments)
     if command not in COMMANDS:
         raise OptionError(
-            f"unknown command {command!r}{nearest(command, [*COMMANDS, '--version'], _OTHER_WORDS)}; see "
-            "`tallmasks --help`"
+            f"unknown command {command!r}{nearest(command, [*COMMANDS, '--version'])}; see `tallmasks --help`"
         )
     install = "make install" if command in _IN_REPRODUCTION else None
     with user_errors(), needed_for(f"tallmasks {command}", install):

@@ -23,8 +23,9 @@ import argparse
 from pathlib import Path
 
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import Refused, converted, number, one_of
+from tallmasks.cli.options import converted, number, one_of
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
+from tallmasks.io.dtypes import DTYPE_ALIASES
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.input_warnings import warn_of_configurations
@@ -33,7 +34,7 @@ from tallmasks.vectors.checkpoints.writing import bytes_of_new
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    inputs, method, output = shared_options.add_arguments(parser, None, method_names(), MERGED_DTYPES)
+    inputs, method, output = shared_options.add_arguments(parser, None, method_names())
     inputs.add_argument(
         "--only",
         action="append",
@@ -89,8 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="divide by the sum of the weights (default: the method's own choice)",
     )
-    for setting in ("step", "bits", "include_base"):
-        output.add_argument(f"--{setting.replace('_', '-')}", action=Refused, const="an option of `tallmasks compress`")
+    output.add_argument(
+        "--dtype",
+        type=one_of(MERGED_DTYPES, DTYPE_ALIASES),
+        help=f"dtype of the stored values: {', '.join(MERGED_DTYPES)} (default: the checkpoints')",
+    )
     output.add_argument(
         "--out-shard-size",
         metavar="SIZE",
@@ -99,7 +103,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings = shared_options.read_settings(arguments, None, MERGED_DTYPES)
+    from tallmasks.operations.merge_settings import OF_COMPRESS  # its libraries are slow to import
+
+    settings = shared_options.read_settings(arguments, None, OF_COMPRESS)
     method, scaling_coefficient, weighting, models = prepare_merge(settings)
     what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:

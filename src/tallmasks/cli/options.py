@@ -11,12 +11,6 @@ from typing import Any, NoReturn
 
 from tallmasks.errors import OptionError, nearest
 
-_OTHER_WORDS = {
-    **dict.fromkeys(("alpha", "scale"), "--scaling-coefficient"),
-    **dict.fromkeys(("checkpoint", "model"), "--task"),
-    "out-dir": "--output",
-    "threshold": "--mask-lambda",
-}
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -34,7 +28,6 @@ class Parser(argparse.ArgumentParser):
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
         )
         self._positionals.title = "inputs"
-        self.register("action", None, _Once)
 
     def format_help(self) -> str:
         """Show only required arguments in the usage line, and the group with `--help` last."""
@@ -56,32 +49,12 @@ class Parser(argparse.ArgumentParser):
             option = re.match(r"--[^=]+|-[a-zA-Z]", word)  # not a negative number
             name = option[0] if option else ""
             if name and not any(known.startswith(name) for known in options):
-                words = {word: own for word, own in _OTHER_WORDS.items() if own in options}
-                raise OptionError(f"unknown option {name}{nearest(name, options, words)}; see `{self.prog} --help`")
+                raise OptionError(f"unknown option {name}{nearest(name, options)}; see `{self.prog} --help`")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
         raise OptionError(f"{message}; see `{self.prog} --help`")
-
-
-class _Once(argparse.Action):
-    """Store a value; argparse would store the last of several."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        if option and (before := getattr(namespace, self.dest)) is not self.default:
-            raise OptionError(f"{option}: found two values, {before} and {values}; expected one")
-        setattr(namespace, self.dest, values)
-
-
-class Refused(argparse.Action):
-    """An option that only another command has, so it is not in the help; ``const`` says so."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, const: str) -> None:
-        super().__init__(option_strings, dest, "*", const, argparse.SUPPRESS, help=argparse.SUPPRESS)
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        raise OptionError(f"{option}: {self.const}; leave it out")
 
 
 def converted(convert: Callable[[str], Any], expected: str) -> Callable[[str], Any]:

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.cli.options import by_name, number_by_task, one_of, pair
-from tallmasks.io.dtypes import DTYPE_ALIASES
+from tallmasks.cli.options import by_name, number_by_task, pair
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings  # its libraries are slow to import
@@ -23,7 +22,6 @@ def add_arguments(
     parser: argparse.ArgumentParser,
     default_method: str | None,
     methods: Iterable[str],
-    dtypes: Collection[str],
     default_lambda: str = "0.4",
 ) -> tuple[argparse._ArgumentGroup, ...]:
     """Add the options of both commands. Returns the groups of inputs, method and output."""
@@ -66,25 +64,19 @@ def add_arguments(
         help=f"mask threshold for all tasks, or NAME=VALUE for one (default: {default_lambda})",
     )
     output.add_argument("-o", "--output", metavar="OUT", help="new file or folder")
-    if dtypes:
-        output.add_argument(
-            "--dtype",
-            type=one_of(dtypes, DTYPE_ALIASES),
-            help=f"dtype of the stored values: {', '.join(dtypes)} (default: the checkpoints')",
-        )
     output.add_argument("--dry-run", action="store_true", help="show what would be read and written, and its size")
     return groups
 
 
-def read_settings(arguments: argparse.Namespace, default_method: str | None, dtypes: Collection[str]) -> Settings:
-    """Combine the command line with the YAML file.
+def read_settings(arguments: argparse.Namespace, default_method: str | None, unsupported: Collection[str]) -> Settings:
+    """Combine the command line with the YAML file; ``unsupported``: settings of the other command.
 
     Raises TallmasksError for settings that are missing, repeated, unknown or of the wrong type. A dry run needs no
     output.
     """
     from tallmasks.operations.merge_settings import BY_TASK, KEYS, complete, read_settings_file, task_settings
 
-    values = read_settings_file(arguments.file, arguments.base, dtypes) if arguments.file else {}
+    values = read_settings_file(arguments.file, arguments.base, unsupported) if arguments.file else {}
     if arguments.base is not None:
         values.pop("base_sha256", None)
     tasks = values.setdefault("tasks", {})
@@ -99,4 +91,4 @@ def read_settings(arguments: argparse.Namespace, default_method: str | None, dty
     for name, value in vars(arguments).items():
         if name in KEYS and name not in BY_TASK and value is not None:
             values[name] = value
-    return complete({"method": default_method, **values}, dtypes, needs_output=not arguments.dry_run)
+    return complete({"method": default_method, **values}, needs_output=not arguments.dry_run)

@@ -6,10 +6,9 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.codec import Codec
 from tallmasks.methods.inputs import INPUTS, Input, misfit
 from tallmasks.methods.merges import Vector
-from tallmasks.methods.method_protocols import FineTuned, Masked, Protocol, Scaled, Section
+from tallmasks.methods.method_protocols import FineTuned, Protocol, Scaled, Section
 from tallmasks.methods.options import Option, Value, options_for, options_of
 from tallmasks.methods.storage_formulas import Shapes, Storage, Storing
 from tallmasks.vectors.task_vectors import TaskVector
@@ -155,38 +154,20 @@ class Method:
         return isinstance(self.protocol, FineTuned) or self.needs <= {"pretrained"}
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name.partition(":")[0]):
-            raise ValueError(f"method {self.name!r}: expected a name of lower-case letters, digits and _")
-        if not isinstance(self.protocol, Protocol):
-            classes = ", ".join(f"{one.__name__}(...)" for one in Protocol.__subclasses__())
-            raise ValueError(f"method {self.name}: protocol is {self.protocol!r}; expected {classes}")
-        if self.group not in get_args(Group):
-            raise ValueError(f"method {self.name}: group is {self.group!r}; expected {', '.join(get_args(Group))}")
+        """Refuses a method that would run, but compute something else than its author means."""
         if self.storage is None:
             object.__setattr__(self, "storage", type(self.protocol).storage)
+        problem = None
         if self.storage is None:
-            raise ValueError(
-                f"method {self.name}: storage is missing; choose a function of tallmasks.methods.storage_formulas"
-            )
-        for name, parameter in inspect.signature(self.update).parameters.items():
-            if parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
-                raise ValueError(f"method {self.name}: options are keyword-only; write `*, {name}=...`")
-        if unknown := self.needs - INPUTS.keys():
-            raise ValueError(f"method {self.name}: unknown inputs {sorted(unknown)}; known inputs: {sorted(INPUTS)}")
-        options_of(self.update, self.kept.share if self.kept else None)  # raises ValueError for an untyped string
-        if problem := misfit(self.protocol, self.needs, self.all_inputs):
+            problem = "storage is missing; choose a function of tallmasks.methods.storage_formulas"
+        elif unknown := self.needs - INPUTS.keys():
+            problem = f"unknown inputs {sorted(unknown)}; known inputs: {sorted(INPUTS)}"
+        elif (self.merge is not None) != any(needed.merged for needed in self.all_inputs.values()):
+            problem = f"give merge if and only if an input depends on it; inputs: {', '.join(sorted(self.all_inputs))}"
+        elif self.tuned and self.update is not merged_vector:
+            problem = "tuned is only for methods that are a merge alone"
+        if problem := problem or misfit(self.protocol, self.needs, self.all_inputs):
             raise ValueError(f"method {self.name}: {problem}")
-        merged = any(needed.merged for needed in self.all_inputs.values())
-        stated = {
-            "merge": (self.merge is not None, merged),
-            "kept": (self.kept is not None, "threshold" in self.needs),
-            "protocol Masked": (isinstance(self.protocol, Masked), "mask" in self.needs),
-        }
-        if wrong := [key for key, (stands, needed) in stated.items() if stands != needed]:
-            needed = ", ".join(sorted(self.all_inputs)) or "none"
-            raise ValueError(f"method {self.name}: give {', '.join(wrong)} only if an input uses it; inputs: {needed}")
-        if self.tuned and self.update is not merged_vector:
-            raise ValueError(f"method {self.name}: tuned is only for methods that are a merge alone")
 
 
 def masked_vector(stored_vector: Any, mask: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,10 +74,6 @@ class Input:
     merged: bool = False
     packed: bool = False
     of: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.per not in get_args(Per):
-            raise ValueError(f"input {self.name}: per is {self.per!r}, expected one of {', '.join(get_args(Per))}")
 
     def value(self, source: Source, task: int, lambda_index: int, chosen: Mapping[str, Value]) -> Any:
         return self.find(source, task, lambda_index, **options_for(self.find, chosen))

@@ -134,6 +134,11 @@ class Merge:
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`). The result is the second
             argument of ``prepare``; without ``prepare`` it is ``prepared`` itself.
         masked_as: the merge to compute masks from, if it is another one.
+        sparsify: the option that a task's density sets: "drop" to 1 - density, any other to the density. "keep" means
+            that the smallest weights are trimmed.
+        combine: what is computed from task vectors that are sparse and multiplied by the tasks' weights: their sum, or
+            for each weight the sum or mean of the values with the sign of that sum (where it is 0, with the majority's
+            sign, or plus if whole tensors are merged). None: the merge takes no weights.
         chosen: the options that are not at their defaults.
     """
 
@@ -144,6 +149,8 @@ class Merge:
     statistics: Statistic | None = None
     learn: Callable[..., Statistics] | None = None
     masked_as: str | None = None
+    sparsify: str | None = None
+    combine: Literal["sum", "disjoint_sum", "disjoint_mean"] | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
     def bind(
@@ -206,10 +213,5 @@ class Merge:
         return {name: self.chosen.get(name, option.default) for name, option in self.options.items()}
 
     def __post_init__(self) -> None:
-        options_of(self.apply, self.prepare, self.learn)  # raises ValueError for an untyped string
         if self.learn:
-            if self.statistics not in (None, LEARNED):
-                raise ValueError(f"merge {self.name}: found learn= and statistics={self.statistics!r}; expected one")
             object.__setattr__(self, "statistics", LEARNED)
-        elif self.statistics and self.prepare is None:
-            raise ValueError(f"merge {self.name}: statistics= is an argument of prepare=, which is missing")

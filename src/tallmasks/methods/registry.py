@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
-from tallmasks.errors import TallmasksError, at_import, nearest
+from tallmasks.errors import TallmasksError, nearest
 from tallmasks.methods import options, rows
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.contract import Group, Method, merged_vector
@@ -25,7 +24,6 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 
 _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
-_locations: dict[str, str] = {}
 
 
 def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]:
@@ -239,29 +237,12 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
     if options.parse_spec(entry.name)[0] != entry.name:
         raise ValueError(f"{what} {entry.name}: expected a name of lower-case letters, digits and underscores")
     registry[entry.name] = entry
-    calls = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
-    _locations[entry.name] = next(
-        (f"{at.co_filename}, line {line}" for at, line in calls if at.co_name == "<module>"), ""
-    )
 
 
 def load_rows() -> None:
-    """Imports every file in ``rows``, so that its merges and methods are registered.
-
-    Raises TallmasksError, with file and line, for an error in one of them.
-    """
+    """Imports every file in ``rows``, so that its merges and methods are registered."""
     for module in pkgutil.iter_modules(rows.__path__):
-        try:
-            importlib.import_module(f"{rows.__name__}.{module.name}")
-        except TallmasksError:
-            raise
-        except Exception as error:
-            raise at_import(error) from error
-    for row in _methods.values():
-        try:
-            get_merge(row.merge or "sum")
-        except TallmasksError as error:
-            raise TallmasksError(f"{_locations[row.name]}: {error}") from None
+        importlib.import_module(f"{rows.__name__}.{module.name}")
 
 
 def check_name(spec: str, expected: Collection[str], where: str = "") -> None:

@@ -1,8 +1,9 @@
 """Weights and densities of tasks in a merge: how much each task vector counts, and which fraction of it is kept.
 
 Each task vector is made sparse to the task's density, by the merge applied to that task alone, and multiplied by the
-task's weight. The results are summed, or combined by TIES' disjoint sum. With `normalize` each sum is divided by the
-weights of the tasks in it. mergekit has the same order (merge_methods/generalized_task_arithmetic.py).
+task's weight. The results are combined as the merge declares (`Merge.sparsify` and `Merge.combine`). With `normalize`
+each sum is divided by the weights of the tasks in it. mergekit has the same order
+(merge_methods/generalized_task_arithmetic.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from tallmasks.errors import TallmasksError
-from tallmasks.methods import options, registry
+from tallmasks.methods import registry
 from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
 from tallmasks.parallel import once
@@ -25,11 +26,6 @@ from tallmasks.vectors.task_vectors import TaskVector
 Vectors = Sequence[Vector]
 Apply = Callable[[Vectors, TensorPiece], Vector]
 
-DENSITY = {"ties_sum": "keep", "ties_mean": "keep", "dare": "drop", "dare_ties": "drop", "della": "drop",
-           "breadcrumbs": "middle"}  # fmt: skip
-"""The option that a density sets, by merge."""
-_SUMMED = ("sum", "dare", "breadcrumbs")
-_ELECTED = ("ties_sum", "ties_mean", "dare_ties", "della")
 TRIMS = ("model", "tensor")
 
 
@@ -53,15 +49,14 @@ class Weighting:
         """True if anything differs from the plain merge."""
         return bool(self.weights or self.densities or self.trim != "model" or self.normalize is not None)
 
-    def check(self, merge: str, whose: str) -> None:
+    def check(self, merge: Merge, whose: str) -> None:
         """Raises TallmasksError if a merge does not support these weights, densities or trimming."""
-        name, _ = options.parse_spec(merge)
-        supported = (*_SUMMED, *_ELECTED)
-        if name not in supported:
-            raise TallmasksError(f"{whose} has no task weights; expected a method on one of: {', '.join(supported)}")
-        if self.densities and name not in DENSITY:
+        if merge.combine is None:
+            able = ", ".join(name for name in registry.merge_names() if registry.get_merge(name).combine)
+            raise TallmasksError(f"{whose} has no task weights; expected a method on one of: {able}")
+        if self.densities and merge.sparsify is None:
             raise TallmasksError(f"{whose} keeps every weight, so it has no density; leave it out, or use ties")
-        if self.trim == "tensor" and name not in ("ties_sum", "ties_mean"):
+        if self.trim == "tensor" and merge.sparsify != "keep":
             raise TallmasksError(f"{whose} does not trim; leave out trim, or use ties")
 
 
@@ -74,18 +69,15 @@ class WeightedMerge:
     def __init__(
         self, merge: Merge, task_vectors: Sequence[TaskVector], tasks: Sequence[str], of_tasks: Weighting
     ) -> None:
-        name, _ = options.parse_spec(merge.name)
-        self._name, self._merge, self._vectors, self._trim = name, merge, task_vectors, of_tasks.trim
+        self._merge, self._vectors, self._trim = merge, task_vectors, of_tasks.trim
         self._weights = np.array([of_tasks.weights.get(task, 1.0) for task in tasks], np.float32)
         self._densities = [of_tasks.densities.get(task) for task in tasks]
-        self._normalize = (
-            name in ("ties_mean", "dare_ties", "della") if of_tasks.normalize is None else of_tasks.normalize
-        )
+        self._normalize = merge.combine == "disjoint_mean" if of_tasks.normalize is None else of_tasks.normalize
         self._alone, self._limit = once(self._made_sparse), once(self._limit_in)
-        if name == "della":  # merges whole tensors and prepares nothing
+        if merge.combine != "sum" and merge.over == "tensors":
             self._combined: Apply = lambda vectors, piece: agreeing_or_plus(vectors, mean=False)
         else:
-            combined = registry.get_merge("ties_sum:keep=1.0" if name in _ELECTED else "sum")
+            combined = registry.get_merge("sum" if merge.combine == "sum" else "ties_sum:keep=1.0")
             self._combined = combined.bind([self._weighted_vector(number) for number in range(len(task_vectors))])
 
     def weighed(self, vectors: Vectors) -> list[Vector]:
@@ -97,7 +89,7 @@ class WeightedMerge:
         merged = self._combined(weighted, piece)
         if not self._normalize:
             return merged
-        if self._name not in _ELECTED:
+        if self._merge.combine == "sum":
             whole = self._weights.sum()
             return merged if abs(whole) < 1e-8 else merged / whole
         divisor = np.zeros_like(merged)
@@ -115,7 +107,7 @@ class WeightedMerge:
         """The merge bound to one task; applied to that task alone it only makes it sparse."""
         chosen, vector, density = dict(self._merge.chosen), self._vectors[number], self._densities[number]
         if density is not None:
-            option = self._merge.options[DENSITY[self._name]]
+            option = self._merge.options[str(self._merge.sparsify)]
             chosen[option.name] = option.checked(
                 1 - density if option.name == "drop" else density, f"density {density}"
             )

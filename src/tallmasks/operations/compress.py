@@ -20,8 +20,7 @@ from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.manifest import Manifest
 from tallmasks.bundles.streams import bytes_of_piece, encoded, mask_words
 from tallmasks.bundles.updates import in_order
-from tallmasks.errors import OptionError, TallmasksError, option_errors, worded
-from tallmasks.io.dtypes import OF_BUNDLES
+from tallmasks.errors import OptionError, TallmasksError, option_errors
 from tallmasks.masks.equal_lengths import lambdas_without_data
 from tallmasks.methods import Method, PerTask, TensorPiece, Vector, in_few_bits, registry
 from tallmasks.methods.codec import value_of
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 METHOD = "stochastic_rounding"
 BITS = 3
 """Default bits of a value of the shared vector."""
-OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
-            "tokens", "layers", "dtype")  # fmt: skip
 Squares = NDArray[np.float64]
 """The squared lengths of a restored task vector's error, and of theta_0; float64 [2]."""
 
@@ -73,33 +70,30 @@ def compress(
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
     """
-    from tallmasks.operations.merge_settings import from_python, in_python  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
 
-    with worded(in_python):
-        settings = from_python(
-            base,
-            tasks,
-            out,
-            OF_BUNDLES,
-            method=method,
-            options=options,
-            mask_lambda=mask_lambda,
-            step=step,
-            bits=bits,
-            include_base=include_base,
-            keep_base=keep_base,
-        )
-        write_bundle(*prepare_bundle(settings))
+    settings = from_python(
+        base,
+        tasks,
+        out,
+        method=method,
+        options=options,
+        mask_lambda=mask_lambda,
+        step=step,
+        bits=bits,
+        include_base=include_base,
+        keep_base=keep_base,
+    )
+    write_bundle(*prepare_bundle(settings))
     return settings.output
 
 
 def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     with option_errors():
-        settings.refuse(OF_MERGE, "merge")
         method = _method_of(settings)
     is_exact = bool(method.codec and method.codec.coding == "differences")
     if is_exact and settings.keep_base:
-        raise OptionError(f"--keep-base: {method.name} stores every tensor exactly; leave the option out")
+        raise OptionError(f"keep_base: {method.name} stores every tensor exactly; leave it out")
     models = open_models(settings, keeps_own=True, exact=is_exact)
     if restored := [one.title for one in (models.base, *models.whole.values()) if isinstance(one, BundleModel)]:
         raise TallmasksError(
@@ -132,10 +126,10 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
 
 def _method_of(settings: Settings) -> Method:
     """The method with its options. Raises OptionError or TallmasksError for options that it does not have."""
-    registry.check_name(settings.method, registry.names_with_masks(), "--method")
+    registry.check_name(settings.method, registry.names_with_masks(), "method")
     if isinstance(registry.get(settings.spec).protocol, PerTask) and not registry.get(settings.spec).codec:
         raise OptionError(
-            f"--method: {settings.method} has no bundles; {METHOD}, the default, is smaller and keeps more accuracy"
+            f"method: {settings.method} has no bundles; {METHOD}, the default, is smaller and keeps more accuracy"
         )
     method = registry.masks_over(settings.spec)
     given = parse_spec(settings.method)[1].keys() | settings.options
@@ -145,10 +139,10 @@ def _method_of(settings: Settings) -> Method:
         if settings.bits is None and "bits" not in given:
             wanted["bits"] = BITS
     elif settings.by_task("mask_lambda"):
-        raise OptionError(f"--mask-lambda: {method.name} has no mask lambdas; leave it out, or use `--method ties`")
+        raise OptionError(f"mask_lambda: {method.name} has no mask lambdas; leave it out, or use method ties")
     for name, value in wanted.items():
         if value is not None and name in given:
-            raise OptionError(f"--{name}: {name} is also given as an option of the method; leave one of them out")
+            raise OptionError(f"{name} is also given as an option of the method; leave one of them out")
         if value is not None:
             method = registry.with_option(method, name, value)
     return method
@@ -160,7 +154,7 @@ def _check_forms(models: Models) -> None:
             if (found := one.info(name)) != (expected := models.base.info(name)):
                 raise TallmasksError(
                     f"{task}: tensor {name} is {found.dtype} {list(found.shape)} and the base's is {expected.dtype}"
-                    f" {list(expected.shape)}; `--method lossless` needs models of one dtype. Save both in the same one"
+                    f" {list(expected.shape)}; method lossless needs models of one dtype. Save both in the same one"
                 )
 
 

@@ -25,7 +25,6 @@ _HARMLESS = {
 }  # fmt: skip
 """Fields of config.json that do not change what the weights compute; nor do dropout and initialisation."""
 _OF_HEADS = {"id2label", "label2id", "num_labels"}
-_LARGE_LAMBDA = 2
 _SAMPLED = 1 << 18
 """Number of values per task vector that are compared."""
 _ONE_WAY = 0.4
@@ -34,15 +33,10 @@ gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 
 
 def warn_of_inputs(models: Models, keeps_own: bool) -> None:
-    """Warn about a suspicious mask lambda, and suspicious models, from a sample of their values.
+    """Warn about suspicious models, from a sample of their values.
 
     With ``keeps_own``, every task keeps its tokenizer, so these may differ.
     """
-    if (largest := max(models.settings.by_task("mask_lambda").values(), default=0)) > _LARGE_LAMBDA:
-        warn(
-            f"--mask-lambda: with {largest:g}, masks keep hardly any weight that another task changed too; the paper"
-            " tries 0.2 to 0.6"
-        )
     if not keeps_own:
         every = {"the base": models.base, **models.tasks}
         for folder in sorted({part_prefix(name) for one in every.values() for name in one.companions}):
@@ -110,7 +104,7 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
     where = f" in {folder}" if folder else ""
     advice = "the result keeps the base's"
     if not folder:
-        advice += ". `--tokens base` or `--tokens union` aligns the rows by token"
+        advice += ". `tokens: base` or `tokens: union` aligns the rows by token"
     try:
         ids = {name: read_tokenizer(every[name], folder).ids for name in first.values()}
     except TallmasksError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import OptionError, TallmasksError, option_errors, warn, worded
+from tallmasks.errors import OptionError, TallmasksError, option_errors, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
@@ -21,7 +21,7 @@ from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.methods.streaming import Merging, OnePiece, check_can_stream
-from tallmasks.methods.weighting import DENSITY, Weighting
+from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
 from tallmasks.operations.opened_models import Models, open_models, passes
@@ -71,30 +71,28 @@ def merge_checkpoints(
 
     The other arguments are the command's options. Raises TallmasksError like the command.
     """
-    from tallmasks.operations.merge_settings import from_python, in_python  # its libraries are slow to import
+    from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
 
-    with worded(in_python):
-        settings = from_python(
-            base,
-            tasks,
-            out,
-            MERGED_DTYPES,
-            method=method,
-            options=options,
-            scaling_coefficient=scaling_coefficient,
-            mask_lambda=mask_lambda,
-            weight=weight,
-            density=density,
-            trim=trim,
-            normalize=normalize,
-            dtype=dtype,
-            out_shard_size=out_shard_size,
-            only=only,
-            keep_base=keep_base,
-            heads=heads,
-            tokens=tokens,
-        )
-        write_merged(*prepare_merge(settings))
+    settings = from_python(
+        base,
+        tasks,
+        out,
+        method=method,
+        options=options,
+        scaling_coefficient=scaling_coefficient,
+        mask_lambda=mask_lambda,
+        weight=weight,
+        density=density,
+        trim=trim,
+        normalize=normalize,
+        dtype=dtype,
+        out_shard_size=out_shard_size,
+        only=only,
+        keep_base=keep_base,
+        heads=heads,
+        tokens=tokens,
+    )
+    write_merged(*prepare_merge(settings))
     return settings.output
 
 
@@ -113,12 +111,11 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
     with option_errors():
-        settings.refuse(("step", "bits", "include_base"), "compress")
         method, scaling_coefficient, weighting = _method(settings)
     models = open_models(settings)
     if models.left_out.heads and not models.base.is_folder:
         raise OptionError(
-            f"--heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
+            f"heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
             " and give the folder as the base"
         )
     loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
@@ -126,7 +123,7 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
     if is_spectral and models.left_out.heads and settings.scaling_coefficient is None:
         warn(
             f"the tasks have heads of their own, for which {method.title} can be far off with its default alpha, 1:"
-            " choose --scaling-coefficient on validation data, and compare with other methods"
+            " choose scaling_coefficient on validation data, and compare with other methods"
         )
     if loras and is_spectral:
         warn(
@@ -134,7 +131,7 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
             " merged into a bfloat16 model first: the two results can differ a lot"
         )
     if len(models.tasks) == 1:
-        warn("there is only one model, so nothing is merged with it; give more with --task")
+        warn("there is only one model, so nothing is merged with it; give more tasks")
     if not scaling_coefficient or not any(weighting.weights.get(task, 1.0) for task in models.tasks):
         warn("the scaling coefficient or every weight is 0, so the result is the base")
     blocks = block_count(models.base.layout.names)
@@ -177,7 +174,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
         warn(
             "the result differs in kind from all models, so these are probably not weights:"
             f" {name_some(f'{name} ({kind})' for name, kind in sorted(statistics.items()))}. Keep the base's values"
-            f" with `--keep-base '{min(statistics)}'`"
+            f" with `keep_base: {min(statistics)}`"
         )
     warn_of_configurations(models)  # last, because it may wait for transformers
 
@@ -206,38 +203,35 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
 
     Raises TallmasksError for an unknown method or option, or a setting that the method does not have.
     """
-    registry.check_name(settings.method, method_names(), "--method")
+    registry.check_name(settings.method, method_names(), "method")
     method = registry.get(settings.spec)
     if not _is_a_merge(method):
         compress = settings.method in registry.names_with_masks()
-        hint = "use it with `tallmasks compress`" if compress else f"expected {', '.join(method_names())}"
-        raise TallmasksError(f"--method: {settings.method} does not merge models into one; {hint}")
+        hint = "it is a method of `compress`" if compress else f"expected {', '.join(method_names())}"
+        raise TallmasksError(f"method: {settings.method} does not merge models into one; {hint}")
     check_can_stream(method)
     if method.update is keep_agreed:
         _check_threshold(int(method.chosen["k"]), len(settings.tasks))
     elif settings.by_task("mask_lambda"):
-        raise OptionError(
-            f"--mask-lambda: {settings.method} has no mask lambdas; leave it out, or use consensus merging"
-        )
+        raise OptionError(f"mask_lambda: {settings.method} has no mask lambdas; leave it out, or use consensus merging")
     if weighting := settings.weighting:
-        weighting.check(str(method.merge), f"--method: {settings.method}")
-        option = DENSITY.get(parse_spec(str(method.merge))[0])
+        merge = registry.get_merge(str(method.merge))
+        weighting.check(merge, f"method: {settings.method}")
+        option = merge.sparsify
         if settings.density is not None and option in parse_spec(settings.method)[1].keys() | settings.options:
-            raise OptionError(f"--density: {option} is also given as an option of the method; leave one of them out")
+            raise OptionError(f"density: {option} is also given as an option of the method; leave one of them out")
     if isinstance(method.protocol, Fixed):
         weights = [weighting.weights.get(task, 1.0) for task in settings.tasks]
         if abs(sum(weights)) < 1e-3 * sum(map(abs, weights)) or not any(weights):
             raise OptionError(
-                f"--weight: the weights sum to {sum(weights):g}, and {settings.method} divides by the sum; expected a"
+                f"weight: the weights sum to {sum(weights):g}, and {settings.method} divides by the sum; expected a"
                 " sum that is not close to 0"
             )
         own = method.protocol.coefficient_for(len(settings.tasks))
         if settings.scaling_coefficient is not None:
-            raise TallmasksError(f"--scaling-coefficient: {settings.method} has a fixed one, {own:g}; leave it out")
+            raise TallmasksError(f"scaling_coefficient: {settings.method} has a fixed one, {own:g}; leave it out")
         if weighting.normalize is False:
-            raise TallmasksError(
-                f"--normalize: {settings.method} always divides by the sum of the weights; leave it out"
-            )
+            raise TallmasksError(f"normalize: {settings.method} always divides by the sum of the weights; leave it out")
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
     assert isinstance(method.protocol, Scaled)
     scaling_coefficient = settings.scaling_coefficient

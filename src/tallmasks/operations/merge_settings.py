@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,10 +33,11 @@ from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors
 from tallmasks.io.dtypes import DTYPE_ALIASES
 from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.io.validation import Section, optional, validated
-from tallmasks.io.yaml_files import read_foreign_yaml, scalar
+from tallmasks.io.yaml_files import read_foreign_yaml
 from tallmasks.methods import registry
 from tallmasks.methods.options import parse_spec, written
 from tallmasks.methods.weighting import Weighting
+from tallmasks.operations.merge import MERGED_DTYPES
 from tallmasks.operations.mergekit_files import MERGEKIT, translated
 
 MASK_LAMBDA = 0.4
@@ -94,6 +95,13 @@ def _heads(value: Any) -> Any:
     return value
 
 
+def _dtype(value: Any) -> str:
+    name = str(value).removeprefix("torch.")
+    if (known := DTYPE_ALIASES.get(name, name)) not in MERGED_DTYPES:
+        raise ValueError(f"found {short(value)}, expected one of {', '.join(MERGED_DTYPES)}")
+    return known
+
+
 class Settings(Section):
     """The settings, in the order of the recipe; see `opened_models.tensors_left_out` for only, keep_base and heads."""
 
@@ -109,7 +117,7 @@ class Settings(Section):
     density: Density = optional()
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
-    dtype: Annotated[str, AfterValidator(lambda name: DTYPE_ALIASES.get(name, name))] = optional()
+    dtype: Annotated[str, BeforeValidator(_dtype)] = optional()
     step: float = optional()
     bits: Literal[2, 3, 4, 8] = optional()
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
@@ -124,20 +132,13 @@ class Settings(Section):
     @property
     def spec(self) -> str:
         """The method with its options. Raises TallmasksError for an unknown method or option."""
-        return registry.spec_of({self.method: self.options} if self.options else self.method, "--method")
+        return registry.spec_of({self.method: self.options} if self.options else self.method, "method")
 
     @property
     def sha256(self) -> dict[str | None, dict[str, str]]:
         """The recorded checksums of files by task; the base's under None."""
         by_model = [(None, self.base_sha256), *((name, task.sha256) for name, task in self.tasks.items())]
         return {name: by_file for name, by_file in by_model if by_file is not None}
-
-    def refuse(self, names: Collection[str], command: str) -> None:
-        """Raise TallmasksError for settings that only the other ``command`` has."""
-        found = self.model_fields_set.union(*(task.model_fields_set for task in self.tasks.values()))
-        for name in names:
-            if name in found:
-                raise OptionError(f"{name} is a setting of `tallmasks {command}`, not of this command; leave it out")
 
     @property
     def mask_lambdas(self) -> list[float]:
@@ -159,19 +160,14 @@ class Settings(Section):
 KEYS = tuple(Settings.model_fields)
 BY_TASK = ("mask_lambda", "weight", "density")
 """Settings for all tasks or for one."""
+OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
+            "tokens", "layers", "dtype")  # fmt: skip
+OF_COMPRESS = ("step", "bits", "include_base")
+"""Settings that only one of the commands has."""
 
 
-def checked_settings(values: Mapping[str, Any], where: object, dtypes: Collection[str]) -> Settings:
-    """Validate settings. Raises TallmasksError with the place and the key of a wrong value."""
-    settings = validated(values, Settings, where)
-    if settings.dtype not in (None, *dtypes):
-        reason = f"dtype: found {settings.dtype}, expected one of {', '.join(dtypes)}"
-        raise TallmasksError(f"{where}: {reason}" if where else reason)
-    return settings
-
-
-def read_settings_file(path: Path, base: str | None, dtypes: Collection[str]) -> dict[str, Any]:
-    """Read settings from a file; ``base`` overrides the file's base.
+def read_settings_file(path: Path, base: str | None, unsupported: Collection[str]) -> dict[str, Any]:
+    """Read settings from a file; ``base`` overrides the file's base, ``unsupported`` are those of the other command.
 
     Raises TallmasksError if the file cannot be read, and OptionError if a key or value is wrong.
     """
@@ -185,13 +181,16 @@ def read_settings_file(path: Path, base: str | None, dtypes: Collection[str]) ->
     with option_errors():
         if not values.keys().isdisjoint(MERGEKIT):
             values = translated(values, path, base)
-        settings = checked_settings(values, path, dtypes)
+        settings = validated(values, Settings, path)
+    found = settings.model_fields_set.union(*(task.model_fields_set for task in settings.tasks.values()))
+    if wrong := sorted(found & {*unsupported}):
+        raise OptionError(f"{path}: {wrong[0]} is not a setting of this command; leave it out")
     if settings.tallmasks not in (None, __version__):
         warn(f"{path}: written by version {settings.tallmasks}, this is {__version__}; the last bits can differ")
     return settings.model_dump(exclude_unset=True)
 
 
-def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collection[str], **settings: Any) -> Settings:
+def from_python(base: Any, tasks: Mapping[str, Any], out: Any, **settings: Any) -> Settings:
     """The settings from a function's arguments, which can be `Path`s, torch dtypes and mappings by task."""
     if not isinstance(tasks, Mapping) or not tasks:
         raise TallmasksError(f"tasks: found {short(tasks)}, expected a mapping such as {{'cars': './cars'}}")
@@ -201,57 +200,25 @@ def from_python(base: Any, tasks: Mapping[str, Any], out: Any, dtypes: Collectio
         if isinstance(values.get(setting), Mapping):
             for name, value in values.pop(setting).items():
                 task_settings(named, name, setting)[setting] = value
-    if "dtype" in values:
-        values["dtype"] = str(values["dtype"]).removeprefix("torch.")
-    return complete({**values, "base": base, "tasks": named, "output": out}, dtypes)
+    return complete({**values, "base": base, "tasks": named, "output": out})
 
 
 def task_settings(tasks: dict[str, dict[str, Any]], name: str, setting: str) -> dict[str, Any]:
     if name not in tasks:
-        option = f"--{setting.replace('_', '-')}"
-        raise OptionError(f"{option} {name}=...: there is no task {name!r}{nearest(name, tasks)}")
+        raise OptionError(f"{setting}: there is no task {name!r}{nearest(name, tasks)}")
     return tasks[name]
 
 
-def complete(values: dict[str, Any], dtypes: Collection[str], needs_output: bool = True) -> Settings:
-    """Raises OptionError that names all missing settings, or the option of a wrong value."""
+def complete(values: dict[str, Any], needs_output: bool = True) -> Settings:
+    """Raises OptionError that names all missing settings, or a wrong value."""
     tasks = values["tasks"]
     is_mean = parse_spec(str(values.get("method")))[0] == "weight_averaging"
     if is_mean and tasks and not values.get("base"):
         values["base"] = next(iter(tasks.values()))["checkpoint"]  # the mean does not depend on the base
-    options = {"base": "--base BASE", "tasks": "--task NAME=CHECKPOINT", "method": "--method METHOD"}
-    options |= {"output": "-o OUT"} if needs_output else {}
-    if missing := [option for name, option in options.items() if not values.get(name)]:
+    needed = ("base", "tasks", "method", *(["output"] if needs_output else []))
+    if missing := [name for name in needed if not values.get(name)]:
         raise OptionError(f"missing: {', '.join(missing)}")
     if output := values.get("output"):
         values["output"] = new_path(str(output))
-    try:
-        return checked_settings(values, "", dtypes)
-    except TallmasksError as error:
-        keys, _, reason = str(error).partition(": ")
-        raise OptionError(f"{_option_of(keys.split('.'))}: {reason}") from None
-
-
-def _option_of(keys: Sequence[str]) -> str:
-    """The option of a setting: `--weight cars=...` of tasks.cars.weight."""
-    name, of_task = (keys[-1], f" {keys[1]}=...") if keys[0] == "tasks" and len(keys) > 2 else (keys[0], "")
-    name = {"checkpoint": "task", "tasks": "task", "options": "option"}.get(name, name)
-    return f"--{name.replace('_', '-')}{of_task}"
-
-
-def in_python(text: str) -> str:
-    """A message with the arguments of Python's functions instead of options: `k=1` for `--k 1`."""
-
-    def name_of(option: str) -> str | None:
-        name = {"task": "tasks", "option": "options"}.get(option, option.replace("-", "_"))
-        return name if name in KEYS else None
-
-    def argument(match: re.Match[str]) -> str:
-        name, value = name_of(match[1]), match[2]
-        if name is None or value is None:
-            return f"`{name}=True`" if name == "heads" else f"`{name}`" if name else match[0]
-        return f"`{name}={scalar(value.strip(chr(39)))!r}`"
-
-    text = re.sub(r"`--([a-z][a-z-]*)(?: ([^`]+))?`", argument, text)
-    text = re.sub(r"(?<![\w`-])--([a-z][a-z-]*)", lambda match: name_of(match[1]) or match[0], text)
-    return re.sub(r"^-o ", "out ", text)
+    with option_errors():
+        return validated(values, Settings, "")

@@ -16,8 +16,7 @@ from pydantic import TypeAdapter
 
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.plain_files import expanded
-from tallmasks.methods.registry import get, names
-from tallmasks.methods.weighting import DENSITY
+from tallmasks.methods.registry import get, get_merge, names
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 MERGEKIT = {"base_model": "base", "merge_method": "method", "models": "tasks", "out": "output",
@@ -65,13 +64,14 @@ def translated(content: dict[str, Any], path: Path, base: str | None) -> dict[st
         )
     is_known = str(values.get("method")).partition(":")[0] in names()
     merge = str(get(values["method"]).merge) if is_known else ""  # unknown methods are refused later
-    rescales = merge in ("dare", "dare_ties", "della")
+    sparsify = get_merge(merge).sparsify if merge else None
+    rescales = sparsify == "drop"
     if (rescale := values["options"].pop("rescale", rescales)) != rescales:
         raise TallmasksError(f"{path}: parameters: rescale: found {short(rescale)}, expected {short(rescales)}")
     if merge == "sum":  # mergekit accepts a density here and ignores it
         for one in settings:
             one.pop("density", None)
-    return {**_defaults(merge, values), **values} if any("weight" in one for one in settings) else values
+    return {**_defaults(merge, sparsify, values), **values} if any("weight" in one for one in settings) else values
 
 
 def _without_slices(content: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -89,10 +89,10 @@ def _without_slices(content: dict[str, Any], path: Path) -> dict[str, Any]:
     )
 
 
-def _defaults(merge: str, values: dict[str, Any]) -> dict[str, Any]:
-    if merge not in DENSITY:
+def _defaults(merge: str, sparsify: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    if sparsify is None:
         return {}
-    defaults: dict[str, Any] = {} if DENSITY[merge] in values["options"] else {"density": 1.0}
+    defaults: dict[str, Any] = {} if sparsify in values["options"] else {"density": 1.0}
     if merge == "ties_mean":
         defaults["trim"] = "tensor"
     if merge == "dare_ties":
@@ -132,7 +132,7 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
 
 
 def _reference(value: Any, path: Path, where: str) -> str:
-    """Translate a string, {path, revision}, or {model, lora} of two of these, into a value for `--base` or `--task`."""
+    """Translate a string, {path, revision}, or {model, lora} of two of these, into a value of base or tasks."""
     match value:
         case str():
             return value

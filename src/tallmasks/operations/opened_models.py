@@ -74,10 +74,10 @@ def tensors_left_out(
     for one in models:
         for name in one.names:
             every.setdefault(one.aliases.get(name, name), []).append(name)
-    for option, patterns in (("--only", only), ("--keep-base", keep_base), ("--heads", heads or ())):
+    for option, patterns in (("only", only), ("keep_base", keep_base), ("heads", heads or ())):
         for pattern in patterns:
             if not any(_fits(names, [pattern]) for names in every.values()):
-                raise OptionError(f"{option} {pattern}: no tensor name matches; the names are {name_some(every)}")
+                raise OptionError(f"{option}: {pattern}: no tensor name matches; the names are {name_some(every)}")
     left = [name for name, names in every.items() if (only and not _fits(names, only)) or _fits(names, keep_base)]
     own: list[str] = []
     if heads is not None:
@@ -90,13 +90,13 @@ def tensors_left_out(
         size = sum(base.info(name).size for name in own if name in base.names)
         if 2 * size > sum(info.size for info in base.tensors.values()):
             raise TallmasksError(
-                f"--heads: most of {base.title} would be kept as heads; use fine-tuned models of one base"
+                f"heads: most of {base.title} would be kept as heads; use fine-tuned models of one base"
             )
         if inner := [name for name in own if not _fits(every[name], heads) and _is_inside(name, models)]:
             raise TallmasksError(
-                f"--heads: some models lack {name_some(inner)}, but all models have that block. If tensor names differ"
+                f"heads: some models lack {name_some(inner)}, but all models have that block. If tensor names differ"
                 " between releases of transformers, save all models with one release; otherwise"
-                f" `--heads {inner[0]}` keeps each task's tensor, and `--keep-base {inner[0]}` the base's"
+                f" `heads: {inner[0]}` keeps each task's tensor, and `keep_base: {inner[0]}` the base's"
             )
     tensors = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
     aliases = {alias for one in models for alias, name in one.aliases.items() if name in tensors}

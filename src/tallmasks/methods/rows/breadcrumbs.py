@@ -5,7 +5,7 @@ import numpy as np
 from tallmasks.methods import ALPHAS_TO_3, Scaled, Share, TensorPiece, Vector, merge, merged_row
 
 
-@merge("breadcrumbs", over="tensors")
+@merge("breadcrumbs", over="tensors", sparsify="middle", combine="sum")
 def breadcrumbs(
     tensors: Vector, piece: TensorPiece, prepared: None, *, middle: Share = 0.15, outliers: Share = 0.006
 ) -> Vector:

@@ -18,7 +18,7 @@ def keys_of_tasks(task_vectors: Sequence[TaskVector], *, seed: Seed = 0) -> list
     return task_keys(task_vectors, seed)
 
 
-@merge("dare", prepare=keys_of_tasks)
+@merge("dare", prepare=keys_of_tasks, sparsify="drop", combine="sum")
 def dare(vectors: Sequence[Vector], piece: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5) -> Vector:
     """The sum of the tau_t after setting each weight to 0 with probability `drop` and dividing the others by 1 - drop.
 

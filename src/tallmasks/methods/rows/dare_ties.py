@@ -20,7 +20,7 @@ def drop_and_elect(
     return keys, trim_and_elect(left, keep=keep)
 
 
-@merge("dare_ties", prepare=drop_and_elect)
+@merge("dare_ties", prepare=drop_and_elect, sparsify="drop", combine="disjoint_mean")
 def dare_ties(vectors: Sequence[Vector], piece: TensorPiece, prepared: Prepared, *, drop: Rate = 0.5) -> Vector:
     """The disjoint mean of the task vectors after DARE.
 

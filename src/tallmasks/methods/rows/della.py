@@ -13,7 +13,7 @@ from tallmasks.methods.rows.parts.seeded_draws import draws
 Epsilon = Annotated[float, Between(0, 0.5)]
 
 
-@merge("della", over="tensors", prepare=keys_of_tasks)
+@merge("della", over="tensors", prepare=keys_of_tasks, sparsify="drop", combine="disjoint_mean")
 def della(
     tensors: Vector, piece: TensorPiece, keys: list[bytes], *, drop: Rate = 0.5, epsilon: Epsilon = 0.15
 ) -> Vector:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tallmasks.methods import Fixed, TensorPiece, Vector, merge, merged_row
 
 
-@merge("sum")
+@merge("sum", combine="sum")
 def sum_merge(vectors: Sequence[Vector], piece: TensorPiece, prepared: None) -> Vector:
     """tau_MTL = the sum of the tau_t, added task by task in float32."""
     total = vectors[0].copy()

@@ -19,13 +19,13 @@ def trim_and_elect(task_vectors: Sequence[TaskVector], *, keep: Fraction = 0.2) 
     return thresholds, kernels.majority_sign([vector.flat for vector in task_vectors], thresholds)
 
 
-@merge("ties_sum", prepare=trim_and_elect)
+@merge("ties_sum", prepare=trim_and_elect, sparsify="keep", combine="disjoint_sum")
 def ties_sum(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
     """For each weight, the sum of the kept values whose sign is that of the sum over all tasks."""
     return agreeing(vectors, elected, mean=False)
 
 
-@merge("ties_mean", prepare=trim_and_elect, masked_as="ties_sum")
+@merge("ties_mean", prepare=trim_and_elect, masked_as="ties_sum", sparsify="keep", combine="disjoint_mean")
 def ties_mean(vectors: Sequence[Vector], piece: TensorPiece, elected: Elected) -> Vector:
     """For each weight, the mean of the kept values whose sign is that of the sum over all tasks."""
     return agreeing(vectors, elected, mean=True)

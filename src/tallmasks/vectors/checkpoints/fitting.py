@@ -94,7 +94,7 @@ def _problems(base: Checkpoint, task: Checkpoint, exact: bool) -> Iterator[tuple
             f"{task.title} has separate values for {name_some(sorted(untied))}, which {base.title} ties to another"
             " tensor",
             "Untie the base: copy that tensor to this name, and set tie_word_embeddings to false in config.json. Or"
-            f" keep the base's values: `--keep-base {min(untied)}`",
+            f" keep the base's values: `keep_base: {min(untied)}`",
         )
         extra -= untied
     differing = sorted(_differing_constants(base, task) & base.tensors.keys() & task.tensors.keys())
@@ -102,22 +102,22 @@ def _problems(base: Checkpoint, task: Checkpoint, exact: bool) -> Iterator[tuple
         yield (
             f"{task.title} and {base.title} have different integers in {name_some(packed)}, which may be packed weights"
             " of a quantised model; expected floats of at least 16 bits",
-            f"Dequantise it. If these are not weights, keep the base's: `--keep-base {packed[0]}`",
+            f"Dequantise it. If these are not weights, keep the base's: `keep_base: {packed[0]}`",
         )
     if odd := [name for name in differing if "C64" in (base.tensors[name].dtype, task.tensors[name].dtype)]:
         yield (
             f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}; expected real floats,"
             " because complex numbers cannot be merged",
-            f"Keep the base's: `--keep-base {odd[0]}`",
+            f"Keep the base's: `keep_base: {odd[0]}`",
         )
-    heads = "If these are heads, use `--heads`. "
+    heads = "If these are heads, set `heads: true`. "
     for kind, names, advice in (("lacks", missing, ""), ("also has", extra, heads)):
         if names:
             yield (
                 f"{task.title} {kind} {name_some(sorted(names))} ({len(names)} in all); expected the tensors of"
                 f" {base.title}",
                 f"{advice}Give a checkpoint that was fine-tuned from {base.title} and saved by the same library. To"
-                " leave these tensors out, use `--keep-base PATTERN`",
+                " leave these tensors out, set keep_base",
             )
     free = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
     both = set(base.names) & set(task.names) - free
@@ -167,7 +167,7 @@ def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) 
     elif vocabulary:
         yield (
             f"{task.title} has outputs, or a vocabulary, of another size: {name_some(vocabulary)}",
-            "If these are heads with different labels, use `--heads`. If the vocabulary differs, use `--tokens base`,"
+            "If these are heads with different labels, set `heads: true`. If the vocabulary differs, `tokens: base`,"
             " which takes the rows of the base's tokens and needs tokenizer.json in both models; or resize it with"
             " transformers' resize_token_embeddings and save the model",
         )

@@ -51,7 +51,7 @@ def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     if not is_plain:
         if clash := next(clashes({base.title: mine.ids, task.title: theirs.ids}), None):
             raise TallmasksError(
-                f"{task.title}: found other tokens than the base's ({clash}) in a LoRA or a model of a bundle; --tokens"
+                f"{task.title}: found other tokens than the base's ({clash}) in a LoRA or a model of a bundle; tokens:"
                 " base expects a complete model. Merge or export it first"
             )
         return task
@@ -72,7 +72,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     for one in (base, *tasks.values()):
         if type(one) is not Checkpoint:
             raise TallmasksError(
-                f"{one.title}: found a LoRA or a model of a bundle; --tokens union expects complete models. Merge or"
+                f"{one.title}: found a LoRA or a model of a bundle; `tokens: union` expects complete models. Merge or"
                 " export it first"
             )
         if TOKENIZER not in one.companions:
@@ -81,7 +81,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     names, model = _token_tensors(base)
     names = [name for name in names if all(name in one.tensors for one in tasks.values())]
     if not names:
-        raise TallmasksError("--tokens union: no tensor with one row per token is in every model; leave out the option")
+        raise TallmasksError("tokens: union: no tensor with one row per token is in every model; leave out the option")
     with_rows = {
         text
         for one, tokens in zip((base, *tasks.values()), (tokenizer, *theirs.values()), strict=True)
@@ -95,7 +95,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
         if odd := [text for text in other.ids if text not in tokenizer.ids and text not in other.added]:
             raise TallmasksError(
                 f"{name}: the vocabulary of {tasks[name].title} has other tokens than the base's: {name_some(odd)};"
-                " expected the base's vocabulary plus added tokens. `--tokens base` drops the others"
+                " expected the base's vocabulary plus added tokens. `tokens: base` drops the others"
             )
         for text, entry in other.added.items():
             if text not in with_rows and text not in ids:
@@ -105,7 +105,7 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
                 added.append({**entry, "id": ids[text]})
     if without_rows:
         warn(
-            f"--tokens union: no model has a row for {name_some(map(short, without_rows))}, so they are left out"
+            f"tokens: union: no model has a row for {name_some(map(short, without_rows))}, so they are left out"
             " of the result's tokenizer. To keep them, call resize_token_embeddings on the task's model first"
         )
     filled = {ids[text] for text in with_rows & ids.keys()}
@@ -245,9 +245,9 @@ def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:
     """The base's tensors with one row per token. Raises TallmasksError if transformers does not know."""
     if (model := library_model(base)) is None or not model.token_tensors:
         raise TallmasksError(
-            f"{base.title}: --tokens cannot be used, because transformers does not know which tensors have one row per"
+            f"{base.title}: tokens is unusable, because transformers does not know which tensors have one row per"
             " token; expected the config.json of a transformers model with one vocabulary"
-            f"{library_advice(base)}. Or resize the models with resize_token_embeddings and leave out --tokens"
+            f"{library_advice(base)}. Or resize the models with resize_token_embeddings and leave out tokens"
         )
     return [name for name, own in model.names(base.tensors).items() if own in model.token_tensors], model
 
