@@ -1,6 +1,7 @@
 """Every registered method, held to the contract; the registry; and what recipes hold of a method's code."""
 
 import inspect
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 import reference
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
+from tallmasks.io.fingerprints import digest_of_code
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods import code_digests, rows
+from tallmasks.methods import rows
 from tallmasks.methods.contract import Updates
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -196,25 +198,17 @@ def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
         methods.Method(**{name: {**stated, **fields}[name] for name in names})
 
 
-def test_a_recipe_follows_the_methods_file_and_what_it_imports(tmp_path, monkeypatch):
+def test_a_recipe_follows_the_methods_file_and_what_it_imports(tmp_path):
     """After an edit the table would keep what the old code made, and nothing would say so."""
     row = methods.get("consensus_dare")
     others = replace(row, chosen={"k": 3}), replace(row, protocol=methods.Scaled((1.0,)))
     assert len({row.code, *(other.code for other in others)}) == 3
-    monkeypatch.setattr(rows, "__path__", [str(tmp_path)])
-    files = {
-        "mine/__init__.py": "from tallmasks.methods.rows.parts.lengths import half as shorter\nfrom .near import ONE\n",
-        "mine/near.py": "ONE = 1\n",
-        "parts/lengths.py": "from .factors import HALF\ndef half(): return HALF\n",
-        "parts/factors.py": "HALF = 0.5\n",
-    }
-
-    def digest(changed: str | None = None) -> str:
-        for name, text in files.items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_text(text + "# edited\n" * (name == changed))
-        code_digests.digest_of_module.cache_clear()
-        return code_digests.digest_of_module("tallmasks.methods.rows.mine")
-
-    assert len({digest(), *map(digest, files)}) == 1 + len(files)
-    code_digests.digest_of_module.cache_clear()
+    assert methods.get_merge("lines").code != methods.get_merge("sum").code
+    digests = set()
+    for number, edited in enumerate((None, "lines.py", "task_arithmetic.py", "parts/block_numbers.py", "ties.py")):
+        folder = tmp_path / str(number)
+        shutil.copytree(rows.__path__[0], folder, ignore=shutil.ignore_patterns("__pycache__"))
+        if edited:
+            (folder / edited).write_text((folder / edited).read_text() + "# edited\n")
+        digests.add(digest_of_code(folder / "lines.py", folder))
+    assert len(digests) == 4, "it does not import ties.py"
