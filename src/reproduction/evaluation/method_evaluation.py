@@ -18,9 +18,9 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
-from tallmasks.methods import Fixed, Input, Masked, Method, Scaled, Source
+from tallmasks.methods import Fixed, Input, Masked, Method, MethodInputs, Scaled
 from tallmasks.methods.codec import coded_bytes
-from tallmasks.methods.contract import Updates
+from tallmasks.methods.contract import MethodUpdates
 from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR
 from tallmasks.methods.rows.parts.arrays_and_tensors import array
 from tallmasks.vectors import kernels
@@ -85,7 +85,7 @@ class Tuner:
         )
 
 
-def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
+def updates_on(evaluator: Evaluator, method: Method, source: MethodInputs) -> MethodUpdates:
     """The updates of one method, computed on the evaluator's device."""
 
     def to_device(declared: Input, value: Any) -> Any:
@@ -93,11 +93,11 @@ def updates_on(evaluator: Evaluator, method: Method, source: Source) -> Updates:
             return unpack_mask(value, source.layout.size, evaluator.model.device)
         return evaluator.to_device(value) if isinstance(value, np.ndarray) and value.ndim else value
 
-    return Updates(method, source, to_device)
+    return MethodUpdates(method, source, to_device)
 
 
 def evaluate(
-    method: Method, source: Source, evaluator: Evaluator, tune: Tuner | None, mask_lambdas: Sequence[float]
+    method: Method, source: MethodInputs, evaluator: Evaluator, tune: Tuner | None, mask_lambdas: Sequence[float]
 ) -> Evaluation:
     """Evaluate one method by its protocol (see `tallmasks.methods`).
 
@@ -123,14 +123,14 @@ def evaluate(
     return evaluator.evaluation(method.name, correct, lambda task: evaluator.built(update(task)), coded_bytes=sizes)
 
 
-def _coded_bytes(method: Method, source: Source) -> tuple[int, ...]:
+def _coded_bytes(method: Method, source: MethodInputs) -> tuple[int, ...]:
     """The bytes of each task's streams in a bundle."""
     assert method.codec is not None
     vectors, theta = [source.task_vector(task).flat for task in range(source.count)], array(source.pretrained)
     return tuple(coded_bytes(method.codec, tau, theta, source.layout, **method.values) for tau in vectors)
 
 
-def _masked(method: Method, update: Updates, evaluator: Evaluator, mask_lambdas: Sequence[float]) -> Evaluation:
+def _masked(method: Method, update: MethodUpdates, evaluator: Evaluator, mask_lambdas: Sequence[float]) -> Evaluation:
     def every(task: int) -> Iterator[Update]:
         return (update(task, lambda_index) for lambda_index in range(len(mask_lambdas)))
 
@@ -148,7 +148,7 @@ def _masked(method: Method, update: Updates, evaluator: Evaluator, mask_lambdas:
     )
 
 
-def evaluate_chosen(method: Method, source: Source, evaluator: Evaluator, value: float) -> Evaluation:
+def evaluate_chosen(method: Method, source: MethodInputs, evaluator: Evaluator, value: float) -> Evaluation:
     """Evaluate a merged model with the value that was chosen for it on the source's tasks.
 
     The evaluator can have other tasks than the source.
@@ -167,7 +167,7 @@ def _one_model(method: Method, update: Update, evaluator: Evaluator, coefficient
 
 
 class FromFiles:
-    """A `tallmasks.methods.Source` that reads a method's inputs from artifacts.
+    """A `tallmasks.methods.MethodInputs` that reads a method's inputs from artifacts.
 
     ``files``: by input, one artifact, or one per task in the order of ``tasks``. ``pretrained``: theta_0, float32 [P'].
     """
@@ -251,7 +251,7 @@ class InMemory:
         for part in ("merged", "planes", "agreement"):
             setattr(self, part, functools.cache(getattr(self, part)))
 
-    def of(self, method: Method) -> Source:
+    def of(self, method: Method) -> MethodInputs:
         return _OneMethod(self, method)
 
     def merged(self, merge: str) -> NDArray[np.float32]:

@@ -43,13 +43,13 @@ Spec = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class TaskInput:
+class TaskArtifact:
     """An artifact that is needed to score a task; ``name`` is its role."""
 
     name: str
 
 
-HEAD = TaskInput("head")
+HEAD = TaskArtifact("head")
 """A zero-shot classification head."""
 
 
@@ -165,7 +165,7 @@ class Family(Protocol):
     def unit(self) -> str: ...
 
     @property
-    def task_inputs(self) -> tuple[TaskInput, ...]: ...
+    def task_inputs(self) -> tuple[TaskArtifact, ...]: ...
 
     @property
     def imports(self) -> tuple[str, ...]: ...

@@ -11,7 +11,7 @@ from reproduction.models.checkpoint_sources import FINETUNE, locate, source_of
 from reproduction.models.families import (
     HEAD,
     STATISTICS,
-    TaskInput,
+    TaskArtifact,
     counts_frozen,
     family,
     statistics_of,
@@ -102,7 +102,7 @@ def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) ->
     return {f"{needed.name}s": nodes for needed, nodes in _task_inputs(plan, model, tasks, seed)}
 
 
-def _task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[tuple[TaskInput, list[Node]]]:
+def _task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[tuple[TaskArtifact, list[Node]]]:
     spec = plan.model(model)
     seeds = (seed,) if trains_heads(spec) else ()  # otherwise they are the same for every seed
     return [
@@ -250,7 +250,7 @@ def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed)
 
 # -- the stage behind each thing that a method, a merge or a family needs --------------------------------------
 
-STAGE_OF: dict[Input | Statistic | TaskInput, Stage[Any]] = {
+STAGE_OF: dict[Input | Statistic | TaskArtifact, Stage[Any]] = {
     HEAD: head,
     GRAMS: statistic,
     FISHER: statistic,

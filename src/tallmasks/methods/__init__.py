@@ -15,9 +15,9 @@ request.
 """
 
 from tallmasks.methods.codec import LOSSLESS, by_tensor, in_multiples
-from tallmasks.methods.contract import Kept, Method
+from tallmasks.methods.contract import KeptFraction, Method
 from tallmasks.methods.few_bits import in_few_bits
-from tallmasks.methods.inputs import INPUTS, Input, Source, input
+from tallmasks.methods.inputs import INPUTS, Input, MethodInputs, method_input
 from tallmasks.methods.merges import Mask, Merge, Network, Statistics, TensorPiece, Vector, each_piece
 from tallmasks.methods.method_protocols import ALPHAS_TO_3, FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Fraction, Share
@@ -45,10 +45,10 @@ from tallmasks.methods.registry import (
 )
 
 __all__ = [
-    "ALPHAS_TO_3", "GROUPS", "INPUTS", "LOSSLESS", "Between", "FineTuned", "Fixed", "Fraction", "Input", "Kept",
-    "Mask", "Masked", "Merge", "Method", "Network", "PerTask", "Scaled", "Share", "Source", "Statistics",
+    "ALPHAS_TO_3", "GROUPS", "INPUTS", "LOSSLESS", "Between", "FineTuned", "Fixed", "Fraction", "Input", "KeptFraction",
+    "Mask", "Masked", "Merge", "Method", "MethodInputs", "Network", "PerTask", "Scaled", "Share", "Statistics",
     "TensorPiece", "Vector", "by_tensor", "code", "consensus", "each_piece", "get", "get_merge", "in_few_bits",
-    "in_multiples", "input", "masking", "merge", "merge_names", "merged_row", "method", "names", "needing",
+    "in_multiples", "masking", "merge", "merge_names", "merged_row", "method", "method_input", "names", "needing",
     "rows_on", "slug", "spec_of", "specs_of", "statistics_behind", "table_digests", "tuned_merge",
 ]  # fmt: skip
 

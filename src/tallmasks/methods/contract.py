@@ -1,5 +1,6 @@
-"""The `Method` class, and `Updates`, which reads the inputs of a method and calls it; the package's docstring explains
-how to write a method."""
+"""The `Method` class, and `MethodUpdates`, which reads the inputs of a method and calls it.
+
+The package's docstring explains how to write a method."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Group = Literal["paper", "later"]
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptFraction:
     """The fraction of a task's weights that the input ``threshold`` keeps.
 
     Attributes:
@@ -64,7 +65,7 @@ class Method:
     paper: str
     merge: str | None = None
     storage: Storing | None = None
-    kept: Kept | None = None
+    kept: KeptFraction | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
     group: Group = "paper"
 
@@ -180,11 +181,11 @@ def merged_vector(multi_task_vector: Any) -> Any:
     return multi_task_vector
 
 
-class Updates:
+class MethodUpdates:
     """The updates of one method.
 
     Args:
-        source: a `tallmasks.methods.Source`, or an object with those of its attributes that the method's inputs use.
+        source: a `MethodInputs`, or an object with those of its attributes that the method's inputs use.
         convert: converts the value of an input for the method, for example to a GPU tensor (default: unchanged).
     """
 

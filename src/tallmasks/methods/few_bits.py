@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.methods.codec import jobs_of, value_of
-from tallmasks.methods.inputs import Source, input
+from tallmasks.methods.inputs import MethodInputs, method_input
 from tallmasks.parallel import parallel
 from tallmasks.vectors.kernels import Vector
 from tallmasks.vectors.multiples import Multiples, is_vector, rounded_to_nearest
@@ -20,9 +20,9 @@ PLAIN = 32
 BitsOrPlain = Literal[2, 3, 4, 8, 32]
 
 
-@input("stored_vector", "tau_MTL, rounded to about `bits` bits a value, float32 [P']", per="benchmark",
+@method_input("stored_vector", "tau_MTL, rounded to about `bits` bits a value, float32 [P']", per="benchmark",
        of=("multi_task_vector", "layout"))  # fmt: skip
-def stored_vector(source: Source, task: int, lambda_index: int, *, bits: BitsOrPlain = 32) -> NDArray[np.float32]:
+def stored_vector(source: MethodInputs, task: int, lambda_index: int, *, bits: BitsOrPlain = 32) -> NDArray[np.float32]:
     """tau_MTL itself with 32 bits."""
     vector = source.multi_task_vector
     if bits == PLAIN:

@@ -2,8 +2,8 @@
 
 A file in ``rows`` can declare more inputs. ``of`` lists the inputs that an input is computed from:
 
-    @input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
-    def norm(source: Source, task: int, lambda_index: int) -> float:
+    @method_input("norm", "the Euclidean norm of tau_t, float", per="task", of=("task_vector",))
+    def norm(source: MethodInputs, task: int, lambda_index: int) -> float:
         return float(np.linalg.norm(source.task_vector(task).flat))
 """
 
@@ -26,7 +26,7 @@ from tallmasks.vectors.task_vectors import TaskVector
 Per = Literal["benchmark", "task", "mask_lambda"]
 
 
-class Source(Protocol):
+class MethodInputs(Protocol):
     """The values of `INPUTS` for one method and ``count`` tasks, from artifacts or from memory."""
 
     @property
@@ -75,7 +75,7 @@ class Input:
     packed: bool = False
     of: tuple[str, ...] = ()
 
-    def value(self, source: Source, task: int, lambda_index: int, chosen: Mapping[str, Value]) -> Any:
+    def value(self, source: MethodInputs, task: int, lambda_index: int, chosen: Mapping[str, Value]) -> Any:
         return self.find(source, task, lambda_index, **options_for(self.find, chosen))
 
 
@@ -84,7 +84,7 @@ Find = Callable[..., Any]
 """``(source, task, lambda_index, *, option=...) -> value``."""
 
 
-def input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Input]:
+def method_input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callable[[Find], Input]:
     """Decorator: turns the function that computes its value into an input."""
 
     def register(find: Find) -> Input:
@@ -111,28 +111,30 @@ def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection
     return None
 
 
-input("tasks", "T, how many tasks there are, int", per="benchmark")(lambda source, task, lambda_index: source.count)
-input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="benchmark")(
+method_input("tasks", "T, how many tasks there are, int", per="benchmark")(
+    lambda source, task, lambda_index: source.count
+)
+method_input("pretrained", "theta_0 over the trainable tensors, float32 [P']", per="benchmark")(
     lambda source, task, lambda_index: source.pretrained
 )
-input("layout", "names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
+method_input("layout", "names and shapes of the trainable tensors; for methods over the whole model", per="benchmark")(
     lambda source, task, lambda_index: source.layout
 )
-TASK_VECTOR = input("task_vector", "tau_t, float32 [P']", per="task")(
+TASK_VECTOR = method_input("task_vector", "tau_t, float32 [P']", per="task")(
     lambda source, task, lambda_index: source.task_vector(task).flat
 )
 _THRESHOLD = "the magnitude from which on tau_t is in its top keep(T), float32 scalar"
-input("threshold", _THRESHOLD, per="task", of=("task_vector",))(
+method_input("threshold", _THRESHOLD, per="task", of=("task_vector",))(
     lambda source, task, lambda_index: source.threshold(task)
 )
 _MERGED = "tau_MTL of the method's merge, float32 [P']"
-MULTI_TASK_VECTOR = input("multi_task_vector", _MERGED, per="benchmark", merged=True)(
+MULTI_TASK_VECTOR = method_input("multi_task_vector", _MERGED, per="benchmark", merged=True)(
     lambda source, task, lambda_index: source.multi_task_vector
 )
 _COUNT = "n(p), how many tasks' selected masks hold each weight, uint8 [P']"
-AGREEMENT = input("agreement", _COUNT, per="benchmark", merged=True)(
+AGREEMENT = method_input("agreement", _COUNT, per="benchmark", merged=True)(
     lambda source, task, lambda_index: source.agreement
 )
-MASK = input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", merged=True, packed=True)(
+MASK = method_input("mask", "m_t for the mask_lambda at hand, bool [P']", per="mask_lambda", merged=True, packed=True)(
     lambda source, task, lambda_index: source.packed_mask(task, lambda_index)
 )

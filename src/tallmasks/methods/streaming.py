@@ -116,7 +116,7 @@ class _Streamed(TaskVector):
         return self.thresholds_of_all(fraction, of_trainable)[self.number]
 
 
-class Merging:
+class StreamedMerge:
     """A merge on a stream, with task weights if given. What it prepares is computed at construction."""
 
     def __init__(self, merge: Merge, stream: Stream, of_tasks: Weighting | None = None) -> None:
@@ -141,10 +141,12 @@ class Merging:
         return merged
 
 
-class OnePiece:
+class PieceInputs:
     """The inputs, in one piece, of a method that builds one model. ``mask_lambdas``: each task's mask lambda."""
 
-    def __init__(self, stream: Stream, piece: TensorPiece, merging: Merging, mask_lambdas: Sequence[float]) -> None:
+    def __init__(
+        self, stream: Stream, piece: TensorPiece, merging: StreamedMerge, mask_lambdas: Sequence[float]
+    ) -> None:
         self._mask_lambdas = mask_lambdas
         vectors = stream.task_vectors_at(piece)
         self.vectors = merging.weighed(vectors)

@@ -26,7 +26,7 @@ from tallmasks.methods import Method, PerTask, TensorPiece, Vector, in_few_bits,
 from tallmasks.methods.codec import value_of
 from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.options import parse_spec
-from tallmasks.methods.streaming import Merging, Stream, check_can_stream
+from tallmasks.methods.streaming import Stream, StreamedMerge, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import in_batches
 from tallmasks.vectors import kernels
@@ -176,7 +176,7 @@ def write_bundle(method: Method, models: Models, contents: BundleContents) -> tu
     needs_lambdas = lambdas.keys() != settings.tasks.keys()
     with models.progress("compressing", passes(method.merge) + needs_lambdas) as progress:
         stream = models.stream(progress)
-        merging = Merging(registry.get_merge(str(method.merge)), stream)
+        merging = StreamedMerge(registry.get_merge(str(method.merge)), stream)
         if needs_lambdas:
             lambdas = dict(zip(settings.tasks, _lambdas_without_data(stream, merging), strict=True)) | lambdas
         bits, count = int(method.values["bits"]), len(settings.tasks)
@@ -219,7 +219,7 @@ def write_bundle(method: Method, models: Models, contents: BundleContents) -> tu
     return lambdas, manifest_of(open_location(settings.output))
 
 
-def _lambdas_without_data(stream: Stream, merging: Merging) -> list[float]:
+def _lambdas_without_data(stream: Stream, merging: StreamedMerge) -> list[float]:
     def read(piece: TensorPiece) -> tuple[Sequence[Vector], Vector]:
         vectors = stream.task_vectors_at(piece)
         return vectors, merging(piece, vectors)

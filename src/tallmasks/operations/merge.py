@@ -15,12 +15,12 @@ from tallmasks.errors import OptionError, TallmasksError, option_errors, warn
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
-from tallmasks.methods.contract import Updates
+from tallmasks.methods.contract import MethodUpdates
 from tallmasks.methods.descriptions import block_count, uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
-from tallmasks.methods.streaming import Merging, OnePiece, check_can_stream
+from tallmasks.methods.streaming import PieceInputs, StreamedMerge, check_can_stream
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
@@ -152,12 +152,12 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
     statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
-        merging = Merging(registry.get_merge(str(method.merge)), stream, weighting)
+        merging = StreamedMerge(registry.get_merge(str(method.merge)), stream, weighting)
         with new_checkpoint(settings.output, models.base, None, settings.dtype, settings.out_shard_size, more) as new:
 
             def work(piece: TensorPiece) -> None:
-                source = OnePiece(stream, piece, merging, mask_lambdas)
-                change = np.float32(scaling_coefficient) * Updates(method, source)()
+                source = PieceInputs(stream, piece, merging, mask_lambdas)
+                change = np.float32(scaling_coefficient) * MethodUpdates(method, source)()
                 merged = source.pretrained + change
                 new.write(piece.name, piece.start, merged)
                 if is_small(models.part.info(piece.name).shape):

@@ -14,7 +14,7 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.fingerprints import digest_of_code
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import rows
-from tallmasks.methods.contract import Updates
+from tallmasks.methods.contract import MethodUpdates
 from tallmasks.vectors.task_vectors import TaskVector
 
 TAU = np.array([3, -2, 1, -0.5, 0, 4], np.float32)
@@ -142,10 +142,10 @@ def test_each_task_has_its_own_inputs(name):
         return np.unpackbits(value, count=TAU.size, bitorder="little").astype(bool) if declared.packed else value
 
     method, found = methods.get(name), []
-    every = Updates(method, Given(), as_given)
+    every = MethodUpdates(method, Given(), as_given)
     for task, lambda_index in ((0, 0), (1, 0), (1, 1), (0, 1)):
         found.append(every(task, lambda_index))
-        np.testing.assert_array_equal(found[-1], Updates(method, Given(), as_given)(task, lambda_index))
+        np.testing.assert_array_equal(found[-1], MethodUpdates(method, Given(), as_given)(task, lambda_index))
     assert not np.array_equal(found[0], found[1])
 
 

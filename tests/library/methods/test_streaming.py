@@ -12,9 +12,9 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods import TensorPiece, registry
-from tallmasks.methods.contract import Updates
+from tallmasks.methods.contract import MethodUpdates
 from tallmasks.methods.merges import pieces_of_layout
-from tallmasks.methods.streaming import Merging, OnePiece, Stream
+from tallmasks.methods.streaming import PieceInputs, Stream, StreamedMerge
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.differences import ReadPiece
@@ -72,7 +72,7 @@ def test_a_merge_in_a_stream_is_the_merge(name: str) -> None:
     expected = np.empty(LAYOUT.size, np.float32)
     methods.get_merge(name)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], expected)
     stream = stream_of(vectors, pretrained)
-    merging = Merging(methods.get_merge(name), stream)
+    merging = StreamedMerge(methods.get_merge(name), stream)
     found = gathered(stream, merging.over_tensors, lambda piece: merging(piece, stream.task_vectors_at(piece)))
     np.testing.assert_array_equal(found, expected)
 
@@ -82,12 +82,14 @@ def test_a_consensus_in_a_stream_is_the_plain_statement(merge: str) -> None:
     """The merged model would have other weights than the paper's."""
     vectors = flats()
     stream = stream_of(vectors, np.zeros(LAYOUT.size, np.float32))
-    merging = Merging(methods.get_merge(merge), stream)
+    merging = StreamedMerge(methods.get_merge(merge), stream)
     merged = np.empty(LAYOUT.size, np.float32)
     methods.get_merge(merge)([TaskVector(flat, LAYOUT, {}, FROZEN) for flat in vectors], merged)
     masks = [reference.mask(flat, merged, value) for flat, value in zip(vectors, LAMBDAS, strict=True)]
     consensus = registry.consensus(merge)
-    found = gathered(stream, False, lambda piece: Updates(consensus, OnePiece(stream, piece, merging, LAMBDAS))())
+    found = gathered(
+        stream, False, lambda piece: MethodUpdates(consensus, PieceInputs(stream, piece, merging, LAMBDAS))()
+    )
     np.testing.assert_array_equal(found, merged * (sum(masks) >= 2))
 
 

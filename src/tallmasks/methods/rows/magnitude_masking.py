@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Fraction, Kept, PerTask, Vector, method, storage_formulas
+from tallmasks.methods import Fraction, KeptFraction, PerTask, Vector, method, storage_formulas
 
 
 def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
@@ -18,7 +18,7 @@ def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
     protocol=PerTask(),
     storage=storage_formulas.masked,
     merge="sum",
-    kept=Kept(kept_fraction),
+    kept=KeptFraction(kept_fraction),
 )
 def magnitude_masking(task_vector: Vector, threshold: np.float32, multi_task_vector: Vector) -> Vector:
     """tau_MTL where |tau_t| >= v_t (the top fraction `keep`), 0 elsewhere."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallmasks.methods import Kept, PerTask, Vector, method, storage_formulas
+from tallmasks.methods import KeptFraction, PerTask, Vector, method, storage_formulas
 from tallmasks.methods.storage_formulas import FLOAT_BITS
 
 
@@ -18,7 +18,7 @@ def kept_fraction(tasks: int) -> float:
     paper="Wang et al. 2024, compression baseline",
     protocol=PerTask(),
     storage=storage_formulas.pruned,
-    kept=Kept(kept_fraction, of_trainable=True),  # only the trainable part is stored
+    kept=KeptFraction(kept_fraction, of_trainable=True),  # only the trainable part is stored
 )
 def magnitude_pruning(task_vector: Vector, threshold: np.float32) -> Vector:
     """tau_t where |tau_t| >= v_t, 0 elsewhere."""
