@@ -7,7 +7,6 @@ from tempfile import mkdtemp
 
 import pytest
 import torch
-import transformers
 
 import tallmasks
 from models_made import refusal, run
@@ -47,17 +46,6 @@ def test_configurations_that_compute_something_else_are_named():
     (line,) = said("base", {"a": "a", "b": "b"})
     assert line.startswith("b: config.json ") and "id2label" in line
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
-
-
-def test_a_nested_dtype_is_no_difference():
-    """Every merge of a vision-language model warned of a difference that changes nothing."""
-    for name, nested in {"base": "float32", "a": "bfloat16"}.items():
-        file_of(Path(name), {"layer.weight": torch.randn(4, 4)})
-        config = {"text_config": {"dtype": nested, "rope_theta": 1e4}, "vision_config": {"torch_dtype": nested}}
-        Path(name, "config.json").write_text(json.dumps(config))
-    assert not any("config" in line for line in said("base", {"a": "a"}))
-    Path("a", "config.json").write_text(json.dumps(config | {"text_config": {"dtype": nested, "rope_theta": 1e6}}))
-    assert any("text_config" in line for line in said("base", {"a": "a"}))
 
 
 @pytest.mark.parametrize("kind", ["MixtralForCausalLM", "T5ForConditionalGeneration", "Wav2Vec2ForCTC"])
@@ -135,34 +123,3 @@ def test_an_untrained_adapter_is_noticed(trained, capsys):
             assert run(*words) == 0
             assert ("x: all weights are identical to the base's" in capsys.readouterr().err) == (folder == "none")
         assert "nothing to merge" in refusal(capsys, *command, "--base", "base", "--task", "x=none", "-o", "out")
-
-
-PACKED = {
-    "exl2": {"layer.q_weight": torch.int32, "layer.q_groups": torch.int16},
-    "aqlm": {"layer.codes": torch.int16},
-    "marlin": {"layer.B": torch.int32},
-    "vptq": {"layer.indices": torch.int64},
-}
-
-
-@pytest.mark.parametrize("kind", PACKED)
-def test_packed_integers_are_no_weights(kind):
-    """The merged model had the base's integers and the mean of the scales: weights of nobody."""
-    for number, name in enumerate(("base", "a", "b")):
-        draw = torch.Generator().manual_seed(number)
-        packed = {n: torch.randint(0, 99, (4, 8), generator=draw).to(kind) for n, kind in PACKED[kind].items()}
-        file_of(Path(name), {"layer.scales": torch.rand(4, generator=draw), **packed})
-    for command in (lambda: said("base", {"a": "a", "b": "b"}), lambda: tallmasks.compress("base", {"a": "a"}, "x")):
-        with pytest.raises(tallmasks.TallmasksError, match=next(iter(PACKED[kind]))):
-            command()
-    kept = said("base", {"a": "a", "b": "b"}, keep_base=list(PACKED[kind]))
-    assert not any("integers" in line for line in kept)
-
-
-def test_integers_that_the_library_calls_buffers_are_no_weights():
-    """A model with a table of integers of its own could not be merged."""
-    for number, name in enumerate(("base", "a", "b")):
-        size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "patch_size": 4, "max_img_size": 8}
-        model = transformers.RadioModel(transformers.RadioConfig(**size, image_size=8, summary_idxs=[number, 2]))
-        model.save_pretrained(name)
-    assert any("summary_idxs" in line for line in said("base", {"a": "a", "b": "b"}))

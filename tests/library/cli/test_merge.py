@@ -90,11 +90,8 @@ def test_merged_loras_are_merged_as_their_folders_are(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--method", "tise"], "did you mean 'ties'"),
-        (["--method", "lossless"], "`tallmasks compress`"),
-        (["--method", "zeroshot"], "does not merge models into one"),
+        (["--method", "lossless"], "it is a method of `compress`"),
         (["--method", "ties", "--option", "kep=0.1"], "did you mean 'keep'"),
-        (["--method", "ties", "--k", "2"], "no option 'k'"),
         (["--method", "consensus_ties", "--k", "9"], "0 to 3"),
         (["--method", "consensus_ties", "--mask-lambda", "dogs=1"], "no task 'dogs'"),
         (["--method", "weight_averaging", "--scaling-coefficient", "1"], "weight_averaging has a fixed one, 0.333"),
@@ -136,7 +133,7 @@ def test_zero_is_a_value(small: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (moved("zero") == 0).all()
     one = ["merge", "--base", "base", "--task", "cars=cars", "--method", "consensus_task_arithmetic"]
     assert run(*one, "--k", 0, "--scaling-coefficient", 1, "-o", "k0") == 0 and (moved("k0") == 1).all()
-    assert capsys.readouterr().err.count("give more with --task") == 1
+    assert capsys.readouterr().err.count("give more tasks") == 1
     assert "k = 2: expected 0 to 1" in refusal(capsys, *one, "-o", "k2")
     assert run(*CALL, "--task", "x=base", "--method", "consensus_ties", "--k", 3, "-o", "all") == 0
     assert re.match(r"warning: k = 3 .* all 3 tasks.*\nwarning: x: .* the base's, ", capsys.readouterr().err)
@@ -183,24 +180,6 @@ def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.Captu
     error = refusal(capsys, "merge", "first/merge.yaml", "-o", "x")
     assert error.startswith("dtd: ") and "sha256" in error
     assert run("merge", "first/merge.yaml", "--task", "dtd=x-v0.1", "-o", "third") == 0  # another one is meant
-    recipe = Path("first/merge.yaml").read_text()
-    Path("old.yaml").write_text(re.sub("^tallmasks: .*", "tallmasks: 0.1.0", recipe).replace("dtd", "x-v0.1"))
-    run("merge", "old.yaml", "-o", "fourth")
-    assert "warning: old.yaml: written by version 0.1.0" in capsys.readouterr().err
-
-
-def test_the_card_names_models_and_their_licence(small: Path) -> None:
-    """The hub would not link the models; a licence would be lost, or given where models have others."""
-    for name, license in (("base", "apache-2.0"), ("cars", "apache-2.0"), ("dtd", "mit")):
-        Path(name, "README.md").write_text(f"---\ntags: [x]\nlicense: {license}\n---\n# License: gpl\n")
-    assert run(*CALL[:5], "--method", "ties", "-o", "one") == 0
-    assert "license: apache-2.0\n" in Path("one/README.md").read_text()
-    assert run(*CALL, "--method", "ties", "-o", "two") == 0
-    assert "license" not in Path("two/README.md").read_text().partition("# Merged")[0]
-    for name in ("base", "cars", "dtd"):
-        Path(name, "config.json").write_text('{"architecture": "resnet18", "pretrained_cfg": {}}')
-    assert run(*CALL, "--method", "ties", "-o", "three") == 0
-    assert "library_name: timm\n" in Path("three/README.md").read_text()
 
 
 def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,7 +194,7 @@ def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> No
     words = ["merge", "--base", "shards", "--task", "a=cars", "--method", "ties", "--out-shard-size"]
     assert run(*words, "1MB", "-o", "x") == 0
     assert {path.name for path in Path("x").iterdir()} == {"README.md", "merge.yaml", "model.safetensors"}
-    assert "--out-shard-size: found" in refusal(capsys, *words, "0", "-o", "y")
+    assert "out_shard_size: found" in refusal(capsys, *words, "0", "-o", "y")
 
 
 def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,15 +202,15 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
     for name, labels in (("base", 1), ("cars", 3), ("dtd", 2)):
         tensors = load_file(f"{name}/model.safetensors") | {"head.weight": torch.full((labels, 8), 0.5).bfloat16()}
         save_file(tensors | {"head.bias": torch.arange(labels) / 2}, f"{name}/model.safetensors")
-    assert run(*CALL, "--method", "ties", "-o", "x") == 1 and "`--heads`" in capsys.readouterr().err
+    assert run(*CALL, "--method", "ties", "-o", "x") == 1 and "`heads: true`" in capsys.readouterr().err
     models = {"cars": "cars", "dtd": "dtd"}
-    with pytest.raises(tallmasks.TallmasksError, match="`heads=True`"):
+    with pytest.raises(tallmasks.TallmasksError, match="`heads: true`"):
         tallmasks.merge_checkpoints("base", models, "x", method="ties", heads=False)
     out = tallmasks.merge_checkpoints("base", models, "python", method="ties", heads=True)
     assert run(*CALL, "--method", "iso_c", "--heads", "-o", "by-default") == 0
-    assert "choose --scaling-coefficient" in capsys.readouterr().err
+    assert "choose scaling_coefficient" in capsys.readouterr().err
     assert run(*CALL, "--method", "iso_c", "--scaling-coefficient", "1", "--heads", "-o", "chosen") == 0
-    assert "--scaling-coefficient" not in capsys.readouterr().err
+    assert "scaling_coefficient" not in capsys.readouterr().err
     assert run(*CALL, "--method", "ties", "--heads", "-o", "merged") == 0
     assert "each task's own in heads/: head.bias, head.weight" in capsys.readouterr().out
     merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
@@ -256,7 +235,7 @@ def test_a_head_that_a_lora_trained_is_a_head(
         trained = {"classifier.out.weight": torch.full((count, 8), 0.5)}
         lora(Path(task), tuned | trained, modules_to_save=["classifier", "score"])
     call = ("merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "--method", "weight_averaging")
-    assert run(*call, "-o", "x") == 1 and "`--heads`" in capsys.readouterr().err
+    assert run(*call, "-o", "x") == 1 and "`heads: true`" in capsys.readouterr().err
     assert run(*call, "--heads", "-o", "merged") == 0
     merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
     assert own.keys() == {"classifier.out.weight"} and torch.equal(own.popitem()[1], torch.full((3, 8), 0.5))
@@ -303,7 +282,7 @@ def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.Cap
         assert run(*CALL, "--method", "ties", *words, "-o", words[0][2:]) == 0
         merged = load_file(Path(words[0][2:], "model.safetensors"))
         assert not merged["embed.a"].any() and (moved(words[0][2:]) == 1.5).all()
-    assert "--only x*" in refusal(capsys, *CALL, "--method", "ties", "--only", "x*", "-o", "y")
+    assert "only: x*" in refusal(capsys, *CALL, "--method", "ties", "--only", "x*", "-o", "y")
 
 
 def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -323,7 +302,7 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     assert "ties" in tallmasks.method_names() and "lossless" not in tallmasks.method_names()
     assert "lossless" in tallmasks.method_names("compress")
     for setting, value in (("weight", "x"), ("density", {"cars": [[1]]}), ("only", 5), ("dtype", "int3")):
-        with pytest.raises(tallmasks.TallmasksError, match=rf"^{setting}( cars=...)?: found "):
+        with pytest.raises(tallmasks.TallmasksError, match=rf"^(tasks.cars.)?{setting}: found "):
             tallmasks.merge_checkpoints("base", models, "other", method="ties", **{setting: value})
 
 
@@ -380,15 +359,3 @@ def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixtu
     assert "\nerror" not in printed
     said = refusal(capsys, *CALL, "--method", "x" * 10_000, "-o", "y")
     assert len(said) < 2000
-    said = refusal(capsys, *CALL, "--task", "\udcff=cars", "--method", "ties", "-o", "x")
-    assert "UTF-8" in said and "\\udcff" in said
-
-
-def test_warnings_of_libraries_do_not_stand_before_an_error(
-    small: Path, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
-) -> None:
-    """The one line that says what to do would be lost among lines that nobody can do anything about."""
-    torch.save({"w.weight": torch.eye(8).to_sparse_csr()}, "sparse.pt")
-    recwarn.clear()
-    refusal(capsys, "merge", "--base", "base", "--task", "a=sparse.pt", "--method", "ties", "-o", "x")
-    assert not recwarn.list

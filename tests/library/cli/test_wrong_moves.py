@@ -66,18 +66,6 @@ def test_a_wrong_value_of_an_option_is_two(small: Path, capsys: pytest.CaptureFi
         assert setting in line, line
 
 
-def test_words_for_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first thing that many people type would be an error."""
-    for words, begin in (
-        (["-V"], tallmasks.__version__),
-        (["help"], "usage: tallmasks"),
-        (["help", "export"], "usage"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 0 and capsys.readouterr().out.startswith(begin)
-
-
 def test_a_dry_run_needs_no_output(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody who only asks for a size would have to invent a name."""
     before = sorted(Path().rglob("*"))
@@ -103,14 +91,6 @@ def test_outputs_stay_out_of_inputs(small: Path, capsys: pytest.CaptureFixture[s
         assert "is an input" in refusal(capsys, *words)
     assert run("merge", *models, "--method", "ties", "-o", "/proc/x") == 1
     assert "/proc/x cannot be written" in capsys.readouterr().err
-
-
-def test_a_folder_of_models_is_no_model(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error would name formats, and none of the folders that were meant."""
-    assert "such as ./base" in refusal(capsys, "info", ".") and "base" in refusal(capsys, "info", "./")
-    Path("base/other.safetensors").write_bytes(Path("cars/model.safetensors").read_bytes())
-    Path("base/model.safetensors").rename("base/one.safetensors")
-    assert "such as base/one.safetensors" in refusal(capsys, "info", "base")
 
 
 def test_one_file_has_no_room_for_heads(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
 from numpy.typing import NDArray
 
-from strategies import no_deadline, task_vectors
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
 
@@ -81,23 +79,6 @@ def test_t_switch_is_the_plain_statement(seed: int, drop: float) -> None:
             expected *= np.sqrt(squares / np.abs(expected).sum())
         name_of = f"t_switch:drop={drop}" if drop != 0.6 else "t_switch"
         np.testing.assert_allclose(found(name_of, flat)[name].reshape(-1), expected, rtol=1e-5)
-
-
-@no_deadline
-@given(vectors=task_vectors(max_tasks=1))
-def test_compression_never_lengthens_a_vector(vectors: Array) -> None:
-    """Extreme values would become NaN, or a compressed model would be further from the base than the fine-tuned one."""
-    flat = np.append(vectors[0], vectors[0][:1])
-    layout = Layout(
-        *((("0.a", "b"), ((flat.size // 2, 2), (1,))) if flat.size % 2 else (("0.a",), ((flat.size // 2, 2),)))
-    )
-    for name in ("tsv_c", "bitdelta", "t_switch"):
-        method = methods.get(name)
-        given = {"task_vector": flat, "layout": layout, "tasks": 2}
-        compressed = method(**{key: given[key] for key in method.needs})
-        for tensor, part in layout.split(compressed).items():
-            whole = layout.split(flat)[tensor].astype(np.float64)
-            assert np.linalg.norm(part.astype(np.float64)) <= np.linalg.norm(whole) * (1 + 1e-5) + 1e-44
 
 
 @pytest.mark.parametrize("number", [-1.5, 0.0])

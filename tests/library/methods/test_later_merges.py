@@ -87,16 +87,6 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
     check_means(found, given)
 
 
-@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
-@pytest.mark.parametrize("shape", [(40, 1), (1, 40)])
-def test_a_tensor_with_an_axis_of_length_1_is_not_a_matrix(name: str, shape: tuple[int, int]) -> None:
-    """The vectors of (IA)^3, of shape [n, 1], would be merged into the pretrained model."""
-    layout = Layout(("k.multiplier",), (shape,))
-    rows = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
-    found = merged(name, [TaskVector(row, layout, {}) for row in rows])["k.multiplier"]
-    np.testing.assert_allclose(found.reshape(-1), rows.mean(0), rtol=1e-6)
-
-
 def low_rank(draw: np.random.Generator, tasks: int) -> np.ndarray:
     """Matrices [T, 96, 96] of rank 4."""
     return (draw.normal(size=(tasks, 96, 4)) @ draw.normal(size=(tasks, 4, 96))).astype(np.float32)
@@ -293,13 +283,3 @@ def test_a_mean_is_scaled_beyond_one() -> None:
     ends = {row.name: row.protocol.grid({"scaling_coefficient": [0, 1]})[-1] for row in tuned}
     assert {ends[name] for name in means} == {3.0} and ends["dare"] == 1
     assert methods.get("ties").protocol.grid({"scaling_coefficient": [0, 1]}) == (0, 1)
-
-
-def test_a_group_word_selects_the_rows_of_the_group() -> None:
-    """Existing tables would get new rows, or `later` would have none."""
-    paper, later = methods.specs_of("paper"), methods.specs_of("later")
-    assert methods.specs_of(["paper"]) == paper
-    assert methods.specs_of(["paper", "later"]) == (*paper, *later) and {*paper, *later} == set(methods.names())
-    assert {"tsv_m", "iso_cts", "lines", "dare", "tall_mask_iso_c"} <= set(later)
-    assert {"iso_c", "emr"} <= set(paper) and "iso_cts" not in paper
-    assert methods.specs_of(["ties", {"dare": {"drop": 0.9}}]) == ("ties", "dare:drop=0.9")

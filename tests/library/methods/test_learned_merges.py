@@ -10,7 +10,6 @@ import later_reference
 import reference
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.rows import adamerging, concrete
 from tallmasks.vectors.task_vectors import TaskVector
 from toys.quadratic_network import QuadraticNetwork
 
@@ -63,9 +62,3 @@ def test_concrete_is_the_plain_statement() -> None:
     merge(vectors(), out, [merge.learned(network)])
     np.testing.assert_allclose(out, 0.3 * expected * flats.sum(axis=0), rtol=1e-3, atol=1e-6)
     assert expected.max() > 1.2 > 0.8 > expected.min()
-
-
-def test_other_learning_code_is_another_merge() -> None:
-    """After a change of the learning code, tables would still use the old coefficients."""
-    one, other = (methods.Merge("mine", adamerging.weighted, learn=here.learn) for here in (adamerging, concrete))
-    assert one.code != other.code

@@ -158,37 +158,3 @@ def test_a_tied_tensor_is_there_under_each_of_its_names(tmp_path: Path) -> None:
         assert tensors.keys() == {"embed.weight", "head.weight"}
         for name, tensor in tensors.items():
             assert (np.asarray(tensor) == 1).all() and (bundle.update("a", name) == 1).all()
-
-
-def test_a_parameter_of_one_value_in_a_larger_tensor(tmp_path: Path) -> None:
-    """A view of one value, whose stride is not 1, ended in a traceback."""
-    base = {"scale": torch.ones(1), "w.weight": torch.randn(8, 8)}
-    task = tuned(base, 0)
-    bundle = tallmasks.load_bundle(
-        tallmasks.compress(tmp_path / "base.safetensors", write(tmp_path, base, {"a": task}), tmp_path / "bundle")
-    )
-    module = torch.nn.Module()
-    module.scale = torch.nn.Parameter(torch.zeros(2, 5)[0:1, 2])
-    module.w = torch.nn.Linear(8, 8, bias=False)
-    module.load_state_dict(base)
-    bundle.apply_(module, "a")
-    torch.testing.assert_close(module.scale.detach(), task["scale"])
-
-
-def test_an_average_of_models_without_a_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first model was said to add nothing, although it counts like the others."""
-    paths = write(tmp_path, {"w.weight": torch.randn(8, 8)}, {task: {"w.weight": torch.randn(8, 8)} for task in "ab"})
-    words = [word for task, path in paths.items() for word in ("--task", f"{task}={path}")]
-    assert main(["merge", *words, "--method", "weight_averaging", "-o", str(tmp_path / "out.safetensors")]) == 0
-    assert "warning" not in capsys.readouterr().err
-
-
-def test_a_sign_in_a_tasks_name(tmp_path: Path) -> None:
-    """A task that compress accepted could not be merged from its bundle."""
-    base = {"w.weight": torch.randn(8, 8)}
-    save_file(base, tmp_path / "base.safetensors")
-    save_file(tuned(base, 0), tmp_path / "a.safetensors")
-    bundle = tallmasks.compress(tmp_path / "base.safetensors", {"a#1": tmp_path / "a.safetensors"}, tmp_path / "bundle")
-    tallmasks.merge_checkpoints(
-        tmp_path / "base.safetensors", {"a": f"{bundle}#a#1"}, tmp_path / "out.safetensors", method="task_arithmetic"
-    )

@@ -111,18 +111,6 @@ def test_the_same_numbers_on_any_number_of_threads(monkeypatch: pytest.MonkeyPat
     assert len(nbytes) == 1 and 0 < nbytes.pop() < layout.size / 8
 
 
-def test_a_larger_step_takes_fewer_bytes() -> None:
-    """Whoever sets --step would get a larger bundle for more noise."""
-    tau, theta = drawn((300, 400), 0.02)
-    layout = Layout(("w",), (tau.shape,))
-    assert METHOD.codec
-    sizes = [
-        coded_bytes(METHOD.codec, tau.reshape(-1), theta.reshape(-1), layout, step=c) for c in (0.05, 0.1, 0.2, 0.4)
-    ]
-    errors = [np.linalg.norm(rounded(tau, theta, step=c) - tau) for c in (0.05, 0.1, 0.2, 0.4)]
-    assert sizes == sorted(sizes, reverse=True) and errors == sorted(errors) and sizes[0] > 2 * sizes[-1]
-
-
 @pytest.mark.parametrize("shape", [(50,), (50, 40)])
 def test_extreme_values(shape: tuple[int, ...]) -> None:
     """One huge weight, denormals or a tensor of zeros would give NaN, or a model that is far off."""

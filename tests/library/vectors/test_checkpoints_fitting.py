@@ -52,7 +52,9 @@ def test_every_problem_has_its_line(tmp_path):
         (line,) = (line for line in lines if f"{name}: " in line)
         assert said in line, line
     assert len(lines) == len(changes) - 1 and "tokens: " in lines[3] and "; classes: " in lines[3]
-    assert lines[3].count("--heads") == 1 and len(problems(base, **{f"m{n}": tasks["tokens"] for n in range(20)})) == 1
+    assert (
+        lines[3].count("heads: true") == 1 and len(problems(base, **{f"m{n}": tasks["tokens"] for n in range(20)})) == 1
+    )
     empty = opened(tmp_path / "empty", {"steps": torch.ones(2, dtype=torch.int64)})
     assert empty.title in problems(empty)[0]
 
@@ -136,7 +138,7 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     np.testing.assert_array_equal(fitted.float32(WORDS), rows)
     for start, stop in ((0, 16), (1, 7), (6, 9), (15, 16)):
         np.testing.assert_array_equal(fitted.piece(WORDS, start, stop), rows.reshape(-1)[start:stop])
-    assert with_tokens_of(base, base) is base and "--tokens base" in problems(base, task=task)[0]
+    assert with_tokens_of(base, base) is base and "`tokens: base`" in problems(base, task=task)[0]
     with pytest.raises(TallmasksError, match="sat"):
         with_all_tokens(base, {"task": task})
     for unreadable in ('{"model": {"vocab": {"the": -1}}}', '{"model": {"vocab": {"the": 1e999}}}', None):
@@ -339,5 +341,5 @@ def test_tokens_need_a_model_that_the_library_knows(tmp_path):
         content = {"model": {"vocab": {word: row for row, word in enumerate(words)}}}
         (tmp_path / name / "tokenizer.json").write_text(json.dumps(content))
     base, task = open_model(tmp_path / "base"), open_model(tmp_path / "task")
-    with pytest.raises(TallmasksError, match=f"{base.title}.*--tokens"):
+    with pytest.raises(TallmasksError, match=f"{base.title}.*tokens is unusable"):
         with_tokens_of(base, task)
