@@ -66,13 +66,6 @@ def print_own(models: Models) -> None:
         left_out.update(name for one in models.whole.values() for name in one.companions)
     if left_out:
         print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
-    code = [
-        task for task, one in models.whole.items() if any(config.get("auto_map") for config in one.configs.values())
-    ]
-    if code:
-        print(
-            f"  {name_some(code)}: the model class is custom code (auto_map); copy its .py files to the exported folder"
-        )
 
 
 def _listed(names: Iterable[str]) -> str:

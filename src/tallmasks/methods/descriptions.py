@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tallmasks.methods.contract import Method
 from tallmasks.methods.inputs import Input
 from tallmasks.methods.merges import Merge
 from tallmasks.methods.method_protocols import Masked, Scaled
 from tallmasks.methods.registry import get_merge, statistics_behind
-from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 
 WHOLE = "whole task vectors"
@@ -62,8 +59,3 @@ def varies_by(entry: Input) -> str:
 def uses_small_directions(merge: Merge) -> bool:
     """True if a merge depends on small singular values, which rounding to bfloat16 changes."""
     return merge.prepare is noise_of_tasks
-
-
-def block_count(names: Iterable[str]) -> int:
-    """The number of blocks of the longest stack, from tensor names."""
-    return 1 + max((block[1] for block in map(block_of, names) if block), default=-1)

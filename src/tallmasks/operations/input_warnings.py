@@ -11,7 +11,6 @@ import numpy as np
 from tallmasks.errors import TallmasksError, grouped_warnings, short, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.folders import part_prefix
 from tallmasks.vectors.checkpoints.transformers_models import library_settings, start_library_settings
 from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
 
@@ -37,11 +36,8 @@ def warn_of_inputs(models: Models, keeps_own: bool) -> None:
 
     With ``keeps_own``, every task keeps its tokenizer, so these may differ.
     """
-    if not keeps_own:
-        every = {"the base": models.base, **models.tasks}
-        for folder in sorted({part_prefix(name) for one in every.values() for name in one.companions}):
-            if folder or models.settings.tokens is None:
-                _warn_of_tokenizers(every, folder)
+    if not keeps_own and models.settings.tokens is None:
+        _warn_of_tokenizers({"the base": models.base, **models.tasks})
     _warn_of_directions(models)
 
 
@@ -93,33 +89,27 @@ def _changes(key: str, mine: Any, theirs: Any) -> bool:
     return mine != theirs and not is_harmless
 
 
-def _warn_of_tokenizers(every: Mapping[str, Checkpoint], folder: str) -> None:
-    """``folder``: "" for the model's tokenizer, or the subfolder of another one, such as `qformer_tokenizer/`."""
-    digests = {name: str(of_files) for name, one in every.items() if (of_files := vocabulary_digests(one, folder))}
+def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
+    digests = {name: str(of_files) for name, one in every.items() if (of_files := vocabulary_digests(one))}
     first: dict[str, str] = {}  # the first model with these files: each tokenizer is read once
     for name, digest in digests.items():
         first.setdefault(digest, name)
     if len(first) < 2:
         return
-    where = f" in {folder}" if folder else ""
-    advice = "the result keeps the base's"
-    if not folder:
-        advice += ". `tokens: base` or `tokens: union` aligns the rows by token"
+    advice = "the result keeps the base's. `tokens: base` or `tokens: union` aligns the rows by token"
     try:
-        ids = {name: read_tokenizer(every[name], folder).ids for name in first.values()}
+        ids = {name: read_tokenizer(every[name]).ids for name in first.values()}
     except TallmasksError as error:
-        warn(f"the tokenizers{where} of {name_some(digests)} have different files and cannot be compared: {error}")
+        warn(f"the tokenizers of {name_some(digests)} have different files and cannot be compared: {error}")
         return
     if clashing := list(clashes(ids)):
-        warn(
-            f"the tokenizers{where} differ, so rows of different tokens are merged: {name_some(clashing, 2)}; {advice}"
-        )
+        warn(f"the tokenizers differ, so rows of different tokens are merged: {name_some(clashing, 2)}; {advice}")
         return
     with grouped_warnings():
         for name, digest in digests.items():
             of_task = ids[first[digest]]
             if added := sorted(of_task.keys() - ids.get("the base", of_task).keys()):
-                warn(f"tokens{where} that the base lacks ({name_some(added)}); {advice}", name)
+                warn(f"tokens that the base lacks ({name_some(added)}); {advice}", name)
 
 
 def _warn_of_directions(models: Models) -> None:
@@ -136,12 +126,6 @@ def _warn_of_directions(models: Models) -> None:
         task: np.concatenate([one.difference(models.base, *piece) for piece in pieces]).astype(np.float64)
         for task, one in tasks.items()
     }
-    for first, second in combinations(tasks, 2):
-        if not {first, second} <= vectors.keys() or not np.array_equal(vectors[first], vectors[second]):
-            continue
-        if all(tasks[second].same(tasks[first], name) for name in names):
-            warn(f"{first} and {second} are the same checkpoint, so it counts twice; leave one out")
-            del vectors[second]
     lengths = {task: float(np.linalg.norm(vector)) for task, vector in vectors.items()}
     pairs = list(combinations(vectors, 2)) if all(lengths.values()) else []
     cosines = [float(vectors[a] @ vectors[b]) / (lengths[a] * lengths[b]) for a, b in pairs]

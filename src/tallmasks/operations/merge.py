@@ -16,7 +16,7 @@ from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.contract import MethodUpdates
-from tallmasks.methods.descriptions import block_count, uses_small_directions
+from tallmasks.methods.descriptions import uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
@@ -27,7 +27,6 @@ from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, rec
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
-from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.planned_files import tensors_file
 from tallmasks.vectors.checkpoints.whole_tensors import is_small
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
@@ -98,8 +97,6 @@ def merge_checkpoints(
 
 def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, ...]:
     """The methods of `merge_checkpoints` or `compress`, in the order of the tables."""
-    if command not in ("merge", "compress"):
-        raise TallmasksError(f"command: found {command!r}, expected 'merge' or 'compress'")
     if command == "compress":
         return registry.names_with_masks()
     return tuple(
@@ -118,27 +115,16 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
             f"heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
             " and give the folder as the base"
         )
-    loras = [name for name, checkpoint in models.tasks.items() if isinstance(checkpoint, LoraCheckpoint)]
     is_spectral = uses_small_directions(registry.get_merge(str(method.merge)))
     if is_spectral and models.left_out.heads and settings.scaling_coefficient is None:
         warn(
             f"the tasks have heads of their own, for which {method.title} can be far off with its default alpha, 1:"
             " choose scaling_coefficient on validation data, and compare with other methods"
         )
-    if loras and is_spectral:
-        warn(
-            f"{name_some(loras)}: a LoRA. {method.title} depends on small directions, which are lost when a LoRA is"
-            " merged into a bfloat16 model first: the two results can differ a lot"
-        )
     if len(models.tasks) == 1:
         warn("there is only one model, so nothing is merged with it; give more tasks")
     if not scaling_coefficient or not any(weighting.weights.get(task, 1.0) for task in models.tasks):
         warn("the scaling coefficient or every weight is 0, so the result is the base")
-    blocks = block_count(models.base.layout.names)
-    if settings.layers not in (None, blocks):
-        raise TallmasksError(
-            f"layers: found {settings.layers}, but the base has {blocks}; only whole models are merged"
-        )
     return method, scaling_coefficient, weighting, models
 
 

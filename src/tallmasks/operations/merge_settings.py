@@ -28,8 +28,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from tallmasks import __version__
-from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short, warn
+from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
 from tallmasks.io.dtypes import DTYPE_ALIASES
 from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.io.validation import Section, optional, validated
@@ -125,7 +124,6 @@ class Settings(Section):
     keep_base: Patterns = Field([])
     tokens: Literal["base", "union"] = optional("the tokens of the merged embeddings")
     heads: Annotated[Patterns | None, BeforeValidator(_heads)] = optional("true, or patterns of tensors' names")
-    layers: int = optional("number of blocks of the models")
     output: Annotated[Path, Field(strict=False)] = optional()
     include_base: bool = False
 
@@ -161,7 +159,7 @@ KEYS = tuple(Settings.model_fields)
 BY_TASK = ("mask_lambda", "weight", "density")
 """Settings for all tasks or for one."""
 OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
-            "tokens", "layers", "dtype")  # fmt: skip
+            "tokens", "dtype")  # fmt: skip
 OF_COMPRESS = ("step", "bits", "include_base")
 """Settings that only one of the commands has."""
 
@@ -185,8 +183,6 @@ def read_settings_file(path: Path, base: str | None, unsupported: Collection[str
     found = settings.model_fields_set.union(*(task.model_fields_set for task in settings.tasks.values()))
     if wrong := sorted(found & {*unsupported}):
         raise OptionError(f"{path}: {wrong[0]} is not a setting of this command; leave it out")
-    if settings.tallmasks not in (None, __version__):
-        warn(f"{path}: written by version {settings.tallmasks}, this is {__version__}; the last bits can differ")
     return settings.model_dump(exclude_unset=True)
 
 

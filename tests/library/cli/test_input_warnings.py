@@ -70,21 +70,14 @@ def test_tokens_that_differ_are_named():
         vocabulary = {f"w{row}": row for row in range(18)} | added
         Path(name, "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
     (line,) = said("base", {"a": "a", "b": "b"})
-    assert "row 18 is '<x>' in a and '<y>' in b" in line and "tokens='union'" in line
+    assert "row 18 is '<x>' in a and '<y>' in b" in line and "tokens: union" in line
     (line,) = said("base", {"a": "a", "c": "c"}, tokens=None)
     assert line.startswith("a, c: tokens that the base lacks (<x>, <y>)")
-    for name, text in {"base": "x", "a": "y"}.items():
-        Path(name, "second").mkdir()
-        Path(name, "second/tokenizer.json").write_text(json.dumps({"model": {"vocab": {text: 0}}}))
-        Path(name, "tokenizer.json").rename(Path(name, "spiece.model"))
-    first, second, _ = said("base", {"a": "a"})
-    assert "the base, a" in first and "cannot be compared" in first
-    assert "tokenizers in second/ differ" in second and "row 0 is 'x' in the base and 'y' in a" in second
 
 
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", "T5ForConditionalGeneration"])
-def test_a_base_that_is_a_task_and_a_task_twice_are_noticed(kind):
-    """Base and task swapped gave a model of nobody, and a checkpoint under two names counted twice, in silence."""
+def test_a_base_that_is_a_task_is_noticed(kind):
+    """Base and task swapped gave a model of nobody, in silence."""
     model = made(kind)
     names = {"base": model, **{name: moved(model, seed) for seed, name in enumerate("abc", 1)}}
     for name, one in names.items():
@@ -94,9 +87,6 @@ def test_a_base_that_is_a_task_and_a_task_twice_are_noticed(kind):
     assert "cosines from 0." in line and " a is the pretrained base" in line
     (line,) = said("a", {"b": "b", "c": "c"})
     assert "cosines from 0." in line
-    names["a"].save_pretrained("copy", max_shard_size="10kB")
-    (line,) = said("base", {"a": "a", "b": "b", "again": "copy"})
-    assert line.startswith("a and again are the same checkpoint")
 
 
 @pytest.mark.parametrize("trained", ["A", "B"])
