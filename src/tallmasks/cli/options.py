@@ -29,19 +29,6 @@ class Parser(argparse.ArgumentParser):
         )
         self._positionals.title = "inputs"
 
-    def format_help(self) -> str:
-        """Show only required arguments in the usage line, and the group with `--help` last."""
-        words = [self.prog]
-        for action in self._actions:
-            value = str(action.metavar or action.dest.upper())
-            if not action.option_strings:
-                words.append({"?": f"[{value}]", "*": f"[{value} ...]"}.get(str(action.nargs), value))
-            elif action.required:
-                words.append(f"{action.option_strings[0]} {value}")
-        self.usage = " ".join([*words, "[OPTIONS]"]).replace("%", "%%")
-        self._action_groups.sort(key=lambda group: group is self._optionals)
-        return super().format_help()
-
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Report unknown options before argparse reports missing arguments."""
         options = self._option_string_actions

@@ -6,11 +6,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-import torch
 
 import tallmasks
-from models_made import refusal, run
-from small_checkpoints import file_of, lora
 from small_models import made, moved
 from tallmasks.errors import TallmasksWarning
 from tallmasks.vectors.checkpoints import transformers_models
@@ -87,29 +84,3 @@ def test_a_base_that_is_a_task_is_noticed(kind):
     assert "cosines from 0." in line and " a is the pretrained base" in line
     (line,) = said("a", {"b": "b", "c": "c"})
     assert "cosines from 0." in line
-
-
-@pytest.mark.parametrize("trained", ["A", "B"])
-def test_an_untrained_adapter_is_noticed(trained, capsys):
-    """A LoRA that was saved before its training, as peft starts it, took part in a merge or a bundle in silence."""
-    file_of(Path("base"), {"layer.weight": torch.ones(6, 5), "other.weight": torch.ones(6, 5)})
-    file_of(Path("a"), {"layer.weight": torch.ones(6, 5) * 2, "other.weight": torch.ones(6, 5)})
-    for folder, of in {"none": (trained,), "one": "AB"}.items():
-        shapes = {"A": (4, 5), "B": (6, 4)}
-        lora(Path(folder), {f"layer.lora_{n}.weight": torch.ones(s) * (n in of) for n, s in shapes.items()})
-    for command in (["merge", "--method", "ties"], ["compress"]):
-        for folder in ("none", "one"):
-            words = [
-                *command,
-                "--base",
-                "base",
-                "--task",
-                "a=a",
-                "--task",
-                f"x={folder}",
-                "-o",
-                f"{command[0]}-{folder}",
-            ]
-            assert run(*words) == 0
-            assert ("x: all weights are identical to the base's" in capsys.readouterr().err) == (folder == "none")
-        assert "nothing to merge" in refusal(capsys, *command, "--base", "base", "--task", "x=none", "-o", "out")

@@ -327,19 +327,6 @@ def test_a_wrong_value_in_a_file_is_one_line(small: Path, capsys: pytest.Capture
             assert status or value not in ([1], [[1]]) or key == "nothing", (key, value)
 
 
-def test_a_tilde_is_the_home_folder(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No shell expands `--task cars=~/cars`, nor a path in a file; a folder called `~` would be made."""
-    monkeypatch.setenv("HOME", str(small))
-    words = ["--base", "~/base", "--task", "cars=~/cars", "--method", "task_arithmetic"]
-    assert run("merge", *words, "-o", "~/first") == 0
-    said = {"base": "~/base", "tasks": {"cars": "~/cars"}, "method": "task_arithmetic", "output": "~/second"}
-    Path("merge.yaml").write_text(json.dumps(said))
-    assert run("merge", "merge.yaml") == 0
-    assert run("compress", *words[:4], "-o", "~/bundle") == 0
-    assert run("export", "~/bundle", "--base", "~/base", "--task", "cars", "-o", "~/third") == 0
-    assert {"first", "second", "third"} <= {path.name for path in small.iterdir()} and not Path("~").exists()
-
-
 def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A name in a file from the net would clear the screen, or write another error over this one."""
     escape = "\x1b[31m\x9b1A\u202e"

@@ -13,7 +13,7 @@ from transformers import AutoModelForImageClassification, AutoTokenizer
 
 import tallmasks
 from small_checkpoints import file_of, lora, refusal
-from small_models import CLASSES, IMAGES, SIZE, SPEECH, WORDS, made, moved
+from small_models import CLASSES, IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -202,10 +202,6 @@ def test_a_head_of_an_adapter_is_the_tasks_own() -> None:
 
 HEADS = {
     "BertForSequenceClassification": ("classifier.", {**SIZE, **WORDS, "num_labels": 70}),
-    "CLIPForImageClassification": (
-        "classifier.", {"vision_config": {**SIZE, **IMAGES}, "text_config": {**SIZE, **WORDS}, "num_labels": 70},
-    ),
-    "Wav2Vec2ForCTC": ("lm_head.", {**SIZE, **SPEECH, "vocab_size": 70}),
     "LlamaForCausalLM": (None, {**SIZE, **WORDS, "vocab_size": 70}),
     "MixtralForSequenceClassification": (
         "score.", {**CLASSES["MixtralForCausalLM"], "intermediate_size": 64, "num_labels": 70, "pad_token_id": 0},

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from tallmasks import methods
@@ -79,16 +75,6 @@ def test_t_switch_is_the_plain_statement(seed: int, drop: float) -> None:
             expected *= np.sqrt(squares / np.abs(expected).sum())
         name_of = f"t_switch:drop={drop}" if drop != 0.6 else "t_switch"
         np.testing.assert_allclose(found(name_of, flat)[name].reshape(-1), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("number", [-1.5, 0.0])
-@pytest.mark.parametrize("kind", [np.array, torch.tensor])
-def test_t_switch_compresses_scalars(kind: Callable[..., Any], number: float) -> None:
-    """Compressing a CLIP model, whose `logit_scale` is a scalar, would end with a traceback."""
-    layout = Layout(("logit_scale", "weight"), ((), (2,)))
-    vector = kind([number, 2.0, -4.0], dtype=(np if kind is np.array else torch).float32)
-    update = methods.get("t_switch:drop=0.0")(task_vector=vector, layout=layout)
-    np.testing.assert_allclose(np.asarray(update), [number, 10**0.5, -(10**0.5)], rtol=1e-6)
 
 
 def test_few_enlarged_weights_have_the_mean_of_all() -> None:

@@ -145,16 +145,3 @@ def test_a_copy_of_a_matrix_is_kept_and_a_copy_of_an_embedding_is_a_tie(tmp_path
     bundle = tallmasks.compress(tmp_path / "base.safetensors", paths, tmp_path / "bundle")
     assert main(["export", str(bundle), "--task", "a", "-o", str(tmp_path / "again.safetensors")]) == 0
     assert load_file(tmp_path / "again.safetensors").keys() == {"body.0.weight", "branch.0.weight", "embed.weight"}
-
-
-def test_a_tied_tensor_is_there_under_each_of_its_names(tmp_path: Path) -> None:
-    """A module could not load the tensors of a task, or a user not read an update by the name in the module."""
-    for number, name in enumerate(("base", "a")):
-        table = torch.full((40, 40), float(number))
-        torch.save({"embed.weight": table, "head.weight": table}, tmp_path / f"{name}.pt")
-    out = tallmasks.compress(tmp_path / "base.pt", {"a": tmp_path / "a.pt"}, tmp_path / "bundle", method="lossless")
-    bundle = tallmasks.load_bundle(out)
-    for tensors in (bundle.state_dict("a"), dict(bundle.named_tensors("a")), bundle.arrays("a")):
-        assert tensors.keys() == {"embed.weight", "head.weight"}
-        for name, tensor in tensors.items():
-            assert (np.asarray(tensor) == 1).all() and (bundle.update("a", name) == 1).all()
