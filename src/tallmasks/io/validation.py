@@ -39,10 +39,11 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, value: Any) -> Any:
-        known = cls.model_fields
-        if cls.model_config["extra"] == "forbid" and isinstance(value, Mapping) and (other := [*value.keys() - known]):
-            hint = nearest(str(other[0]), known) or f"; expected {', '.join(known)}"
-            raise ValueError(f"there is no key {short(other[0])}{hint}")
+        if cls.model_config["extra"] == "forbid" and isinstance(value, Mapping):
+            for key in value:
+                if key not in cls.model_fields:
+                    hint = nearest(str(key), cls.model_fields) or f"; expected {', '.join(cls.model_fields)}"
+                    raise ValueError(f"there is no key {short(key)}{hint}")
         return value
 
 
