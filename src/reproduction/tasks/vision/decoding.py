@@ -31,11 +31,6 @@ from tallmasks.parallel import parallel
 
 LARGEST_UNDECODABLE = 0.001  # fraction of a split that may be skipped (with a warning) before it is an error
 KEPT_SIDE = 112  # largest side of small squares that are stored unchanged
-KEPT = {
-    "eurosat": 64, "mnist": 28, "svhn": 32, "cifar100": 32, "stl10": 96, "pcam": 96, "fer2013": 48, "emnist": 28,
-    "cifar10": 32, "fashionmnist": 28, "kmnist": 28,
-}  # fmt: skip
-"""Image side of the paper's tasks with small square images."""
 TRAINING_MARGIN = 8 / 7  # side of stored training images / side of the model's input
 LONGEST_RATIO = (4 / 3) / 0.9  # longest aspect ratio that a training crop of open_clip can cover
 CHUNK = 512

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.tasks.dataset_files import HubFiles
-from reproduction.tasks.task import Split, Task, shipped_yaml
+from reproduction.tasks.task import Task, shipped_yaml
 
 _FOLDER = Path(__file__).parent
 _FILES = {"train": "data/train-*.parquet", "test": "data/test-*.parquet"}
@@ -56,13 +56,6 @@ class VisionTask(Task):
     aliases: Mapping[int, str] = field(default_factory=dict)
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     balanced: bool = False
-
-    def images(self, split: Split) -> int:
-        """The published number of images in a split; 0 (unknown) for tasks declared in params.yaml."""
-        if not self.counts:
-            return 0
-        train, held_out = self.counts["train"], held_out_of(self.counts["train"])
-        return {"train": train - held_out, "validation": held_out, "test": self.counts["test"]}[split]
 
     def worded_for(self, checkpoints: str) -> Task:
         return replace(self, classes=self.wordings.get(checkpoints, self.classes))
