@@ -85,7 +85,7 @@ def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy
             evaluators.append(Evaluator(network, [TaskData(task, data)]))
 
     def accuracy(task: int, update: Flat, split: str) -> float:
-        ((right,),) = evaluators[task].own(split, lambda _: iter([update]), 1)
+        ((right,),) = evaluators[task].per_task(split, lambda _: iter([update]), 1)
         return 100 * float(right) / evaluators[task].totals(split)[0]
 
     return vectors, np.asarray(network.initial().cpu()), accuracy

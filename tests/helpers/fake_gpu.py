@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from reproduction.evaluation import evaluator
 from reproduction.models import cuda, prefetching
 from reproduction.models.clip import network
-from reproduction.models.language import text_tokenizer
+from reproduction.models.language.text_tokenizer import stored_tokenizer
 from reproduction.models.pretrained_files import read_pretrained
 from reproduction.models.t5 import t5_loading
 from reproduction.training import finetuning
@@ -69,9 +69,9 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         return read_pretrained(path)
 
 
-def _utf8(text: torch.Tensor, weights: Path) -> str:
+def _stored_tokenizer(*args: Any) -> Any:
     with unset_fake_temporarily():
-        return bytes(text.numpy()).decode()
+        return stored_tokenizer(*args)
 
 
 def _to(module: torch.nn.Module, device: torch.device) -> torch.nn.Module:
@@ -94,7 +94,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(text_tokenizer, "_utf8", _utf8)
+    monkeypatch.setattr(t5_loading, "stored_tokenizer", _stored_tokenizer)
     monkeypatch.setattr(torch.nn.Module, "to", _to)
     here = torch.device("cpu")  # modes are a thread's own
     for module in (finetuning, evaluator):

@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import save_file
 
 from reproduction.models.clip import network as clip
-from reproduction.models.clip import tokenizer
 from tiny_worlds.drawn import TASKS
 
 ARCHITECTURE: dict[str, Any] = {
@@ -25,7 +24,7 @@ SPEC: dict[str, Any] = {
 def save_random(path: Path) -> dict[str, torch.Tensor]:
     """A pretrained file with random weights that knows the prompts of two tasks."""
     prompts = [p for name in ("cars", "mnist") for c in range(8) for p in TASKS[name].prompts(c)]
-    vocabulary = tokenizer.vocabulary_of(prompts, 16)
+    vocabulary = clip.vocabulary_of(prompts, 16)
     torch.manual_seed(0)
     network = clip.build(SPEC["architecture"], len(vocabulary))
     tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}

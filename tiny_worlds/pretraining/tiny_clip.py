@@ -26,7 +26,6 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from reproduction.models.clip import network as clip
-from reproduction.models.clip import tokenizer
 from reproduction.models.clip.augmentation import augment
 from reproduction.models.pretrained_files import write_pretrained
 from reproduction.training.finetuning import plateau_schedule, progress_at
@@ -60,8 +59,8 @@ def _worker(rank: int, processes: int, meeting_point: str, config: Mapping[str, 
     images, labels = draw_pairs(recipe, rank, processes)
     captions = all_captions()
     context = config["architecture"]["text_cfg"]["context_length"]
-    vocabulary = tokenizer.vocabulary_of((prompt for prompts in captions for prompt in prompts), context)
-    tokenize = tokenizer.Tokenizer(vocabulary, context)
+    vocabulary = clip.vocabulary_of((prompt for prompts in captions for prompt in prompts), context)
+    tokenize = clip.Tokenizer(vocabulary, context)
     tokens = torch.stack([tokenize(prompts) for prompts in captions])
     torch.manual_seed(recipe["seed"])  # open_clip draws the initial weights from the global generator
     network = clip.build(config["architecture"], len(vocabulary))

@@ -39,7 +39,7 @@ def pretrain_tiny_t5(config: Mapping[str, Any], output: Path) -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
-        train_t5(network, recipe, TextTokenizer(tokenizer, output, network.config.vocab_size))
+        train_t5(network, recipe, TextTokenizer(tokenizer.encode(), output, network.config.vocab_size))
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.models.checkpoint_sources import refuse_adapter
-from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of, json_of
+from reproduction.models.foreign_weights import json_of
+from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of
 from reproduction.plan.params import FILE, check_params, overridden, read_params
 from reproduction.tasks.text.own_texts import OwnTextTask, examples_of, own_text_tasks
 from reproduction.tasks.text.text_catalogue import TASKS

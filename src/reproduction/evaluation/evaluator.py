@@ -77,7 +77,7 @@ class Evaluator:
         report = _Report(self._progress, split, self._unit, sum(self.totals(split)))
         return [self._count(task, split, [self._on_device(weights)], report)[0] for task in self.tasks]
 
-    def own(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[Score]]:
+    def per_task(self, split: str, updates: Callable[[int], Iterator[Update]], candidates: int) -> list[list[Score]]:
         """Correct answers of theta_0 + update for updates of each task's own, [tasks][candidates].
 
         ``updates`` maps a task's index to its ``candidates`` updates, float32 [P'].
@@ -115,9 +115,9 @@ class Evaluator:
             return {}
         by_task: list[dict[str, float]] = []
         for index, task in enumerate(self.tasks):
-            own = self.model.use(self._on_device(weights(index)))
+            before = self.model.use(self._on_device(weights(index)))
             by_task.append(score(task.splits["test"], self.batch_size))
-            self.model.use(own)
+            self.model.use(before)
         names = dict.fromkeys(name for scores in by_task for name in scores)
         return {name: [scores.get(name) for scores in by_task] for name in names}
 
@@ -148,14 +148,14 @@ class Evaluator:
 
     def _count(self, task: TaskData, split: str, sets: Sequence[torch.Tensor], report: _Report) -> list[Score]:
         right = torch.zeros(len(sets), dtype=torch.int64, device=self.model.device)
-        own = self.model.use(sets[0])
+        before = self.model.use(sets[0])
         count = getattr(self.model, "count_right_of", self._one_by_one)
         fewer = "lower `evaluation: batch_size` in params.yaml, or set jobs_per_gpu: 1"
         with torch.inference_mode(), cuda.reporting_out_of_memory(f"a pass of {self.batch_size} {self._unit}", fewer):
             for batch in prefetched(self.model.batches(task.splits[split], self.batch_size), self.model.device):
                 right = right + count(batch, sets)  # not +=, because fractional scores turn it into a float tensor
                 report.advance(len(sets) * len(batch))
-        self.model.use(own)
+        self.model.use(before)
         return right.tolist()
 
     def _one_by_one(self, batch: Batch, sets: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -117,7 +117,7 @@ def evaluate(
     if isinstance(method.protocol, Fixed):
         coefficient = method.protocol.coefficient_for(len(evaluator.tasks))
         return _one_model(method, update(), evaluator, coefficient, chosen=coefficient)
-    counts = {split: evaluator.own(split, lambda task: iter([update(task)]), 1) for split in SPLITS}
+    counts = {split: evaluator.per_task(split, lambda task: iter([update(task)]), 1) for split in SPLITS}
     correct = {split: [row[0] for row in rows] for split, rows in counts.items()}
     sizes = _coded_bytes(method, source) if method.codec else ()
     return evaluator.evaluation(method.name, correct, lambda task: evaluator.built(update(task)), coded_bytes=sizes)
@@ -131,12 +131,12 @@ def _coded_bytes(method: Method, source: MethodInputs) -> tuple[int, ...]:
 
 
 def _masked(method: Method, update: MethodUpdates, evaluator: Evaluator, mask_lambdas: Sequence[float]) -> Evaluation:
-    def every(task: int) -> Iterator[Update]:
+    def candidates(task: int) -> Iterator[Update]:
         return (update(task, lambda_index) for lambda_index in range(len(mask_lambdas)))
 
-    curve = evaluator.own("validation", every, len(mask_lambdas))
+    curve = evaluator.per_task("validation", candidates, len(mask_lambdas))
     chosen = choose_per_task(curve)
-    test = evaluator.own("test", lambda task: iter([update(task, chosen[task])]), 1)
+    test = evaluator.per_task("test", lambda task: iter([update(task, chosen[task])]), 1)
     validation = [row[index] for row, index in zip(curve, chosen, strict=True)]
     return evaluator.evaluation(
         method.name,

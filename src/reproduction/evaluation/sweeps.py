@@ -46,7 +46,7 @@ class TaskSubset:
         vectors: by task, in the order of the evaluators' tasks.
         pretrained: theta_0, float32 [P'].
         tuner: returns the `Tuner` for a grid of alpha.
-        own: evaluates methods without alpha; mask lambdas are chosen on its validation examples.
+        alone: evaluates methods without alpha; mask lambdas are chosen on its validation examples.
         grids: by the keys of `grids` in params.yaml.
     """
 
@@ -55,10 +55,10 @@ class TaskSubset:
         vectors: Mapping[str, TaskVector],
         pretrained: Vector,
         tuner: Callable[[Sequence[float]], Tuner],
-        own: Evaluator,
+        alone: Evaluator,
         grids: Mapping[str, Sequence[float]],
     ) -> None:
-        self._own, self._grids = own, grids
+        self._alone, self._grids = alone, grids
         self._tuner = functools.cache(tuner)
         self._masked: dict[str, Evaluation] = {}
         self._memory = InMemory(list(vectors.values()), pretrained, grids["mask_lambda"], self._selected)
@@ -66,7 +66,7 @@ class TaskSubset:
     def evaluate(self, method: Method) -> Evaluation:
         if method.name not in self._masked:
             tune = self._tuner(method.protocol.grid(self._grids)) if isinstance(method.protocol, Scaled) else None
-            scores = evaluate(method, self._memory.of(method), self._own, tune, self._grids["mask_lambda"])
+            scores = evaluate(method, self._memory.of(method), self._alone, tune, self._grids["mask_lambda"])
             if not isinstance(method.protocol, Masked):
                 return scores
             self._masked[method.name] = scores

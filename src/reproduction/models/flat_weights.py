@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+Receiver = Callable[[str, torch.Tensor], None]
+"""Called with the name of a weight [m, n] and its inputs [..., n]."""
 
 
 class FlatWeights:
@@ -18,7 +24,9 @@ class FlatWeights:
     ``parameters``: the trainable parameters by their names in a checkpoint, all on one device.
     """
 
-    def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
+    _network: Any
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
         self.trainable: tuple[str, ...] = tuple(sorted(parameters))
         self.shapes: dict[str, tuple[int, ...]] = {name: tuple(parameters[name].shape) for name in self.trainable}
         self._parameters = [parameters[name] for name in self.trainable]
@@ -53,12 +61,40 @@ class FlatWeights:
     def initial(self) -> torch.Tensor:
         return self._pretrained.to(self.device)
 
-    def parameters(self) -> list[torch.nn.Parameter]:
+    def parameters(self) -> list[nn.Parameter]:
         _ = self.flat  # makes the parameters views of a copy
         return list(self._parameters)
 
     def named_arrays(self) -> dict[str, NDArray[np.float32]]:
         return {name: view.cpu().numpy().copy() for name, view in zip(self.trainable, self._views(), strict=True)}
+
+    @contextmanager
+    def watched(self, receive: Receiver) -> Iterator[None]:
+        """See `WatchedModel.watched`.
+
+        The layers are `nn.Linear`, and attention with one weight (``in_proj_weight``) and one input for queries, keys
+        and values.  They must be called as modules.
+        """
+        names = {id(parameter): name for name, parameter in zip(self.trainable, self._parameters, strict=True)}
+        hooks = []
+        for module in self._network.modules():
+            weight = module.weight if isinstance(module, nn.Linear) else getattr(module, "in_proj_weight", None)
+            if (name := names.get(id(weight))) is not None:
+                hooks.append(module.register_forward_pre_hook(_hook(name, receive)))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _hook(name: str, receive: Receiver) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        first, *others = (value for value in inputs if isinstance(value, torch.Tensor))
+        if isinstance(module, nn.Linear) or all(other is first for other in others):
+            receive(name, first)
+
+    return hook
 
 
 def count_right(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -33,11 +33,11 @@ def statistics(
     """
     size = bundle.layout.size
     moved = np.packbits(multi_task_vector != 0, bitorder="little")
-    held = {task: bundle.packed_mask(task, value) for task, value in chosen.items()}
-    used = {task: bits & moved for task, bits in held.items()}
+    masks = {task: bundle.packed_mask(task, value) for task, value in chosen.items()}
+    used = {task: bits & moved for task, bits in masks.items()}
     density = [
         (task, chosen[task], count_bits(bits) / size, (count_bits(bits) - count_bits(used[task])) / size)
-        for task, bits in held.items()
+        for task, bits in masks.items()
     ]
     return {
         "density": pd.DataFrame(density, columns=["task", "mask_lambda", "density", "merged_zero"]),

@@ -92,17 +92,17 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
     base without the values that they replace.  A method with measured streams: the base and a bundle without its card.
     None for all others: `bundle` builds the files of masks, whose size depends on their values.
     """
-    row, tensors, whole = methods.get(evaluation.method), start.base.tensors, start.base.nbytes
+    row, tensors, size = methods.get(evaluation.method), start.base.tensors, start.base.nbytes
     if row.storage is storage_formulas.single:
-        stored = whole
+        stored = size
     elif row.storage is storage_formulas.finetuned:
         values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
         infos = {name: TensorInfo("F32", tensors[name].shape) for name in start.trainable}
-        stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + whole - values
+        stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + size - values
     elif evaluation.coded_bytes:
         contents = bundle_contents(evaluation.method, evaluation.tasks, start)
         fixed = sum(fixed_bytes(contents).values()) + sum(evaluation.coded_bytes)
-        stored = fixed + (0 if start.included else whole)
+        stored = fixed + (0 if start.included else size)
     else:
         return None
     return round(8 * (stored + start.beside) / 1e9, 4)

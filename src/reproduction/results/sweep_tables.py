@@ -72,9 +72,9 @@ def held_out_table(rows: Mapping[str, Sequence[Evaluation]], finetuned: Mapping[
 
     ``rows``: the evaluations on each held-out task, of the same methods in the same order; ``finetuned``: by task.
     """
-    every = pd.concat([per_task_table(evaluations, finetuned[task]) for task, evaluations in rows.items()])
-    parts = product(dict.fromkeys(every["method"]), SPLITS)
-    return pd.concat([every[(every["method"] == method) & (every["split"] == split)] for method, split in parts])
+    table = pd.concat([per_task_table(evaluations, finetuned[task]) for task, evaluations in rows.items()])
+    parts = product(dict.fromkeys(table["method"]), SPLITS)
+    return pd.concat([table[(table["method"] == method) & (table["split"] == split)] for method, split in parts])
 
 
 def held_out_for_people(table: pd.DataFrame, title: str) -> str:

@@ -192,15 +192,15 @@ def seeds_table(summaries: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     ``summaries``: `summary_table` by seed.  `gain` is the accuracy minus that of task arithmetic with the same seed;
     `at_grid_end` is summed over the seeds.
     """
-    every = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
-    base = every[every["method"] == "task_arithmetic"].set_index("seed")["accuracy"]
-    every["gain"] = every["accuracy"] - every["seed"].map(base)
-    scores = every.groupby(["section", "method"], sort=False)[["accuracy", "normalized_accuracy", "gain"]]
+    table = pd.concat([summary.assign(seed=seed) for seed, summary in summaries.items()])
+    base = table[table["method"] == "task_arithmetic"].set_index("seed")["accuracy"]
+    table["gain"] = table["accuracy"] - table["seed"].map(base)
+    scores = table.groupby(["section", "method"], sort=False)[["accuracy", "normalized_accuracy", "gain"]]
     mean, spread = scores.mean(), scores.std(ddof=1)
     columns = {
         f"{score}_{name}": values[score] for score in mean.columns for name, values in (("mean", mean), ("std", spread))
     }
-    ends = every.groupby(["section", "method"], sort=False)["at_grid_end"].sum()
+    ends = table.groupby(["section", "method"], sort=False)["at_grid_end"].sum()
     return pd.DataFrame(columns).round(4).assign(seeds=len(summaries), at_grid_end=ends).reset_index()
 
 

@@ -24,7 +24,6 @@ class BestSoFar:
     examples: Examples
     every: int
     patience: int | None
-    batch_size: int
     curve: list[tuple[int, float]] = field(default_factory=list)
     weights: torch.Tensor | None = None
 
@@ -38,31 +37,15 @@ class BestSoFar:
         later = sum(step > self.step for step, _ in self.curve)
         return self.patience is not None and later >= self.patience
 
-    def look(self, model: Model, step: int) -> float:
-        """Validate after a step and return the score. Keeps the weights if it is the best. Uses no random numbers.
-
-        If the GPU's memory is too small, halves the batch size for this and all later validations.
-        """
+    def look(self, model: Model, step: int, batch_size: int) -> float:
+        """Validate after a step and return the score. Keeps the weights if it is the best. Uses no random numbers."""
         model.train(False)
-        with cuda.reporting_out_of_memory("one validation example"):
-            while (right := self._right(model)) is None:
-                self.batch_size //= 2
-                print(f"the GPU's memory is too small: validating {self.batch_size} examples at once", flush=True)
+        right = torch.zeros((), dtype=torch.int64, device=model.device)
+        with torch.inference_mode(), cuda.reporting_out_of_memory(f"a validation pass of {batch_size} examples"):
+            for batch in model.batches(self.examples, batch_size):
+                right = right + model.count_right(batch)
         model.train(True)
-        self.curve.append((step, right / len(self.examples)))
+        self.curve.append((step, right.item() / len(self.examples)))
         if self.step == step:
             self.weights = model.flat.detach().to("cpu", copy=True)
         return self.curve[-1][1]
-
-    def _right(self, model: Model) -> float | None:
-        """The sum of scores. None if the GPU's memory is too small for the batch size."""
-        right = torch.zeros((), dtype=torch.int64, device=model.device)
-        try:
-            with torch.inference_mode():
-                for batch in model.batches(self.examples, self.batch_size):
-                    right = right + model.count_right(batch)
-        except torch.OutOfMemoryError:
-            if self.batch_size == 1:
-                raise
-            return None
-        return right.item()

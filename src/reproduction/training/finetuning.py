@@ -71,9 +71,9 @@ class Progress:
     score: float | None = None
 
     def __str__(self) -> str:
-        seen = "" if self.score is None else f"validation {100 * self.score:.2f} %  "
+        validated = "" if self.score is None else f"validation {100 * self.score:.2f} %  "
         return (
-            f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {seen}"
+            f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {validated}"
             f"{self.per_second:.0f} {self.unit}/s  {self.seconds_left:.0f} s left"
         )
 
@@ -99,8 +99,8 @@ class FinetuneResult:
         scores = dict(self.validation)
         lines = ["step,learning_rate,loss" + (",validation" if scores else "")]
         for step, rate, loss in self.curve:
-            seen = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
-            lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *seen]))
+            score = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
+            lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *score]))
         return "\n".join(lines) + "\n"
 
 
@@ -150,10 +150,10 @@ def finetune(
     generator = torch.Generator().manual_seed(zlib.crc32(f"{config.seed} {task}".encode()))
     optimizer = adamw(model, config.learning_rate, config.weight_decay, config.epsilon)
     at_once = config.micro_batch_size or config.batch_size
-    part = None if allowed is None else _Part(model, allowed)
+    restriction = None if allowed is None else _Allowed(model, allowed)
     best = None
     if validation is not None and config.validate_every is not None:
-        best = BestSoFar(validation, config.validate_every, config.patience, config.batch_size)
+        best = BestSoFar(validation, config.validate_every, config.patience)
     batches = ShuffledBatches(len(examples), config.batch_size, generator)
     training = TrainingRun(model, optimizer, generator, batches, at_once, best)
     training.is_deterministic = torch.are_deterministic_algorithms_enabled()
@@ -177,14 +177,14 @@ def finetune(
                 group["lr"] = rate
             batch, training.drawn = next(prepared)
             losses.append(_backward(training, batch))
-            if part:
-                part.mask_gradients()
+            if restriction:
+                restriction.mask_gradients()
             if config.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
             with cuda.reporting_out_of_memory("AdamW's moments, which take twice as much as the weights"):
                 optimizer.step()
-            if part:
-                part.restore_others()
+            if restriction:
+                restriction.restore_others()
             curve.append((step, rate, math.nan))
             look = best is not None and (step % best.every == 0 or step == config.iterations)
             if step % PROGRESS_EVERY and step != config.iterations and not look:
@@ -197,7 +197,7 @@ def finetune(
                         f"(now {config.learning_rate})."
                     )
             losses.clear()
-            score = best.look(model, step) if best and look else None
+            score = best.look(model, step, training.at_once) if best and look else None
             last = step if best and best.exhausted else config.iterations
             report(progress_at(step, last, config.batch_size, curve[-1][-1], start, first, unit, score))
             if step == last:
@@ -293,7 +293,7 @@ def _gradients(model: Model, batch: Batch, size: int) -> torch.Tensor | None:
     return total
 
 
-class _Part:
+class _Allowed:
     """Keeps all weights that are not in ``allowed``, bool [P'], at their pretrained values."""
 
     def __init__(self, model: Model, allowed: NDArray[np.bool_]) -> None:

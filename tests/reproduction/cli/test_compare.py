@@ -13,7 +13,6 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from reproduction.cli.compare import entry
-from reproduction.models.text_classifier.classifier_architectures import class_names_of
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 from tallmasks.io.yaml_files import read_yaml
@@ -84,13 +83,6 @@ def test_the_padding_token_is_the_models(
     assert entry("./base", {"tickets": "./tickets"})["architecture"].get("pad_token_id") == pad
 
 
-def test_class_names_in_two_orders_are_refused(tmp_path: Path) -> None:
-    """Half of the tools read one, half the other, and the fine-tuned row would be that of a permuted head."""
-    write_model(tmp_path / "a", label2id={"red": 1, "blue": 0}, **NAMED)
-    with pytest.raises(TallmasksError, match=r"'red' is output 0 in id2label, but 1 in label2id"):
-        class_names_of(tmp_path / "a/config.json")
-
-
 def test_models_that_one_network_cannot_evaluate_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,7 +142,7 @@ def two_models(folder: Path, config: dict[str, object], labels: Sequence[str], h
         ({"id2label": {n: f"LABEL_{n}" for n in range(5)}}, "text,label", ["5 outputs,", "2 different labels"]),
         ({"problem_type": "regression"}, "text,label", ["'regression'", "one label"]),
         ({}, "body,queue", ["'text'", "body, queue"]),
-        (NAMED, "text,label", ["'a' is only in the file"]),
+        (NAMED, "text,label", ["labels 'a', 'b'"]),
     ],
 )
 def test_what_snakemake_would_refuse_is_refused_at_once(

@@ -75,7 +75,7 @@ def test_own_counts(model: Model, tasks: list[TaskData], resident: int, monkeypa
     updates = [[direction(model, 10 * index + k) for k in range(3)] for index in range(2)]
     start = model.initial()
     monkeypatch.setattr("reproduction.evaluation.evaluator.CPU_BYTES", resident * start.nbytes)
-    found = Evaluator(model, tasks).own("test", lambda index: iter(updates[index]), 3)
+    found = Evaluator(model, tasks).per_task("test", lambda index: iter(updates[index]), 3)
     assert found == [
         [plainly(model, task, start + torch.from_numpy(update)) for update in updates[index]]
         for index, task in enumerate(tasks)
@@ -88,7 +88,7 @@ def test_tensors_are_scored_like_arrays(model: Model, tasks: list[TaskData]) -> 
     evaluator = Evaluator(model, tasks)
     by_array = evaluator.scaled("test", update, [1.0])
     assert evaluator.scaled("test", torch.from_numpy(update), [1.0]) == by_array
-    assert evaluator.own("test", lambda index: iter([torch.from_numpy(update)]), 1) == by_array
+    assert evaluator.per_task("test", lambda index: iter([torch.from_numpy(update)]), 1) == by_array
     weights = model.initial() + torch.from_numpy(update)
     assert [[count] for count in evaluator.as_is("test", weights)] == by_array
 

@@ -130,7 +130,9 @@ def plain(
     lambdas = {}
     for merge, suffix in (("sum", "task_arithmetic"), ("ties_sum", "ties")):
         masks = [[reference.mask(flat, merges[merge], value) for value in LAMBDAS] for flat in flats]
-        curve = evaluator.own("validation", lambda t, m=masks, w=merges[merge]: iter([w * mask for mask in m[t]]), 3)
+        curve = evaluator.per_task(
+            "validation", lambda t, m=masks, w=merges[merge]: iter([w * mask for mask in m[t]]), 3
+        )
         chosen = [m[place] for m, place in zip(masks, choose_per_task(curve), strict=True)]
         lambdas[merge] = [LAMBDAS[place] for place in choose_per_task(curve)]
         found[f"tall_mask_{suffix}"] = [merges[merge] * mask for mask in chosen]
@@ -178,7 +180,7 @@ def test_every_method_equals_the_plain_statement(
         expected = {split: evaluator.scaled(split, updates[0], [grid[place]]) for split in ("validation", "test")}
     else:
         expected = {
-            split: evaluator.own(split, lambda task: iter([updates[task]]), 1) for split in ("validation", "test")
+            split: evaluator.per_task(split, lambda task: iter([updates[task]]), 1) for split in ("validation", "test")
         }
     assert found.correct == {split: [row[0] for row in rows] for split, rows in expected.items()}
     if isinstance(method.protocol, methods.Masked):  # chosen on validation data

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from reproduction.models import cuda
-from reproduction.models.clip import FAMILY, tokenizer
+from reproduction.models.clip import FAMILY
 from reproduction.models.clip import network as clip
 from reproduction.models.clip.onednn import use_onednn
 from reproduction.models.families import load
@@ -37,7 +37,7 @@ def test_head_is_the_plain_statement(weights: Path) -> None:
     vocabulary = tensors.pop(clip.VOCABULARY).tolist()
     network = clip.build(SPEC["architecture"], len(vocabulary)).eval()
     network.load_state_dict(tensors)
-    tokenize = tokenizer.Tokenizer(vocabulary, 16)
+    tokenize = clip.Tokenizer(vocabulary, 16)
     rows = []
     for name in task.classes:
         embedded = network.encode_text(tokenize([template.format(name) for template in task.templates]))

@@ -68,7 +68,8 @@ def test_both_libraries_give_the_same_features(tmp_path: Path) -> None:
     save_file(theirs.state_dict(), tmp_path / "theirs.safetensors")
     checkpoint = open_checkpoint(tmp_path / "theirs.safetensors")
     sources = from_transformers({name.removeprefix("vision_model."): name for name in checkpoint.names}, "visual.")
-    found = {name: torch.from_numpy(np.array(joined(checkpoint, source))) for name, source in sources.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
+    found = {n: torch.from_numpy(np.array(joined(checkpoint, source, shapes[n]))) for n, source in sources.items()}
     missing, unexpected = ours.load_state_dict(found, strict=False)
     assert not unexpected and not [name for name in missing if name.startswith("visual.")]
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(2))
@@ -136,14 +137,6 @@ def test_a_folder_of_state_dicts(tmp_path: Path, pretrained: Any, finetuned: Any
     where = locate(str(tmp_path), "ViT-B-32", "mnist", PUBLISHERS)
     assert where and where.local == path and where.recipe == {"source": "folder"}
     assert torch.equal(import_file(path, pretrained)["visual.proj"], finetuned["visual.proj"])
-
-
-def test_what_overflows_in_the_task_vector_is_refused(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
-    """The error would come hours later, and name a file in the store instead of the user's own."""
-    name = "visual.ln_post.bias"
-    torch.save({**finetuned, name: torch.full_like(finetuned[name], -3e38)}, tmp_path / "svhn.pt")
-    with pytest.raises(TallmasksError, match=rf"svhn\.pt.*{name}"):
-        import_file(tmp_path / "svhn.pt", {**pretrained, name: torch.full_like(pretrained[name], 3e38)})
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -327,7 +327,6 @@ def as_bytes(text: bytes) -> dict[str, np.ndarray]:
     ("change", "said"),
     [
         (lambda state: state.update(as_bytes(b"{")), "tokenizer"),
-        (lambda state: state.update(as_bytes(b"\xff")), "tokenizer"),
         (lambda state: state.update(as_bytes(UNPADDED)), "<pad>"),
         (lambda state: state.update(random_state(0, SMALL["architecture"])), "20 rows"),
     ],
@@ -339,11 +338,3 @@ def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path:
     write_tensors(tmp_path / "spoiled.safetensors", state, {})
     with pytest.raises(TallmasksError, match=f"spoiled.safetensors.*{said}"):
         load(SMALL if "20 rows" in said else SPEC, tmp_path / "spoiled.safetensors", device="cpu")
-
-
-def test_another_cross_attention_than_the_one_that_is_replaced_is_refused() -> None:
-    """Another release of transformers would silently give different scores."""
-    network = T5ForConditionalGeneration(T5Config(**Architecture.of(ARCHITECTURE).config))
-    network.decoder.block[0].layer[1].EncDecAttention = torch.nn.Linear(2, 2)
-    with pytest.raises(TallmasksError, match=r"transformers 5.*T5LayerCrossAttention"):
-        T5Model(network, {}, None, Scoring())  # type: ignore[arg-type]

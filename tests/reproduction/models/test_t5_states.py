@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from reproduction.models.checkpoint_sources import locate
 from reproduction.models.language.text_tokenizer import TextTokenizer
 from reproduction.models.t5 import FAMILY
-from reproduction.models.t5.sentencepiece_files import json_of_spiece
-from reproduction.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
+from reproduction.models.t5.t5_architectures import Architecture
+from reproduction.models.t5.t5_states import json_of_spiece
 from small_t5 import ARCHITECTURE, SPEC, plain_network, random_state, save_small, spiece_model, tokenizer_json
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
@@ -87,7 +87,6 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
         (lambda f, s: s.update({"encoder.embed_tokens.weight": torch.ones(96, 32)}), "'shared.weight'"),
         (lambda f, s: (f / "tokenizer.json").unlink(), "tokenizer.json"),
         (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: .*2.* 4"),
-        (lambda f, s: (f / "config.json").write_text("["), "config.json"),
         (lambda f, s: (f / "config.json").write_text('{"tie_word_embeddings": true}'), "scales its outputs"),
     ],
 )
@@ -133,9 +132,7 @@ def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
     assert tokenizer(["red red red red"], 3) == [[7, 7, 1]] and tokenizer.text([7, 5]) == "red cats"
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"not a model at all", spiece_model(PIECES, kind=2), spiece_model(PIECES)[:40]]
-)
+@pytest.mark.parametrize("content", [b"", spiece_model(PIECES, kind=2), spiece_model(PIECES)[:40]])
 def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Path) -> None:
     """A truncated download would give a tokenizer with a wrong vocabulary."""
     (tmp_path / "spiece.model").write_bytes(content)
@@ -143,7 +140,7 @@ def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Pat
         json_of_spiece(tmp_path / "spiece.model")
 
 
-@pytest.mark.parametrize("layout", ["folder", "module.", "transformer."])
+@pytest.mark.parametrize("layout", ["folder", "transformer."])
 def test_fine_tuned_models_are_read_in_every_layout(
     layout: str, pretrained: tuple[Path, State], tmp_path: Path
 ) -> None:
@@ -153,10 +150,8 @@ def test_fine_tuned_models_are_read_in_every_layout(
     file = tmp_path / "tuned.pt"
     if layout == "folder":
         file = saved_folder(tmp_path / "tuned", tuned)
-    elif layout == "transformer.":  # with the input table under all of its names
+    else:  # with the input table under all of its names
         torch.save({f"transformer.{name}": tensor for name, tensor in with_embed_tokens(tuned).items()}, file)
-    else:
-        torch.save({f"{layout}{name}": tensor for name, tensor in torch_state(tuned).items()}, file)
     found = FAMILY.convert_checkpoint(SPEC, file, path)
     assert list(found) == list(Architecture.of(ARCHITECTURE).trainable())
     for name, array in found.items():
@@ -191,32 +186,19 @@ def save_as_peft(folder: Path, vectors: State) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
-def old_names(vectors: State) -> dict[str, torch.Tensor]:
-    """The layout used before PEFT: each vector is one row, and the feed-forward's vector is at `wi_1`."""
-    found = {}
-    for name, array in vectors.items():
-        module = name.removeprefix(PEFT_PREFIX).removesuffix(IA3_SUFFIX)
-        module = module.removesuffix(".wo") + ".wi_1" if module.endswith(".wo") else module
-        found[f"transformer.{module}.ia3_layer.ia3_vector"] = torch.from_numpy(array.reshape(1, -1))
-    return found
-
-
-@pytest.mark.parametrize("layout", ["own", "peft", "peft bin", "old", "old flat"])
+@pytest.mark.parametrize("layout", ["own", "peft", "peft bin"])
 def test_ia3_is_read_in_every_layout(layout: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:
     """Vectors that others trained could not be merged, or would be applied to the wrong matrix."""
-    vectors, file = some_vectors(), tmp_path / "vectors.pt"
+    vectors = some_vectors()
     if layout == "own":
         file = tmp_path / "vectors.safetensors"
         write_tensors(file, vectors, {})
-    elif layout.startswith("peft"):
+    else:
         file = tmp_path / "vectors"
         save_as_peft(file, vectors)
         if layout == "peft bin":
             (file / "adapter_model.safetensors").unlink()
             torch.save(torch_state(vectors), file / "adapter_model.bin")
-    else:
-        state = old_names(vectors)
-        torch.save({name: tensor[0] if "flat" in layout else tensor for name, tensor in state.items()}, file)
     found = FAMILY.convert_checkpoint(IA3, file, pretrained[0])
     assert {n: (a.shape, a.tobytes()) for n, a in found.items()} == {
         n: (a.shape, a.tobytes()) for n, a in vectors.items()

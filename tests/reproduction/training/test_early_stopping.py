@@ -258,19 +258,6 @@ def test_a_killed_training_keeps_its_micro_batch_size(tmp_path: Path) -> None:
     )
 
 
-def test_a_validation_batch_is_halved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training would end at its first validation, after a hundred steps."""
-    expected, count_right = run(model(tmp_path), config(iterations=12)), LinearModel.count_right
-
-    def cramped(self: Any, batch: Numbers) -> Any:
-        if len(batch) > 3:
-            raise torch.OutOfMemoryError
-        return count_right(self, batch)
-
-    monkeypatch.setattr(DroppingModel, "count_right", cramped)
-    assert run(model(tmp_path), config(iterations=12)).validation == expected.validation
-
-
 def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU would train on other examples than a CPU, or a continued training on others than an uninterrupted one."""
     expected = run(model(tmp_path), config(iterations=24))

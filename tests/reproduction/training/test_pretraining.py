@@ -38,7 +38,7 @@ def test_pretraining_learns_and_records_its_recipe(tmp_path: Path) -> None:
     tokenizer = weights.pop("tokenizer.json")
     assert tokenizer.dtype == torch.uint8 and bytes(tokenizer.tolist()).decode() == tokenizer_json()
     assert not torch.equal(weights["shared.weight"], weights["lm_head.weight"])
-    numbers = TextTokenizer(tokenizer_json(), paths[0], len(weights["shared.weight"]))
+    numbers = TextTokenizer(tokenizer_json().encode(), paths[0], len(weights["shared.weight"]))
     read, write = torch.tensor(numbers([f"aldan after {DEED_WORDS[0]}"])), torch.zeros(1, 1).long()
     with torch.no_grad():
         trained, untrained = t5_network(Architecture.of(ARCHITECTURE), weights), initial(ARCHITECTURE, 0)

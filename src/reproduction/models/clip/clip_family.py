@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib.util
 import json
@@ -45,15 +44,6 @@ class Clip:
                 f"{nearest(architecture, architectures())}; "
                 "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
             )
-        if not isinstance(architecture, str):
-            for section, settings in configuration_keys().items():
-                for key in (architecture[section] if section else architecture).keys() - settings:
-                    dotted = ".".join(filter(None, (f"models.{name}.architecture", section, key)))
-                    raise TallmasksError(
-                        f"params.yaml: {dotted}: open_clip has no such setting{nearest(key, settings)}; see "
-                        "CLIPVisionCfg and CLIPTextCfg in its model.py"
-                    )
-            _check_divisors(f"params.yaml: models.{name}.architecture", architecture)
         expected = image_size(architecture)
         if "preprocess" in spec and expected not in (None, found := spec["preprocess"]["size"]):
             raise TallmasksError(
@@ -133,39 +123,7 @@ def image_size(architecture: str | Mapping[str, Any]) -> int | None:
     return height if set(width) <= {height} else None
 
 
-def _check_divisors(where: str, architecture: Mapping[str, Any]) -> None:
-    """Refuse sizes that do not divide others. A missing size is open_clip's default. A list of layers is a ResNet."""
-    vision, text = architecture["vision_cfg"], architecture["text_cfg"]
-    if not (isinstance(vision.get("layers"), list) or "timm_model_name" in vision):
-        size, patch = image_size(architecture), vision.get("patch_size", 16)
-        if isinstance(size, int) and isinstance(patch, int) and size % patch:
-            raise TallmasksError(
-                f"{where}.vision_cfg.patch_size: found {patch}, expected a divisor of {size} (image_size)"
-            )
-        width, head = vision.get("width", 768), vision.get("head_width", 64)
-        if head > width or width % (width // head):
-            raise TallmasksError(f"{where}.vision_cfg.head_width: found {head}, expected a divisor of {width} (width)")
-    width, heads = text.get("width", 512), text.get("heads", 8)
-    if "hf_model_name" not in text and width % heads:
-        raise TallmasksError(f"{where}.text_cfg.heads: found {heads}, expected a divisor of {width} (width)")
-
-
 def _open_clip() -> Path:
     package = importlib.util.find_spec("open_clip")
     assert package and package.origin
     return Path(package.origin).parent
-
-
-@functools.cache
-def configuration_keys() -> dict[str, frozenset[str]]:
-    """The keys of open_clip's CLIP configuration by section ("" for the top level), from its source."""
-    source = ast.parse((_open_clip() / "model.py").read_text(encoding="utf-8"))
-    classes = {node.name: node for node in source.body if isinstance(node, ast.ClassDef)}
-
-    def settings(name: str) -> frozenset[str]:
-        lines = (line.target for line in classes[name].body if isinstance(line, ast.AnnAssign))
-        return frozenset(target.id for target in lines if isinstance(target, ast.Name))
-
-    (init,) = (line for line in classes["CLIP"].body if isinstance(line, ast.FunctionDef) and line.name == "__init__")
-    whole = frozenset(argument.arg for argument in init.args.args[1:])
-    return {"": whole, "vision_cfg": settings("CLIPVisionCfg"), "text_cfg": settings("CLIPTextCfg")}

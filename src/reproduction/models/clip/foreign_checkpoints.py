@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduction.models.checkpoint_sources import Publisher
-from reproduction.models.foreign_weights import SAME, check_names, finite_values, without_prefix
+from reproduction.models.foreign_weights import SAME, check_names, float_array, without_prefix
 from reproduction.tasks.titles import TITLES
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -62,61 +62,42 @@ Sources = dict[str, tuple[str, ...]]
 def convert(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> dict[str, NDArray[np.float32]]:
     """The checkpoint's tensors with the prefix ``trainable``, in float32, under open_clip's names.
 
-    Raises TallmasksError if a tensor is missing, unexpected, duplicated, of another shape, or not of finite floats, or
-    if a frozen tensor differs from the pretrained one.
+    Raises TallmasksError if a tensor is missing, unexpected, of another shape, or not of finite floats, or if a frozen
+    tensor differs from the pretrained one.
     """
     converted = {}
     for name, source in sorted(matched(checkpoint, pretrained, trainable).items()):
-        values, before = joined(checkpoint, source), pretrained.float32(name)
-        with np.errstate(over="ignore"):
-            moved = np.abs(values - before).max(initial=0)
+        values = joined(checkpoint, source, pretrained.shapes[name])
         if name.startswith(trainable):
             converted[name] = values
-            if not np.isfinite(moved):
-                raise TallmasksError(
-                    f"{checkpoint.title}: tensor {name!r} minus the pretrained one overflows float32; the training "
-                    "diverged, or the file is damaged"
-                )
-        elif moved > SAME:
+        elif np.abs(values - pretrained.float32(name)).max(initial=0) > SAME:
             raise TallmasksError(
                 f"{checkpoint.title}: the frozen tensor {name!r} differs from the pretrained one, so the model was "
                 "fine-tuned from other weights. Set `pretrained` to those"
             )
     projection = f"{trainable}proj"  # not in CLIPVisionModel
-    own = {projection: pretrained.float32(projection)} if projection in pretrained.tensors else {}
-    return dict(sorted((own | converted).items()))
+    kept = {projection: pretrained.float32(projection)} if projection in pretrained.tensors else {}
+    return dict(sorted((kept | converted).items()))
 
 
-def joined(checkpoint: Checkpoint, source: tuple[str, ...]) -> NDArray[np.float32]:
-    """One of open_clip's tensors, float32.  Raises TallmasksError if a value is not finite."""
-    parts = [finite_values(checkpoint, name) for name in source]
-    whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return np.ascontiguousarray(whole.T) if source[0].endswith(_TRANSPOSED) else whole
+def joined(checkpoint: Checkpoint, source: tuple[str, ...], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """One of open_clip's tensors, float32.  Raises TallmasksError if a part has another shape or is not finite."""
+    if source[0].endswith(_TRANSPOSED):
+        return np.ascontiguousarray(float_array(checkpoint, source[0], shape[::-1]).T)
+    parts = [float_array(checkpoint, name, (shape[0] // len(source), *shape[1:])) for name in source]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> Sources:
-    """The sources of all trainable tensors, and of the frozen ones that the checkpoint contains.
-
-    Checks names, shapes and dtypes like `convert`, but reads no values.
-    """
+    """The sources of all trainable tensors, and of the frozen ones that the checkpoint contains."""
     wanted = {name for name in pretrained.tensors if name.startswith(trainable)}
     if any(_OF_TRANSFORMERS in name for name in checkpoint.names):
         sources = from_transformers(without_prefix(checkpoint, _OF_TRANSFORMERS), trainable)
         wanted -= {f"{trainable}proj"}
     else:
-        sources = {name: (own,) for name, own in without_prefix(checkpoint, min(wanted)).items()}
+        sources = {name: (theirs,) for name, theirs in without_prefix(checkpoint, min(wanted)).items()}
     expected = "a checkpoint of the architecture in params.yaml, with open_clip's or transformers' names"
     check_names(checkpoint, sources, wanted, pretrained.tensors, expected)
-    for name, source in sources.items():
-        shape = pretrained.info(name).shape[:: -1 if source[0].endswith(_TRANSPOSED) else 1]
-        part = (shape[0] // len(source), *shape[1:]) if len(source) > 1 else shape
-        for own in source:
-            info = checkpoint.info(own)
-            if info.shape != part or not info.is_float:
-                raise TallmasksError(
-                    f"{checkpoint.title}: tensor {own!r} is {list(info.shape)} of {info.dtype}, expected {list(part)} "
-                    "of floats, as in the architecture in params.yaml"
-                )
     return sources
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,8 @@ from reproduction.models.clip import tensor_names
 from reproduction.models.clip.augmentation import augment, crop_and_resize, random_crops
 from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.clip.onednn import use_onednn
-from reproduction.models.clip.tokenizer import Tokenizer
 from reproduction.models.families import Precision
-from reproduction.models.flat_weights import FlatWeights, count_right
-from reproduction.models.layer_inputs import Receiver, watched
+from reproduction.models.flat_weights import FlatWeights, Receiver, count_right
 from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
@@ -50,8 +48,8 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
         architecture: The name of an open_clip model, or a configuration (``embed_dim``, ``vision_cfg``, ``text_cfg``).
         vocabulary_size: Rows of the token embedding (default: the configuration's).
     """
-    given = open_clip.get_model_config(architecture) if isinstance(architecture, str) else architecture
-    config = copy.deepcopy(dict(given))
+    named = open_clip.get_model_config(architecture) if isinstance(architecture, str) else architecture
+    config = copy.deepcopy(dict(named))
     if vocabulary_size is not None:
         config["text_cfg"] = {**config["text_cfg"], "vocab_size": vocabulary_size}
     if "timm_model_name" in config["vision_cfg"]:
@@ -61,6 +59,34 @@ def build(architecture: str | Mapping[str, Any], vocabulary_size: int | None = N
         config["text_cfg"]["hf_model_pretrained"] = False
         is_custom = True
     return CustomTextCLIP(**config) if is_custom else CLIP(**config)
+
+
+class Tokenizer:
+    """``vocabulary``: open_clip's token ids in ascending order, including padding (0) and end of text."""
+
+    def __init__(self, vocabulary: Sequence[int], context_length: int) -> None:
+        self._tokenizer = SimpleTokenizer(context_length=context_length)
+        self._rank = {token: rank for rank, token in enumerate(vocabulary)}
+
+    def __call__(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Indices into the vocabulary, int64 [N, context length].  Raises TallmasksError for an unknown token."""
+        rows = []
+        for prompt, tokens in zip(prompts, self._tokenizer(list(prompts)).tolist(), strict=True):
+            unknown = [token for token in tokens if token not in self._rank]
+            if unknown:
+                raise TallmasksError(
+                    f"prompt {prompt!r}: the model's vocabulary has no {self._tokenizer.decode(unknown).strip()!r}. "
+                    "The tiny model knows only the words of its own tasks. The next larger model, vit_b32, also runs "
+                    "on a laptop, slowly, with gpu: 0 under its resources in params.yaml"
+                )
+            rows.append([self._rank[token] for token in tokens])
+        return torch.tensor(rows)
+
+
+def vocabulary_of(prompts: Iterable[str], context_length: int) -> tuple[int, ...]:
+    """The token ids of the prompts in ascending order, including padding and end of text."""
+    tokens = SimpleTokenizer(context_length=context_length)(list(prompts))
+    return tuple(torch.unique(tokens).tolist())
 
 
 @dataclass(frozen=True)
@@ -136,7 +162,6 @@ class ClipModel(FlatWeights):
         self.image_size: int = size[0] if isinstance(size, tuple) else size
         trained = {n: p for n, p in network.named_parameters() if n.startswith(tensor_names.TRAINABLE)}
         super().__init__(trained)
-        self._head: tuple[NDArray[np.float32], torch.Tensor] | None = None
 
     @torch.no_grad()
     def head(self, task: Task) -> torch.Tensor:
@@ -170,21 +195,15 @@ class ClipModel(FlatWeights):
         else:
             pixels = augment(self.pixels(images), generator, **changes)
         labels = cuda.upload(torch.from_numpy(np.array(examples.labels)), self.device)
-        return ImageBatch(pixels, labels, self._on_device(examples.head))
+        return ImageBatch(pixels, labels, torch.from_numpy(examples.head).to(self.device))
 
     def _cropped(
         self, images: torch.Tensor, sizes: NDArray[np.int32] | None, generator: torch.Generator
     ) -> torch.Tensor:
         height, width = images.shape[1:3]
-        own = torch.tensor([[height, width]]).expand(len(images), 2) if sizes is None else torch.from_numpy(sizes)
-        boxes = cuda.upload(random_crops(own, generator), self.device)
+        originals = torch.tensor([[height, width]]).expand(len(images), 2) if sizes is None else torch.from_numpy(sizes)
+        boxes = cuda.upload(random_crops(originals, generator), self.device)
         return self.pixels(crop_and_resize(cuda.upload(images, self.device), boxes, self.image_size))
-
-    def _on_device(self, head: NDArray[np.float32]) -> torch.Tensor:
-        """The head on ``device``; cached, so that a task's head is uploaded once."""
-        if self._head is None or self._head[0] is not head:
-            self._head = head, torch.from_numpy(head).to(self.device)
-        return self._head[1]
 
     def pixels(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
         """Convert images uint8 [N, H, W, 3] to the network's input, float32 on ``device``."""
@@ -212,7 +231,7 @@ class ClipModel(FlatWeights):
     def watched(self, receive: Receiver) -> AbstractContextManager[None]:
         """See `WatchedModel.watched`; the patch convolution and the final projection are not linear layers."""
         use_onednn(self._network.visual)  # torch's own attention bypasses the hooks of its modules
-        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
+        return super().watched(receive)
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Normalised image features times the head, float32 [N, C]."""
@@ -251,7 +270,6 @@ def _assembled(
     torch_device: torch.device,
     vocabulary: list[int] | None = None,
 ) -> ClipModel:
-    """The model on its device.  Raises TallmasksError if `preprocess.size` is not the network's image size."""
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
     settings, architecture = spec.get("preprocess"), spec["architecture"]
@@ -259,13 +277,7 @@ def _assembled(
     tokenizer = functools.partial(_tokenizer, architecture, network.context_length, vocabulary)
     if torch_device.type == "cpu":
         use_onednn(network.visual)
-    model = ClipModel(network.to(torch_device), tokenizer, preprocess, precision)
-    if isinstance(preprocess, Preprocess) and preprocess.size != model.image_size:
-        raise TallmasksError(
-            f"params.yaml: preprocess.size: found {preprocess.size}, expected {model.image_size}, the image size of "
-            f"{architecture}"
-        )
-    return model
+    return ClipModel(network.to(torch_device), tokenizer, preprocess, precision)
 
 
 def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocabulary: list[int] | None) -> Tokenize:

@@ -16,7 +16,6 @@ from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import new_tensors
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 
@@ -60,27 +59,27 @@ def download_pretrained(spec: Mapping[str, Any], pretrained: Mapping[str, Any]) 
 
 
 def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a whole model in any format that open_clip reads, with the names that `load` expects.
+    """The tensors of a whole model in safetensors or a state dict of torch.save, with the names that `load` expects.
 
-    No code in the file is executed: torch files are passed to open_clip as safetensors.
+    No code in the file is executed: open_clip gets a copy in safetensors.
 
     Raises TallmasksError if the file is damaged, contains more than tensors, or does not fit the architecture.
     """
     network = build(spec["architecture"])
     named = dict(network.named_parameters())
+    checkpoint = open_weight_files({weights.name: weights}, title=str(weights))
+    for name in checkpoint.names:
+        info = checkpoint.info(name)
+        if name.removeprefix("module.") in named and not info.is_float:  # counters are integers
+            raise TallmasksError(f"{weights}: tensor {name!r} is {info.dtype}; expected unquantised floats")
     with TemporaryFolder() as folder:
-        readable = weights
-        if weights.suffix != ".npz":
-            checkpoint = open_weight_files({weights.name: weights}, title=str(weights))
-            for name in checkpoint.names:
-                info = checkpoint.info(name)
-                if name.removeprefix("module.") in named and not info.is_float:  # counters are integers
-                    raise TallmasksError(f"{weights}: tensor {name!r} is {info.dtype}; expected unquantised floats")
-            if weights.suffix != ".safetensors":
-                readable = folder / "weights.safetensors"
-                _write(checkpoint, readable)
+        copied = folder / "weights.safetensors"
+        infos = {name: checkpoint.info(name) for name in checkpoint.names}
+        with new_tensors(copied, infos, {}) as new:
+            for name, info in infos.items():
+                new.raw[name][...] = checkpoint.stored(name, 0, info.size)
         try:
-            open_clip.load_checkpoint(network, str(readable), strict=True)
+            open_clip.load_checkpoint(network, str(copied), strict=True)
         except Exception as error:  # many types, depending on the damage
             raise TallmasksError(
                 f"{weights}: open_clip cannot read it as weights of {spec['architecture']}: "
@@ -93,10 +92,3 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
         if not np.isfinite(tensor).all():
             raise TallmasksError(f"{weights}: tensor {name!r} contains NaN or infinity; download the file again")
     return tensors
-
-
-def _write(checkpoint: Checkpoint, path: Path) -> None:
-    infos = {name: checkpoint.info(name) for name in checkpoint.names}
-    with new_tensors(path, infos, {}) as new:
-        for name, info in infos.items():
-            new.raw[name][...] = checkpoint.stored(name, 0, info.size)

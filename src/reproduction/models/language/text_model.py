@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from reproduction.models.flat_weights import FlatWeights
 from reproduction.models.language.text_batches import IGNORED, TextBatch, TokenizedText, cheapest
 from reproduction.models.language.text_scoring import MARKS, Scoring
 from reproduction.models.language.text_tokenizer import TextTokenizer
-from reproduction.models.layer_inputs import Receiver, watched
 from reproduction.tasks.texts import FREE, Texts
 from tallmasks.errors import TallmasksError
 
@@ -99,8 +97,8 @@ class TextModel(FlatWeights, ABC):
         texts = list(examples)
         inputs = self.input_tokens([text.input for text in texts])
         wanted = [(text.target,) if text.answer == FREE else text.answers for text in texts]
-        every = list(dict.fromkeys(answer for answers in wanted for answer in answers))
-        tokens = dict(zip(every, self._tokenizer(every), strict=True))
+        distinct = list(dict.fromkeys(answer for answers in wanted for answer in answers))
+        tokens = dict(zip(distinct, self._tokenizer(distinct), strict=True))
         return [
             TokenizedText(row, tuple(tokens[answer] for answer in answers), text.answer, text.answers)
             for row, answers, text in zip(inputs, wanted, texts, strict=True)
@@ -125,10 +123,6 @@ class TextModel(FlatWeights, ABC):
         most = max(rows.shape[1] for rows in scores)
         logs = [functional.pad(rows.log_softmax(dim=1), (0, most - rows.shape[1]), value=-torch.inf) for rows in scores]
         return torch.cat(logs).clamp(min=torch.finfo(torch.float32).min)
-
-    def watched(self, receive: Receiver) -> AbstractContextManager[None]:
-        """See `WatchedModel.watched`; includes the output layer, and padding in the inputs."""
-        return watched(self._network, dict(zip(self.trainable, self._parameters, strict=True)), receive)
 
     def count_right(self, batch: TextBatch) -> torch.Tensor:
         """The number of right answers, int64; or a sum of scores, float64, if free answers can be partly right.

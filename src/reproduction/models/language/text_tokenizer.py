@@ -17,12 +17,12 @@ TENSOR = "tokenizer.json"
 PAD, END = "<pad>", "</s>"
 
 
-def _tokenizer_of(text: str, where: Path, vocabulary: int) -> Tokenizer:
+def _tokenizer_of(content: bytes, where: Path, vocabulary: int) -> Tokenizer:
     from tokenizers import Tokenizer
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # params.yaml sets a job's threads
     try:
-        tokenizer = Tokenizer.from_str(text)
+        tokenizer = Tokenizer.from_buffer(content)
     except Exception as error:  # the library raises the bare class
         raise TallmasksError(
             f"{where}: {TENSOR} is not a tokenizer of the library `tokenizers` ({error}); use the file that belongs to "
@@ -40,15 +40,15 @@ class TextTokenizer:
     """A tokenizer with a padding and an end-of-sequence token.
 
     Args:
-        text: The tokenizer's JSON.
+        content: The tokenizer's JSON in UTF-8.
         where: Its file, for messages.
         vocabulary: Number of rows of the network's embedding tables.
 
     Raises TallmasksError if the JSON is invalid, one of the two tokens is missing, or there are more tokens than rows.
     """
 
-    def __init__(self, text: str, where: Path, vocabulary: int, pad: str = PAD, end: str = END) -> None:
-        self._tokenizer = _tokenizer_of(text, where, vocabulary)
+    def __init__(self, content: bytes, where: Path, vocabulary: int, pad: str = PAD, end: str = END) -> None:
+        self._tokenizer = _tokenizer_of(content, where, vocabulary)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         numbers = {token: self._tokenizer.token_to_id(token) for token in (pad, end)}
@@ -73,11 +73,4 @@ def stored_tokenizer(tensors: dict[str, Any], weights: Path, vocabulary: int, **
             f"{weights}: the tensor {TENSOR!r} with the tokenizer is missing; to use a model saved by transformers, "
             "set `pretrained` in params.yaml to its folder, not to the file in it"
         )
-    return TextTokenizer(_utf8(tensors.pop(TENSOR), weights), weights, vocabulary, **tokens)
-
-
-def _utf8(text: Any, weights: Path) -> str:
-    try:
-        return bytes(text.numpy()).decode()
-    except (UnicodeDecodeError, TypeError) as error:
-        raise TallmasksError(f"{weights}: {TENSOR} is not UTF-8 text ({error}); rebuild the file") from None
+    return TextTokenizer(bytes(tensors.pop(TENSOR).numpy()), weights, vocabulary, **tokens)

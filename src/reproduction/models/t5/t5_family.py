@@ -12,8 +12,7 @@ from reproduction.models.checkpoint_sources import local_copy
 from reproduction.models.families import STATISTICS, Precision, Spec, refuse_keys
 from reproduction.models.language.text_family import TextFamily
 from reproduction.models.t5 import t5_architectures
-from reproduction.models.t5.sentencepiece_files import TOKENIZER_FILES
-from reproduction.models.t5.t5_architectures import Architecture
+from reproduction.models.t5.t5_architectures import TOKENIZER_FILES, Architecture
 from tallmasks.errors import TallmasksError
 from tallmasks.io import hub
 from tallmasks.methods.merges import GRAMS, Statistic

@@ -6,24 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import T5ForConditionalGeneration, __version__
+from transformers import T5ForConditionalGeneration
+from transformers.models.t5.modeling_t5 import T5Attention, T5LayerCrossAttention
 
 from reproduction.models.families import Precision
 from reproduction.models.language.text_batches import IGNORED, TextBatch
 from reproduction.models.language.text_model import TextModel
 from reproduction.models.language.text_scoring import Scoring
 from reproduction.models.language.text_tokenizer import TextTokenizer
-from tallmasks.errors import TallmasksError
-
-OTHER = (
-    f"transformers {__version__}: T5LayerCrossAttention.EncDecAttention is not a T5Attention, which this package "
-    "replaces; use transformers 5.23, which `make install` installs into .venv/"
-)
-
-try:
-    from transformers.models.t5.modeling_t5 import T5Attention, T5LayerCrossAttention
-except ImportError:
-    raise TallmasksError(OTHER) from None
 
 
 class T5Model(TextModel):
@@ -102,10 +92,8 @@ class _SharedInputs(T5Attention):
 
 
 def _share_inputs(network: T5ForConditionalGeneration) -> None:
-    """Replace the classes of the cross-attention layers.  Raises TallmasksError if they are not T5Attention."""
-    layers = [module for module in network.modules() if isinstance(module, T5LayerCrossAttention)]
-    attention = [getattr(layer, "EncDecAttention", None) for layer in layers]
-    if not attention or {type(one) for one in attention} - {T5Attention, _SharedInputs}:
-        raise TallmasksError(OTHER)
-    for one in attention:
-        one.__class__ = _SharedInputs
+    """Replace the classes of the cross-attention layers."""
+    for module in network.modules():
+        if isinstance(module, T5LayerCrossAttention):
+            assert type(module.EncDecAttention) in (T5Attention, _SharedInputs), "of another release of transformers"
+            module.EncDecAttention.__class__ = _SharedInputs

@@ -10,17 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from transformers import AutoConfig
 
-from reproduction.models.foreign_weights import check_names, finite_values
-from reproduction.models.text_classifier.classifier_architectures import (
-    BOOKKEEPING,
-    class_names_of,
-    json_of,
-)
+from reproduction.models.foreign_weights import check_names, float_array, json_of
+from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of
 from reproduction.models.text_classifier.classifier_examples import HEAD, TOKENIZER, packed
 from reproduction.models.text_classifier.classifier_network import (
     build,
@@ -70,19 +65,19 @@ def _tensors(spec: Mapping[str, Any], checkpoint: Checkpoint, any_head: bool) ->
     Raises TallmasksError if a tensor is missing or unknown, has another shape, or has values that are not finite.
     """
     with torch.device("meta"):
-        network, whole = build(spec, len(spec.get("classes", ())) or 2), build({**spec, "heads": None}, pooling=True)
+        network, pooled = build(spec, len(spec.get("classes", ())) or 2), build({**spec, "heads": None}, pooling=True)
     wanted = {name: tuple(one.shape) for name, one in network.base_model.named_parameters()}
     heads = {} if any_head else {name: tuple(one.shape) for name, one in head_parameters(network).items()}
     first = min(wanted)
     renamed = {_renamed(name): name for name in checkpoint.names - checkpoint.buffers.keys()}
     prefix = next((name.removesuffix(first) for name in sorted(renamed) if name.endswith(first)), "")
-    names = {name.removeprefix(prefix): own for name, own in renamed.items() if name.startswith(prefix) or not any_head}
-    allowed = {*dict(whole.named_parameters(remove_duplicate=False)), *dict(whole.named_buffers()), *heads}
+    names = {new.removeprefix(prefix): old for new, old in renamed.items() if new.startswith(prefix) or not any_head}
+    allowed = {*dict(pooled.named_parameters(remove_duplicate=False)), *dict(pooled.named_buffers()), *heads}
     expected = "the model that `architecture` in params.yaml describes"
     expected += ", with a head for sequence classification" if heads else ""
     check_names(checkpoint, names, {*wanted, *heads}, allowed, expected)
     return tuple(  # type: ignore[return-value]
-        {name: _array(checkpoint, names[name], shape) for name, shape in sorted(shapes.items())}
+        {name: float_array(checkpoint, names[name], shape) for name, shape in sorted(shapes.items())}
         for shapes in (wanted, heads)
     )
 
@@ -90,16 +85,6 @@ def _tensors(spec: Mapping[str, Any], checkpoint: Checkpoint, any_head: bool) ->
 def _renamed(name: str) -> str:
     """transformers' name of a layer norm's tensor in files older than transformers."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-
-
-def _array(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    info = checkpoint.info(name)
-    if not info.is_float or info.shape != shape:
-        raise TallmasksError(
-            f"{checkpoint.title}: tensor {name!r} is {list(info.shape)} of {info.dtype}, expected {list(shape)} of "
-            "floats, as in `architecture` and the classes of the task"
-        )
-    return finite_values(checkpoint, name)
 
 
 def _check_config(spec: Mapping[str, Any], path: Path) -> None:

@@ -71,8 +71,8 @@ def paper_rows(model: str, tasks: Iterable[str], numbers: Iterable[int] = _PREFE
     benchmark = BENCHMARKS.get(frozenset(tasks))
     tables = [paper_table(number) for number in numbers]
     keys = ["model", "benchmark", "method", *({"finetuning"} & set(tables[0].columns))]
-    every = pd.concat(tables, ignore_index=True).drop_duplicates(keys)
-    rows = every[(every["model"] == model) & (every["benchmark"] == benchmark)]
+    table = pd.concat(tables, ignore_index=True).drop_duplicates(keys)
+    rows = table[(table["model"] == model) & (table["benchmark"] == benchmark)]
     return None if rows.empty else rows.reset_index(drop=True)
 
 
@@ -180,9 +180,9 @@ def _second_generation(model: str, tasks: set[str]) -> pd.DataFrame:
         "model == @model and split == 'test' and generation == 'second' and task in @tasks"
     )
     groups = rows.groupby(["method", "source"])["accuracy"].agg(["mean", "size"]).reset_index()
-    whole = groups[groups["size"] == len(tasks)]
-    source = whole["source"] + ", mean over the tasks"
-    return whole.assign(family="C2", accuracy=whole["mean"].round(4), source=source)
+    complete = groups[groups["size"] == len(tasks)]
+    source = complete["source"] + ", mean over the tasks"
+    return complete.assign(family="C2", accuracy=complete["mean"].round(4), source=source)
 
 
 def beside_families(ours: pd.DataFrame, model: str, tasks: Sequence[str], family: str) -> pd.DataFrame:

@@ -5,24 +5,21 @@ params.yaml declares them under `data`: `support: {files: tickets.csv, text: bod
 
 from __future__ import annotations
 
-import csv
 import functools
 import hashlib
-import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from reproduction.tasks.catalogues import Params
 from reproduction.tasks.task import SPLITS, Task
 from reproduction.tasks.texts import PAIR, Text, joined
 from tallmasks.errors import TallmasksError, counted, nearest, short, warn
 from tallmasks.io.file_digests import named_path
-from tallmasks.io.plain_files import open_plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 FRACTIONS = {"validation": 0.1, "test": 0.2}
 TEMPLATES = ("A text about {}.",)
 FORMATS = ".csv, .tsv, .jsonl (one object per line) or .parquet"
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
+BLOCK = 1 << 26  # bytes of a CSV file that are read at once; the longest text
 
 
 @dataclass(frozen=True)
@@ -68,24 +65,15 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
     file = named_path(Path(), entry["files"])
     labels = _checked(name, file, settings)
     classes = tuple(map(str.strip, entry.get("classes", labels)))
-    if repeated := [known for known, count in Counter(classes).items() if count > 1]:
-        raise TallmasksError(f"params.yaml: data.{name}.classes: {short(repeated[0])} listed twice; list each once")
     settings["classes"] = list(classes)
-    numbers = [str(number) for number in range(len(classes))]
-    if set(labels) < set(numbers) and set(numbers).isdisjoint(classes):
-        absent = min(set(numbers) - set(labels), key=int)
-        raise TallmasksError(
-            f"{file}: column {entry['label']!r}: found no {absent}, which stands for {classes[int(absent)]}; expected "
-            "at least one text of every class"
-        )
-    if set(labels) == set(numbers) != set(classes):
+    if sorted(labels) != sorted(classes):
+        if labels != [str(number) for number in range(len(classes))] or len({*classes}) < len(classes):
+            raise TallmasksError(
+                f"params.yaml: data.{name}.classes: found {', '.join(map(short, classes[:20]))}, but {file} has the "
+                f"labels {', '.join(map(short, labels[:20]))}; list every label of the file once, or use all of the "
+                f"numbers 0 to {len(classes) - 1} as labels in the file"
+            )
         settings["labels"] = labels
-    elif odd := sorted(set(labels) ^ set(classes)):
-        source = "file" if odd[0] in labels else "list"
-        raise TallmasksError(
-            f"params.yaml: data.{name}.classes: {short(odd[0])} is only in the {source}; list every label of the file "
-            f"once, or use the numbers 0 to {len(classes) - 1} as labels in the file"
-        )
     templates = tuple(entry.get("templates", TEMPLATES))
     return OwnTextTask(name, classes, templates, f"texts of {file.name}", file, settings)
 
@@ -109,10 +97,9 @@ def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str, 
 
 def _checked(task: str, file: Path, settings: Mapping[str, Any]) -> list[str]:
     """The labels in their order.  Raises TallmasksError as `own_text_tasks`."""
-    try:
-        stat = file.stat()
-    except OSError:
-        raise TallmasksError(f"params.yaml: data.{task}.files: {file}: no such file; correct the path") from None
+    if not file.is_file():
+        raise TallmasksError(f"params.yaml: data.{task}.files: {file}: no such file; correct the path")
+    stat = file.stat()
     return _labels(task, file, json.dumps(settings), (stat.st_ino, stat.st_size, stat.st_mtime_ns))
 
 
@@ -144,13 +131,12 @@ def _labels(task: str, file: Path, settings_json: str, _identity: tuple[int, ...
 def _rows(task: str, file: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Text, label and split of every row."""
     columns, label, split = settings["text"], settings["label"], settings["split"]
-    table = _read(task, file, [*columns, label, *([split] if split else [])])
+    table = _read(task, file, list(dict.fromkeys([*columns, label, *([split] if split else [])])))
     texts = [joined(*row) for row in zip(*(table[column] for column in columns), strict=True)]
-    for row, (text, own) in enumerate(zip(texts, table[label], strict=True), 1):
-        for what, value in (("text", text.replace(PAIR, " ").strip()), ("label", own.strip())):
-            if not value:
-                raise TallmasksError(f"{file}: row {row}: the {what} is empty; add it, or remove the row")
-    labels = [own.strip() for own in table[label]]
+    labels = [value.strip() for value in table[label]]
+    for what, values in (("text", [text.replace(PAIR, " ").strip() for text in texts]), ("label", labels)):
+        if "" in values:
+            raise TallmasksError(f"{file}: row {values.index('') + 1}: the {what} is empty; add it, or remove the row")
     parts = table[split] if split else _parts(texts, labels, settings["fractions"], settings["seed"])
     for row, part in enumerate(parts, 1):
         if part not in SPLITS:
@@ -170,8 +156,8 @@ def _parts(texts: Sequence[str], labels: Sequence[str], fractions: Mapping[str, 
     for text, label in zip(texts, labels, strict=True):
         by_class.setdefault(label, set()).add(text)
     part_of: dict[str, str] = {}
-    for own in by_class.values():
-        ordered = sorted(own, key=lambda text: _order(seed, text))
+    for of_class in by_class.values():
+        ordered = sorted(of_class, key=lambda text: _order(seed, text))
         start = 0
         for part, fraction in fractions.items():
             count = max(1, round(fraction * len(ordered)))
@@ -190,100 +176,53 @@ def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]
     import pyarrow as pa
 
     try:
-        names, table = _table(task, file, columns)
-    except (OSError, ValueError, TypeError, OverflowError, RecursionError, csv.Error) as error:  # Arrow's are of these
+        names, table = _table(file, columns)
+        for column in columns:
+            if names.count(column) != 1:
+                raise TallmasksError(
+                    f"{file}: found {names.count(column)} columns {column!r}{nearest(column, names)}; found "
+                    f"{', '.join(names[:20])}; expected the columns of data.{task} in params.yaml, each once"
+                )
+        values = {column: [value or "" for value in table[column].cast(pa.string()).to_pylist()] for column in columns}
+        if file.suffix == ".tsv" and any(re.fullmatch('".*"', value) for texts in values.values() for value in texts):
+            raise ValueError("in a .tsv file, quotation marks around a text can belong to it; save it as .csv")
+    except (OSError, ValueError, TypeError, AttributeError) as error:  # Arrow's are of these
         raise TallmasksError(
             f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}, in "
-            "UTF-8"
+            "UTF-8, with columns of strings or numbers"
         ) from None
-    for column in columns:
-        if names.count(column) > 1:
-            raise TallmasksError(
-                f"{file}: found {names.count(column)} columns {column!r}, expected one; rename the others"
-            )
-        if column not in names:
-            one = f", separated by {SEPARATORS[file.suffix]!r}" if len(names) == 1 and file.suffix in SEPARATORS else ""
-            raise TallmasksError(
-                f"{file}: found no column {column!r}{nearest(column, names)}; found "
-                f"{', '.join(names[:20]) or 'nothing'}; expected the columns of data.{task} in params.yaml{one}"
-            )
-    try:
-        strings = {column: table[column].cast(pa.string()) for column in columns}
-    except pa.ArrowException:
-        kinds = ", ".join(f"{column} ({table[column].type})" for column in columns)
-        raise TallmasksError(f"{file}: found {kinds}; expected columns of strings or numbers") from None
-    return {
-        column: ["" if value is None else value for value in array.to_pylist()] for column, array in strings.items()
-    }
+    return values
 
 
-def _table(task: str, file: Path, columns: Sequence[str]) -> tuple[list[str], pa.Table]:
+def _table(file: Path, columns: Sequence[str]) -> tuple[list[str], pa.Table]:
     """The names of all columns, and a table with those of ``columns`` that the file has."""
     import pyarrow as pa
-    from pyarrow import parquet as pq
+    from pyarrow import csv, parquet
 
-    with open_plain(file) as content:
-        if file.suffix == ".parquet":
-            parquet = pq.ParquetFile(content)
-            names = parquet.schema_arrow.names
-            return names, parquet.read(columns=[column for column in columns if column in names])
-        lines = io.TextIOWrapper(content, "utf-8-sig", newline="")
-        if file.suffix in SEPARATORS:
-            names, values = _separated(file, lines, columns)
-        elif file.suffix in (".jsonl", ".json"):
-            names, values = _objects(lines, columns)
-        else:
-            raise TallmasksError(f"params.yaml: data.{task}.files: found {file.name}, expected {FORMATS}")
-        return names, pa.table(values)
-
-
-def _separated(file: Path, lines: Iterable[str], columns: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    csv.field_size_limit(1 << 30)
-    plain = file.suffix == ".tsv" and _has_plain_quotes(file)
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
-    rows = filter(None, csv.reader(lines, delimiter=SEPARATORS[file.suffix], quoting=quoting))  # without empty lines
-    names = next(rows, [])
-    values: dict[str, list[str]] = {column: [] for column in columns if column in names}
-    places = [(names.index(column), own) for column, own in values.items()]
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(names):
-            raise ValueError(f"row {number} has {counted(len(row), 'column')}, the first line {len(names)}")
-        for place, own in places:
-            own.append(row[place])
-    return names, values
-
-
-def _has_plain_quotes(file: Path) -> bool:
-    """Whether a quotation mark in a .tsv file is part of its text, as in GLUE's files, and does not begin a quoted
-    text, which can have several lines."""
-    unpaired, lengths = False, set()
+    if file.suffix in (".csv", ".tsv"):
+        layout: Any = (
+            {"newlines_in_values": True} if file.suffix == ".csv" else {"delimiter": "\t", "quote_char": False}
+        )
+        parsing, reading = csv.ParseOptions(**layout), csv.ReadOptions(block_size=BLOCK)
+        names = csv.open_csv(file, reading, parsing).schema.names
+        present = [column for column in columns if column in names]
+        converting = csv.ConvertOptions(include_columns=present, column_types=dict.fromkeys(present, pa.string()))
+        return names, csv.read_csv(file, reading, parsing, converting)
+    if file.suffix == ".parquet":
+        content = parquet.ParquetFile(file)
+        names = content.schema_arrow.names
+        return names, content.read([column for column in columns if column in names])
+    if file.suffix not in (".jsonl", ".json"):
+        raise ValueError("another format")
+    found, values = dict[str, None](), {column: list[Any]() for column in columns}
     with file.open(encoding="utf-8-sig") as lines:
-        for line in lines:
-            fields = line.rstrip("\n").split("\t")
-            if fields != [""]:
-                unpaired |= any(field.startswith('"') and (field == '"' or not field.endswith('"')) for field in fields)
-                lengths.add(len(fields))
-    return unpaired and len(lengths) == 1
-
-
-def _objects(lines: Iterable[str], columns: Sequence[str]) -> tuple[list[str], dict[str, list[Any]]]:
-    names, values = dict[str, None](), {column: list[Any]() for column in columns}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line, object_pairs_hook=_row)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"line {number}: {error.msg}") from None
-        if not isinstance(row, dict):
-            raise ValueError(f"line {number} is not a JSON object")
-        names |= dict.fromkeys(row)
-        for column, own in values.items():
-            own.append(row.get(column))
-    return list(names), values
-
-
-def _row(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
-        raise ValueError(f"a line has {twice[0]!r} twice")
-    return dict(pairs)
+        for number, line in enumerate(lines, 1):  # Arrow's reader of JSON takes texts for dates
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"line {number}: {error}") from None
+                found |= dict.fromkeys(row)
+                for column, of_column in values.items():
+                    of_column.append(row.get(column))
+    return list(found), pa.table(values)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tallmasks.methods import Fixed, Network, Share, Statistics, TensorPiece, Vector, merge, merged_row
-from tallmasks.methods.rows.parts.entropy_minimisation import Adam, Count, entropy
+from tallmasks.methods.rows.parts.entropy_minimisation import Count, entropy
 from tallmasks.methods.rows.task_arithmetic import sum_merge
 
 TEMPERATURE, LEAST = 0.5, 1e-6
@@ -18,8 +18,11 @@ def learn(
     the mask from a concrete distribution, sigmoid((logits + logistic noise) / temperature). Like FusionBench
     (tanganke/fusion_bench, clip_concrete_task_arithmetic.py), except that the final mask is not sampled.
     """
+    import torch
+
     total = sum(net.to_device(vector.flat) for vector in net.task_vectors) * coefficient
-    logits, adam = total * 0, Adam(rate)
+    logits = torch.zeros_like(total)
+    optimizer = torch.optim.Adam([logits], lr=rate)
     for step in range(1, steps + 1):
         chance = (total * 0).uniform_(LEAST, 1 - LEAST, generator=net.generator)
         mask = ((chance.log() - (1 - chance).log() + logits) / TEMPERATURE).sigmoid()
@@ -30,7 +33,8 @@ def learn(
         for part in net.layout.parts.values():
             mean, weighted = mask[part].mean(), (slope[part] * mask[part]).mean()
             slope[part] = slope[part] / mean - weighted / mean**2
-        logits = logits + adam.step(slope * mask * (1 - mask) / TEMPERATURE)
+        logits.grad = slope * mask * (1 - mask) / TEMPERATURE
+        optimizer.step()
         net.report(step, steps)
     mask = (logits / TEMPERATURE).sigmoid()
     return {name: (values / values.mean()).cpu().numpy() for name, values in net.layout.split(mask).items()}
