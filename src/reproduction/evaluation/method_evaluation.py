@@ -14,7 +14,6 @@ from reproduction.evaluation.choice import choose_coefficient, choose_per_task
 from reproduction.evaluation.evaluator import Evaluator, Update, unpack_mask
 from reproduction.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks import methods
-from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
 from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
@@ -182,11 +181,6 @@ class FromFiles:
         return len(self._tasks)
 
     def files(self, needed: Input) -> Sequence[Path]:
-        if needed not in self._files:
-            raise TallmasksError(
-                f"{self._method.name}: found no file of the input {needed.name}; add it to of=(...,) of the input that"
-                " uses it, or to STAGE_OF in reproduction/plan/chain.py"
-            )
         return self._files[needed]
 
     @functools.cached_property

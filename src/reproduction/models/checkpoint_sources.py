@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tallmasks.errors import TallmasksError, nearest
+from tallmasks.io import hub
 from tallmasks.io.file_digests import named_path, sha256_of_file
 
 FINETUNE = "finetune"
@@ -77,6 +78,28 @@ def local_copy(pretrained: Mapping[str, Any], files: Sequence[str]) -> Path | No
             f"{path}: sha256 is {found}, expected {expected}; restore the file, or correct `pretrained` in params.yaml"
         )
     return path
+
+
+def download(pretrained: Mapping[str, Any], files: Sequence[Sequence[str]]) -> tuple[Path, dict[str, str]]:
+    """The first of ``files`` from a local copy or the hub, and its origin; the others go into the same folder.
+
+    ``files``: each as alternative names.  Raises TallmasksError if a file is unavailable.
+    """
+    weights, *others = files
+    if "hub" not in pretrained:
+        raise TallmasksError(
+            f"params.yaml: pretrained: found {', '.join(pretrained)}, expected `hub` and `revision`, or a folder that "
+            "transformers saved; a `tag` is for open_clip's models"
+        )
+    if copied := local_copy(pretrained, weights):
+        return copied, {"local": pretrained["local"]}
+    repository = pretrained["hub"]
+    path, origin = hub.with_origin(
+        repository, tuple(weights), pretrained.get("revision", "main"), pretrained.get("sha256")
+    )
+    for names in others:
+        hub.download_first(repository, tuple(names), origin["commit"])
+    return path, origin
 
 
 def source_of(checkpoints: Any, task: str) -> str:

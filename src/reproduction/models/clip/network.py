@@ -260,19 +260,9 @@ def load(
     trainable = {name: tensors.pop(name).to(expected[name].dtype) for name in names}
     network.load_state_dict(trainable, strict=False, assign=True)
     network.load_state_dict(tensors, strict=False)  # copies into float32
-    return _assembled(spec, network, precision, torch_device, vocabulary)
-
-
-def _assembled(
-    spec: Mapping[str, Any],
-    network: CLIP | CustomTextCLIP,
-    precision: Precision,
-    torch_device: torch.device,
-    vocabulary: list[int] | None = None,
-) -> ClipModel:
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
-    settings, architecture = spec.get("preprocess"), spec["architecture"]
+    settings = spec.get("preprocess")
     preprocess = prepare if settings is None else Preprocess(settings["size"], settings["mean"], settings["std"])
     tokenizer = functools.partial(_tokenizer, architecture, network.context_length, vocabulary)
     if torch_device.type == "cpu":

@@ -15,7 +15,6 @@ from reproduction.models.language.text_batches import IGNORED, TextBatch, Tokeni
 from reproduction.models.language.text_scoring import MARKS, Scoring
 from reproduction.models.language.text_tokenizer import TextTokenizer
 from reproduction.tasks.texts import FREE, Texts
-from tallmasks.errors import TallmasksError
 
 
 class TextModel(FlatWeights, ABC):
@@ -77,11 +76,6 @@ class TextModel(FlatWeights, ABC):
         self._network.train(on)
 
     def prepare(self, examples: Texts, changes: Any = None, generator: torch.Generator | None = None) -> TextBatch:
-        """Tokenize examples.  Raises TallmasksError for ``changes``, because texts are not augmented."""
-        if changes is not None:
-            raise TallmasksError(
-                f"params.yaml: finetuning.augmentation: found {changes!r}, but texts are not augmented; remove the key"
-            )
         return self._batch(self._tokenized(examples))
 
     def batches(self, examples: Texts, batch_size: int) -> Iterator[TextBatch]:

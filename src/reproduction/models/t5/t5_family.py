@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reproduction.models.checkpoint_sources import local_copy
+from reproduction.models.checkpoint_sources import download
 from reproduction.models.families import STATISTICS, Precision, Spec, refuse_keys
 from reproduction.models.language.text_family import TextFamily
 from reproduction.models.t5 import t5_architectures
 from reproduction.models.t5.t5_architectures import TOKENIZER_FILES, Architecture
-from tallmasks.errors import TallmasksError
-from tallmasks.io import hub
 from tallmasks.methods.merges import GRAMS, Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -34,6 +32,7 @@ class T5(TextFamily):
 
     def check(self, name: str, spec: Spec) -> None:
         refuse_keys(name, spec, ("heads",), "T5 models")
+        refuse_keys(f"{name}.finetuning", spec.get("finetuning", {}), ("augmentation",), "T5 models")
         refuse_keys(f"{name}.scoring", spec.get("scoring", {}), ("cosine_scale",), "T5 models")
         Architecture.of(spec["architecture"])
 
@@ -75,18 +74,7 @@ class T5(TextFamily):
         return t5_states.pretrained_state(Architecture.of(spec["architecture"]), weights)
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
-        if "hub" not in pretrained:
-            raise TallmasksError(
-                f"params.yaml: pretrained: found {', '.join(pretrained)}, expected `hub`, `file` and `revision`, or a "
-                "folder that transformers saved; a `tag` is for open_clip's models"
-            )
-        repository, revision = pretrained["hub"], pretrained.get("revision", "main")
-        weights, tokenizer = self.pretrained_files(pretrained)
-        if copied := local_copy(pretrained, weights):
-            return copied, {"local": pretrained["local"]}
-        path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
-        hub.download_first(repository, tokenizer, origin["commit"])  # into the folder of the weights
-        return path, origin
+        return download(pretrained, self.pretrained_files(pretrained))
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
         return (pretrained["file"],) if "file" in pretrained else _WEIGHTS, TOKENIZER_FILES

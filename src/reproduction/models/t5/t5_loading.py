@@ -15,7 +15,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 from reproduction.models import cuda
 from reproduction.models.families import Precision
 from reproduction.models.language.text_scoring import Scoring
-from reproduction.models.language.text_tokenizer import TextTokenizer, stored_tokenizer
+from reproduction.models.language.text_tokenizer import stored_tokenizer
 from reproduction.models.pretrained_files import check_tensors, read_pretrained
 from reproduction.models.t5.ia3 import Ia3Model
 from reproduction.models.t5.t5_architectures import Architecture
@@ -45,17 +45,7 @@ def load(
     tensors = read_pretrained(weights)
     tokenizer = stored_tokenizer(tensors, weights, architecture.vocab_size)
     check_tensors(weights, architecture.shapes, tensors)
-    return _assembled(spec, architecture, t5_network(architecture, tensors), tokenizer, precision, torch_device)
-
-
-def _assembled(
-    spec: Mapping[str, Any],
-    architecture: Architecture,
-    network: T5ForConditionalGeneration,
-    tokenizer: TextTokenizer,
-    precision: Precision,
-    torch_device: torch.device,
-) -> T5Model:
+    network = t5_network(architecture, tensors)
     torch.nn.Module.to(network, torch_device)
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")

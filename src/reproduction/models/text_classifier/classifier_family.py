@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reproduction.models.checkpoint_sources import Publisher, local_copy
+from reproduction.models.checkpoint_sources import Publisher, download
 from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
 from reproduction.models.text_classifier import classifier_architectures
 from reproduction.models.text_classifier.classifier_architectures import NO_LINEAR_LAYERS, PADDING_MATTERS, settings_of
@@ -19,7 +19,6 @@ from reproduction.models.text_classifier.classifier_examples import (
 )
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
-from tallmasks.io import hub
 from tallmasks.methods.merges import GRAMS, Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -64,6 +63,7 @@ class TextClassifier:
             raise TallmasksError(
                 f"params.yaml: models.{name}.heads: found {spec.get('heads')!r}, expected one of {', '.join(HEADS)}"
             )
+        refuse_keys(f"{name}.finetuning", spec.get("finetuning", {}), ("augmentation",), "text classifiers")
         refuse_keys(f"{name}.scoring", spec.get("scoring", {}), set(spec.get("scoring", {})) - {*SCORING}, "they")
         settings = settings_of(spec["architecture"])
         refuse_keys(f"{name}.architecture", settings, ("num_labels",), "text classifiers")
@@ -125,19 +125,7 @@ class TextClassifier:
         return classifier_files.pretrained_state(spec, weights)
 
     def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
-        if "hub" not in pretrained:
-            raise TallmasksError(
-                f"params.yaml: pretrained: found {', '.join(pretrained)}, expected `hub` and `revision`, or a folder "
-                "that transformers saved; a `tag` is for open_clip's models"
-            )
-        repository, revision = pretrained["hub"], pretrained.get("revision", "main")
-        weights, *others = self.pretrained_files(pretrained)
-        if copied := local_copy(pretrained, weights):
-            return copied, {"local": pretrained["local"]}
-        path, origin = hub.with_origin(repository, weights, revision, pretrained.get("sha256"))
-        for names in others:
-            hub.download_first(repository, names, origin["commit"])  # into the folder of the weights
-        return path, origin
+        return download(pretrained, self.pretrained_files(pretrained))
 
     def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
         weights, *others = _FILES

@@ -11,7 +11,6 @@ other tensors are the head, which is trained together with the body.
 from __future__ import annotations
 
 import inspect
-import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -106,11 +105,6 @@ class ClassifierModel(FlatWeights):
     def prepare(
         self, examples: ClassifierExamples, changes: Any = None, generator: torch.Generator | None = None
     ) -> ClassifierBatch:
-        """Tokenize examples.  Raises TallmasksError for ``changes``, because texts are not augmented."""
-        if changes is not None:
-            raise TallmasksError(
-                f"params.yaml: finetuning.augmentation: found {changes!r}, but texts are not augmented; remove the key"
-            )
         return self._batch(self._tokenized(examples), self._on_device(examples.head))
 
     def batches(self, examples: ClassifierExamples, batch_size: int) -> Iterator[ClassifierBatch]:
@@ -189,11 +183,6 @@ def configuration(spec: Mapping[str, Any], classes: int | None = None) -> Pretra
         raise TallmasksError(
             f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
         ) from None
-
-
-def vocabulary_of(config: PretrainedConfig) -> int:
-    """The rows of the embedding table; unlimited for models without one, such as CANINE."""
-    return int(getattr(config.get_text_config(), "vocab_size", None) or sys.maxsize)
 
 
 def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> Any:

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reproduction.tasks.dataset_files import Files, from_folder, from_hub, hidden, missing_from_hub, reading
-from reproduction.tasks.vision.vision_tasks import VisionTask
+from reproduction.tasks.dataset_files import Files, from_folder, from_hub, hidden, reading
+from reproduction.tasks.vision.vision_tasks import LOCAL, VisionTask
 from tallmasks.errors import TallmasksError, short
 
 Encoded = bytes | Path | NDArray[np.uint8]
-_LOCAL = "Parquet files or of one folder per class"
 _LAYOUTS = "Parquet files, WebDataset tars, gzipped IDX files or a folder per class"
 
 
@@ -45,7 +44,7 @@ def files_of(task: VisionTask, split: str, folder: Path | None = None) -> Files:
     <split>/<class>/<image>.  Raises TallmasksError if files are unavailable or incomplete.
     """
     if folder is None:
-        return from_hub(task.name, task.source, split, _LOCAL)
+        return from_hub(task.name, task.source, split, LOCAL)
     pattern = task.source.files[split]
     own_name = PurePosixPath(pattern).name.split("-")[0]  # Food101's test split is called validation
     parquet = (f"**/{own_name}*.parquet", f"**/{own_name}/*.parquet", f"**/{split}*.parquet")
@@ -53,11 +52,6 @@ def files_of(task: VisionTask, split: str, folder: Path | None = None) -> Files:
     patterns = (pattern, *((f"{split}/", *parquet) if has_classes else (*parquet, f"{split}/")))
     expected = f"{pattern} as on the hub, {split}*.parquet, or {split}/<class>/<image>"
     return from_folder(task.name, split, folder, patterns, expected)
-
-
-def missing(task: VisionTask) -> str | None:
-    """An error message if a task's files are not cached and the hub does not answer, else None."""
-    return missing_from_hub(task.name, task.source, _LOCAL)
 
 
 def open_dataset(task: VisionTask, files: Files) -> Dataset:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.tasks.catalogues import ExamplesFile, ExamplesRecipe, Params
+from reproduction.tasks.dataset_files import missing_from_hub
 from reproduction.tasks.task import Task
-from reproduction.tasks.vision.vision_tasks import TASKS, VisionTask, own_task, vision_task_of
+from reproduction.tasks.vision.vision_tasks import LOCAL, TASKS, VisionTask, own_task, vision_task_of
 from tallmasks.errors import TallmasksError
 from tallmasks.io.file_digests import named_path
 
@@ -55,9 +56,7 @@ class Vision:
         write_examples(vision_task_of(recipe), split, side, out.path, out.metadata, folder, out.threads, out.say)
 
     def missing(self, recipe: Params) -> str | None:
-        from reproduction.tasks.vision.data_files import missing
-
-        return missing(vision_task_of(recipe))
+        return missing_from_hub(recipe["task"], vision_task_of(recipe).source, LOCAL)
 
 
 CATALOGUE = Vision()

@@ -25,6 +25,7 @@ from reproduction.tasks.task import Task, shipped_yaml
 
 _FOLDER = Path(__file__).parent
 _FILES = {"train": "data/train-*.parquet", "test": "data/test-*.parquet"}
+LOCAL = "Parquet files or of one folder per class"  # what can be in a local folder instead
 _SOURCE = ("hub", "files", "revision", "image", "label")
 
 
