@@ -43,10 +43,7 @@ def write_model(folder: Path, **config: object) -> None:
         (NAMED, ("0", "1"), ["red", "blue"], False),
         (NUMBERED, ("0", "1"), ["0", "1"], False),
         (NUMBERED, ("red", "blue"), ["blue", "red"], True),
-        (ONLY_IN_LABEL2ID, ("red", "blue"), ["red", "blue"], False),
-        ({"label2id": {"red": "0", "blue": "1"}}, ("red", "blue"), ["red", "blue"], False),
-        ({"label2id": {"LABEL_0": 0, "LABEL_1": 1}, **NAMED}, ("red", "blue"), ["red", "blue"], False),
-        ({"label2id": {"red": 0, "blue": 0}}, ("red", "blue"), ["blue", "red"], True),
+        (ONLY_IN_LABEL2ID, ("red", "blue"), ["blue", "red"], True),
     ],
 )
 def test_the_order_of_classes_is_the_models_or_is_asked_for(

@@ -84,8 +84,9 @@ def joined(checkpoint: Checkpoint, source: tuple[str, ...], shape: tuple[int, ..
     """One of open_clip's tensors, float32.  Raises TallmasksError if a part has another shape or is not finite."""
     if source[0].endswith(_TRANSPOSED):
         return np.ascontiguousarray(float_array(checkpoint, source[0], shape[::-1]).T)
-    parts = [float_array(checkpoint, name, (shape[0] // len(source), *shape[1:])) for name in source]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(source) == 1:
+        return float_array(checkpoint, source[0], shape)
+    return np.concatenate([float_array(checkpoint, name, (shape[0] // len(source), *shape[1:])) for name in source])
 
 
 def matched(checkpoint: Checkpoint, pretrained: Checkpoint, trainable: str) -> Sources:
