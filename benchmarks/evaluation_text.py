@@ -26,8 +26,7 @@ from reproduction.models.language.text_batches import TextBatch
 from reproduction.models.language.text_scoring import Scoring
 from reproduction.models.language.text_tokenizer import TextTokenizer
 from reproduction.models.t5.t5_architectures import Architecture
-from reproduction.models.t5.t5_loading import t5_network
-from reproduction.models.t5.t5_network import T5Model
+from reproduction.models.t5.t5_network import T5Model, network_of
 from reproduction.tasks.texts import FREE, Text, open_texts, write_texts
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -55,7 +54,7 @@ def random_model(architecture: Architecture, scoring: Scoring, device: torch.dev
         name: torch.ones(shape) if len(shape) == 1 else torch.randn(shape) * shape[-1] ** -0.5
         for name, shape in architecture.shapes.items()
     }
-    network = t5_network(architecture, tensors).to(device)
+    network = network_of(architecture, tensors).to(device)
     named = dict(network.named_parameters())
     tokenizer = TextTokenizer(tokenizer_json(), Path("lexicon"), architecture.vocab_size)
     return T5Model(network, {name: named[name] for name in architecture.trainable()}, tokenizer, scoring)

@@ -21,7 +21,7 @@ from reproduction.models import cuda, prefetching
 from reproduction.models.clip import network
 from reproduction.models.language.text_tokenizer import stored_tokenizer
 from reproduction.models.pretrained_files import read_pretrained
-from reproduction.models.t5 import t5_loading
+from reproduction.models.t5 import t5_network
 from reproduction.training import finetuning
 
 NUMBERS = {"item": None, "__bool__": bool, "__int__": int, "__index__": int, "__float__": float}
@@ -94,12 +94,12 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.random, "fork_rng", lambda devices: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "default_generators", (torch.default_generator,))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(t5_loading, "stored_tokenizer", _stored_tokenizer)
+    monkeypatch.setattr(t5_network, "stored_tokenizer", _stored_tokenizer)
     monkeypatch.setattr(torch.nn.Module, "to", _to)
     here = torch.device("cpu")  # modes are a thread's own
     for module in (finetuning, evaluator):
         monkeypatch.setattr(module, "prefetched", lambda prepared, device: prefetching.prefetched(prepared, here))
-    for module in (network, t5_loading):
+    for module in (network, t5_network):
         monkeypatch.setattr(module, "read_pretrained", _read)
     with FakeTensorMode(allow_non_fake_inputs=True), Ones():
         yield

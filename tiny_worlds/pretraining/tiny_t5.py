@@ -17,7 +17,7 @@ from reproduction.models.language.text_batches import IGNORED
 from reproduction.models.language.text_tokenizer import TENSOR, TextTokenizer
 from reproduction.models.pretrained_files import write_pretrained
 from reproduction.models.t5.t5_architectures import TABLES, Architecture
-from reproduction.models.t5.t5_loading import t5_network
+from reproduction.models.t5.t5_network import network_of
 from reproduction.training.finetuning import plateau_schedule, progress_at
 from tiny_worlds.written.documents import Pair, begun, problem, with_gaps
 from tiny_worlds.written.lexicon import tokenizer_json
@@ -68,7 +68,7 @@ def initial(architecture: Mapping[str, Any], seed: int) -> T5ForConditionalGener
             spread = (shape[1] * (sizes.d_kv if ".q." in name else 1)) ** -0.5
         return torch.empty(shape).normal_(0, spread, generator=generator)
 
-    network = t5_network(sizes, {name: drawn(name, shape) for name, shape in sizes.shapes.items()}).eval()
+    network = network_of(sizes, {name: drawn(name, shape) for name, shape in sizes.shapes.items()}).eval()
     network.config.decoder_start_token_id = network.config.pad_token_id
     return network
 

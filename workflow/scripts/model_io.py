@@ -28,7 +28,7 @@ def new_evaluator(job: Job, model: Model, tasks: Sequence[TaskData]) -> Evaluato
 
 def load_examples(job: Job, role: str) -> Examples:
     model_family = family(job.params)
-    files = {needed.name: job.input(needed.name) for needed in model_family.task_inputs if needed.name in job.inputs}
+    files = {needed: job.input(needed) for needed in model_family.task_inputs if needed in job.inputs}
     return model_family.examples(job.input(role), files)
 
 
@@ -39,10 +39,10 @@ def load_task(job: Job) -> TaskData:
 def load_tasks(job: Job, splits: Sequence[str] = SPLITS, only: Collection[str] = ()) -> list[TaskData]:
     """The tasks of a job on several tasks, or ``only`` some of them."""
     model_family = family(job.params)
-    files = {role: job.by_task(role) for role in (*splits, *(f"{needed.name}s" for needed in model_family.task_inputs))}
+    files = {role: job.by_task(role) for role in (*splits, *(f"{needed}s" for needed in model_family.task_inputs))}
     tasks = []
     for task in only or job.params["tasks"]:
-        of_task = {needed.name: files[f"{needed.name}s"][task] for needed in model_family.task_inputs}
+        of_task = {needed: files[f"{needed}s"][task] for needed in model_family.task_inputs}
         tasks.append(TaskData(task, {split: model_family.examples(files[split][task], of_task) for split in splits}))
     return tasks
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -42,15 +41,8 @@ Spec = Mapping[str, Any]
 """A model's entry in params.yaml, or its part in a recipe."""
 
 
-@dataclass(frozen=True)
-class TaskArtifact:
-    """An artifact that is needed to score a task; ``name`` is its role."""
-
-    name: str
-
-
-HEAD = TaskArtifact("head")
-"""A zero-shot classification head."""
+HEAD = "head"
+"""The role of a classification head, an artifact that is needed to score a task."""
 
 
 class Examples(Protocol):
@@ -156,7 +148,7 @@ class Family(Protocol):
 
     Attributes:
         unit: The plural noun for examples, such as "images".
-        task_inputs: What is needed to score a task besides its examples; CLIP has a zero-shot head.
+        task_inputs: Roles of artifacts that are needed to score a task besides its examples; CLIP has `HEAD`.
         imports: Modules that are slow to import.  One process imports them, and jobs fork from it.
         publishers: Publishers of fine-tuned checkpoints, by their names for `checkpoints` in params.yaml.
     """
@@ -165,7 +157,7 @@ class Family(Protocol):
     def unit(self) -> str: ...
 
     @property
-    def task_inputs(self) -> tuple[TaskArtifact, ...]: ...
+    def task_inputs(self) -> tuple[str, ...]: ...
 
     @property
     def imports(self) -> tuple[str, ...]: ...

@@ -11,7 +11,6 @@ from reproduction.models.checkpoint_sources import FINETUNE, locate, source_of
 from reproduction.models.families import (
     HEAD,
     STATISTICS,
-    TaskArtifact,
     counts_frozen,
     family,
     statistics_of,
@@ -94,15 +93,15 @@ def head(plan: Plan, model: str, task: str, seed: Seed = 0) -> Spec:
 
 def task_inputs(plan: Plan, model: str, task: str, seed: Seed) -> dict[str, list[Node]]:
     """The inputs that the model's family needs for a task besides its examples (CLIP: the head), by role."""
-    return {needed.name: nodes for needed, nodes in _task_inputs(plan, model, [task], seed)}
+    return dict(_task_inputs(plan, model, [task], seed))
 
 
 def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> dict[str, list[Node]]:
     """`task_inputs` of several tasks, under the roles' plurals."""
-    return {f"{needed.name}s": nodes for needed, nodes in _task_inputs(plan, model, tasks, seed)}
+    return {f"{role}s": nodes for role, nodes in _task_inputs(plan, model, tasks, seed)}
 
 
-def _task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[tuple[TaskArtifact, list[Node]]]:
+def _task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[tuple[str, list[Node]]]:
     spec = plan.model(model)
     seeds = (seed,) if trains_heads(spec) else ()  # otherwise they are the same for every seed
     return [
@@ -250,7 +249,7 @@ def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed)
 
 # -- the stage behind each thing that a method, a merge or a family needs --------------------------------------
 
-STAGE_OF: dict[Input | Statistic | TaskArtifact, Stage[Any]] = {
+STAGE_OF: dict[Input | Statistic | str, Stage[Any]] = {
     HEAD: head,
     GRAMS: statistic,
     FISHER: statistic,

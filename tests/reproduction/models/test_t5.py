@@ -15,9 +15,8 @@ from reproduction.models.families import family, load
 from reproduction.models.language.text_model import TextModel
 from reproduction.models.language.text_scoring import Scoring, exact_match, f1
 from reproduction.models.t5 import FAMILY
-from reproduction.models.t5.ia3 import Ia3Model
 from reproduction.models.t5.t5_architectures import IA3_SUFFIX, PEFT_PREFIX, Architecture
-from reproduction.models.t5.t5_network import T5Model
+from reproduction.models.t5.t5_network import Ia3Model, T5Model
 from reproduction.tasks.texts import Texts, open_texts, write_texts
 from small_t5 import (
     ARCHITECTURE,
@@ -298,7 +297,7 @@ def test_one_pass_serves_many_weight_sets(
     free: bool, budget: int, adapted: Ia3Model, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A weight set would get the score of another one."""
-    monkeypatch.setattr("reproduction.models.t5.ia3.INPUT_TOKENS", budget)
+    monkeypatch.setattr("reproduction.models.t5.t5_network.INPUT_TOKENS", budget)
     adapted.scoring = Scoring(max_new_tokens=4, free_answers="mean")
     sets, seen = [adapted.initial(), *some_vectors(adapted, 3)], set()
     for batch in adapted.batches(small_examples(folder, 12, free=free), 8):

@@ -12,7 +12,7 @@ from conftest import shipped_params
 from reproduction.models.families import load
 from reproduction.models.language.text_tokenizer import TextTokenizer
 from reproduction.models.t5.t5_architectures import Architecture
-from reproduction.models.t5.t5_loading import t5_network
+from reproduction.models.t5.t5_network import network_of
 from small_clip import SPEC as CLIP_SPEC
 from tallmasks.io.tensor_files import open_tensors
 from tiny_worlds.drawn import TASKS
@@ -41,7 +41,7 @@ def test_pretraining_learns_and_records_its_recipe(tmp_path: Path) -> None:
     numbers = TextTokenizer(tokenizer_json().encode(), paths[0], len(weights["shared.weight"]))
     read, write = torch.tensor(numbers([f"aldan after {DEED_WORDS[0]}"])), torch.zeros(1, 1).long()
     with torch.no_grad():
-        trained, untrained = t5_network(Architecture.of(ARCHITECTURE), weights), initial(ARCHITECTURE, 0)
+        trained, untrained = network_of(Architecture.of(ARCHITECTURE), weights), initial(ARCHITECTURE, 0)
         said, before = (
             network(input_ids=read, decoder_input_ids=write).logits.softmax(dim=-1) for network in (trained, untrained)
         )

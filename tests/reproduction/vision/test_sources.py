@@ -56,18 +56,6 @@ def test_a_folder_per_class_is_read_as_torchvision_reads_it(tmp_path: Path) -> N
         np.testing.assert_array_equal(open_image(stored), image)
 
 
-@pytest.mark.parametrize("struct", [False, True])
-def test_an_image_column_of_any_form(struct: bool, tmp_path: Path) -> None:
-    """Files written by another version of the datasets library, or by hand, could not be read."""
-    image = picture(RNG, 28, 28)
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "one.png").write_bytes(encoded(image, "PNG"))
-    value = {"bytes": None, "path": str(tmp_path / "images" / "one.png")} if struct else "images/one.png"
-    write_parquet(tmp_path / "train.parquet", [value], [3], image_type=None if struct else pa.string())
-    ((_, stored),) = open_dataset(MNIST, files_of(MNIST, "train", tmp_path)).images()
-    np.testing.assert_array_equal(open_image(stored), image)
-
-
 def opened(tmp_path: Path, labels: list[Any], task: str = "stl10", **columns: Any) -> Any:
     images = [encoded(picture(RNG, 8, 8), "PNG")] * len(labels)
     write_parquet(tmp_path / "train.parquet", images, labels, image_type=pa.binary(), **columns)
@@ -115,16 +103,12 @@ def test_what_is_not_this_tasks_data_is_refused(
         opened(tmp_path, labels, **columns)
 
 
-def test_16_bit_greys_are_scaled() -> None:
+def test_greys_of_more_than_8_bits_are_refused() -> None:
     """16-bit images, for example from a telescope or a microscope, would come out white."""
-    greys = np.arange(256, dtype=np.uint16).reshape(16, 16)
-    for dtype, format in (("<u2", "PNG"), (">u2", "TIFF")):
-        stored = encoded(Image.fromarray((greys * 257).astype(dtype)), format)
-        np.testing.assert_array_equal(np.asarray(open_image(stored))[..., 1], greys)
-    stored = b"P5\n16 16\n65535\n" + (greys * 257).astype(">u2").tobytes()
-    np.testing.assert_array_equal(np.asarray(open_image(stored))[..., 1], greys)
-    with pytest.raises(ValueError, match="unknown"):
-        open_image(encoded(Image.fromarray(greys / np.float32(255)), "TIFF"))
+    greys = np.arange(256, dtype=np.uint16).reshape(16, 16) * 257
+    for image in (Image.fromarray(greys), Image.fromarray(greys.astype(np.float32))):
+        with pytest.raises(ValueError, match="8 bits"):
+            open_image(encoded(image, "TIFF"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.models.checkpoint_sources import Publisher
-from reproduction.models.families import Spec, TaskArtifact
+from reproduction.models.families import Spec
 from reproduction.models.language.text_scoring import MARKS, Scoring
 from reproduction.tasks.task import Task
 from reproduction.tasks.texts import Texts, open_texts
@@ -16,7 +16,7 @@ from reproduction.tasks.texts import Texts, open_texts
 
 class TextFamily:
     unit = "questions"
-    task_inputs: tuple[TaskArtifact, ...] = ()
+    task_inputs: tuple[str, ...] = ()
     publishers: Mapping[str, Publisher] = {}
 
     def settings(self, spec: Spec) -> dict[str, Any]:

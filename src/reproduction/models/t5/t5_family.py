@@ -64,9 +64,9 @@ class T5(TextFamily):
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> T5Model:
-        from reproduction.models.t5 import t5_loading
+        from reproduction.models.t5 import t5_network
 
-        return t5_loading.load(spec, weights, precision, device)
+        return t5_network.load(spec, weights, precision, device)
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.t5 import t5_states

@@ -172,8 +172,7 @@ def _open_streamed(task: VisionTask, layout: str, paths: Sequence[Path]) -> Data
         for index, value in enumerate(values(image)):
             stored = value or {"bytes": None, "path": None}
             name = f"example {index}" + (f" ({stored['path']})" if stored["path"] else "")
-            where = paths[0].parent / stored["path"] if stored["path"] else b""  # b"" is reported as undecodable
-            yield name, stored["bytes"] or where
+            yield name, stored["bytes"] or b""  # which is reported as undecodable
 
     return Dataset(labels, images, notes)
 

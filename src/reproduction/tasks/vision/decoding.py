@@ -187,19 +187,12 @@ def _opened(encoded: Encoded) -> Image.Image:
 
 
 def open_image(encoded: Encoded) -> Image.Image:
-    """An image as RGB, like torchvision's loader.  16-bit greyscale is scaled to 8 bits.
-
-    Raises ValueError for grey levels whose range is unknown, such as floats.
-    """
+    """An image as RGB, like torchvision's loader.  Raises ValueError for grey levels of more than 8 bits."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # harmless ones about palettes and SUN397's TIFFs
         with _opened(encoded) as image:
-            if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):  # Pillow clips them at 255
-                return Image.fromarray(np.round(np.asarray(image) / 257).astype(np.uint8)).convert("RGB")
-            if image.mode in ("I", "F"):
-                raise ValueError(
-                    f"grey levels of Pillow's mode {image.mode}, whose range is unknown; expected 8 or 16 bits"
-                )
+            if image.mode.startswith(("I", "F")):  # Pillow clips them at 255
+                raise ValueError(f"grey levels of Pillow's mode {image.mode}; expected 8 bits")
             return image.convert("RGB")
 
 
