@@ -68,10 +68,6 @@ class TextModel(FlatWeights, ABC):
         ends = {self._tokenizer.pad, self._tokenizer.end}
         return [self._tokenizer.text([n for n in row if n not in ends]) for row in answers.tolist()]
 
-    def input_tokens(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each input, cut to ``max_input_tokens`` including the end of sequence."""
-        return self._tokenizer(texts, self.scoring.max_input_tokens)
-
     def train(self, on: bool) -> None:
         self._network.train(on)
 
@@ -89,7 +85,7 @@ class TextModel(FlatWeights, ABC):
 
     def _tokenized(self, examples: Texts) -> list[TokenizedText]:
         texts = list(examples)
-        inputs = self.input_tokens([text.input for text in texts])
+        inputs = self._tokenizer([text.input for text in texts], self.scoring.max_input_tokens)
         wanted = [(text.target,) if text.answer == FREE else text.answers for text in texts]
         distinct = list(dict.fromkeys(answer for answers in wanted for answer in answers))
         tokens = dict(zip(distinct, self._tokenizer(distinct), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,9 +120,13 @@ def _read(task: TextTask, path: Path) -> pa.Table:
     """The task's columns of one file, cast to their declared types."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from pyarrow import json
 
     with reading(task.name, path, "Parquet"):
-        table = _READERS[path.suffix](path) if path.suffix in _READERS else pq.ParquetFile(path).read()
+        if path.suffix == ".csv":
+            table = _read_csv(path)
+        else:
+            table = json.read_json(path) if path.suffix == ".jsonl" else pq.ParquetFile(path).read()
     names = table.column_names
     if absent := [name for name in task.columns if name not in names]:
         raise TallmasksError(
@@ -148,12 +152,6 @@ def _read(task: TextTask, path: Path) -> pa.Table:
     return pa.table(columns)
 
 
-def _read_json_lines(path: Path) -> pa.Table:
-    from pyarrow import json
-
-    return json.read_json(path)
-
-
 def _read_csv(path: Path) -> pa.Table:
     """A CSV file of Story Cloze, with its columns renamed as on the hub."""
     import pyarrow as pa
@@ -167,6 +165,3 @@ def _read_csv(path: Path) -> pa.Table:
         ),
     )
     return table.rename_columns([_CSV_NAMES.get(name, name) for name in table.column_names])
-
-
-_READERS: Mapping[str, Callable[[Path], pa.Table]] = {".csv": _read_csv, ".jsonl": _read_json_lines}
