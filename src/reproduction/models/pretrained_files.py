@@ -23,12 +23,7 @@ def write_pretrained(tensors: dict[str, torch.Tensor], recipe: Mapping[str, Any]
 
 
 def read_pretrained(weights: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a pretrained file.  Raises TallmasksError if it is missing or damaged."""
-    if not weights.exists():
-        raise TallmasksError(
-            f"{weights}: no such file. `git checkout` restores the tiny model, which ships with the project; for other "
-            "models, correct `pretrained` in params.yaml."
-        )
+    """The tensors of a pretrained file.  Raises TallmasksError if it is damaged."""
     try:
         return load_file(weights)
     except SafetensorError as error:

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
-
 
 @dataclass(frozen=True)
 class Controlled:
@@ -34,11 +32,8 @@ def owners(size: int, parts: int, seed: int) -> NDArray[np.uint8]:
     """The part of each weight, uint8 [size], random in 0 to parts - 1. Part sizes differ by at most one.
 
     NumPy guarantees that RandomState's stream never changes (NEP 19), so a recipe always yields the same parts.
-
-    Raises TallmasksError if there are not 1 to 255 parts, or more parts than weights.
     """
-    if not 1 <= parts <= min(255, size):
-        raise TallmasksError(f"cannot divide {size} weights among {parts} tasks; expected 1 to {min(255, size)} tasks")
+    assert parts <= 256, "they are uint8"
     parts_of_weights = np.resize(np.arange(parts, dtype=np.uint8), size)
     np.random.RandomState(seed).shuffle(parts_of_weights)
     return parts_of_weights

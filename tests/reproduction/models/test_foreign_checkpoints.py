@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from safetensors.torch import save_file
 from transformers import CLIPVisionConfig, CLIPVisionModel, CLIPVisionModelWithProjection
 
@@ -139,34 +137,11 @@ def test_a_folder_of_state_dicts(tmp_path: Path, pretrained: Any, finetuned: Any
     assert torch.equal(import_file(path, pretrained)["visual.proj"], finetuned["visual.proj"])
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_cut_or_changed_file_is_refused_or_whole(
-    data: st.DataObject, tmp_path: Path, pretrained: Any, finetuned: Any
-) -> None:
-    """A damaged download would end in a traceback that names no file, or in weights that are not finite."""
-    path = tmp_path / f"cars{data.draw(st.sampled_from(['.pt', '.safetensors', '.old.pt']))}"
-    if path.suffix == ".safetensors":
-        save_file(finetuned, path)
-    else:
-        torch.save(finetuned, path, _use_new_zipfile_serialization=".old" not in path.name)
-    content = bytearray(path.read_bytes())
-    if data.draw(st.booleans()):
-        del content[data.draw(st.integers(0, len(content) - 1)) :]
-    else:
-        window = data.draw(st.sampled_from([2000, len(content)]))  # half of the draws hit the header or pickle
-        place = data.draw(st.integers(0, window - 1))
-        if data.draw(st.booleans()):
-            place = len(content) - 1 - place
-        content[place : place + 8] = data.draw(st.binary(min_size=1, max_size=8))
-    path.write_bytes(content)
-    try:
-        found = import_file(path, pretrained)
-    except TallmasksError as error:
-        assert path.name in str(error) and "\n" not in str(error), error
-    else:
-        assert list(found) == sorted(name for name in pretrained if name.startswith("visual."))
-        assert all(t.shape == pretrained[n].shape and t.isfinite().all() for n, t in found.items())
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path, pretrained: Any, finetuned: Any) -> None:
+    """A training that diverged would be merged with the others."""
+    save_file({**finetuned, "visual.proj": finetuned["visual.proj"] * torch.nan}, tmp_path / "cars.safetensors")
+    with pytest.raises(TallmasksError, match=r"cars\.safetensors: tensor 'visual\.proj'"):
+        import_file(tmp_path / "cars.safetensors", pretrained)
 
 
 def test_what_others_fine_tuned_on_is_said_where_it_decides() -> None:

@@ -1,12 +1,10 @@
 """The controlled experiment's partition of the weights."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reproduction.training.controlled import Controlled, owners, part_mask
-from tallmasks.errors import TallmasksError
 
 
 @given(size=st.integers(8, 3000), parts=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
@@ -36,5 +34,3 @@ def test_each_task_has_its_part() -> None:
     who = Controlled(0, ("cars", "mnist"))
     assert who.partition("mnist") == {"seed": 0, "parts": 2, "part": 1}
     assert str(who) == "0-controlled2"
-    with pytest.raises(TallmasksError, match=r"3 weights .* 4 tasks"):
-        owners(3, 4, 0)

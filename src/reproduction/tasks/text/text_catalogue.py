@@ -30,11 +30,6 @@ class TextDatasets:
     def check(self, params: Params) -> None:
         if taken := TASKS.keys() & own_text_tasks(params):
             raise TallmasksError(f"params.yaml: data: {min(taken)!r} is a built-in task; choose another name")
-        for task, entry in params.get("data", {}).items():
-            if task in TASKS and TASKS[task].ask and "path" not in entry:
-                raise TallmasksError(
-                    f"params.yaml: data.{task}: found {', '.join(entry)}, expected path, a local folder"
-                )
 
     def recipe(self, params: Params, model: Params, task: str, split: str, root: Path) -> ExamplesRecipe:
         """Takes the data from the hub or from `data.<task>.path`, and all prompts or the model's `templates`."""
