@@ -91,22 +91,14 @@ def head(plan: Plan, model: str, task: str, seed: Seed = 0) -> Spec:
     return Spec(task, params, sources=pretrained_source(plan, model))
 
 
-def task_inputs(plan: Plan, model: str, task: str, seed: Seed) -> dict[str, list[Node]]:
-    """The inputs that the model's family needs for a task besides its examples (CLIP: the head), by role."""
-    return dict(_task_inputs(plan, model, [task], seed))
-
-
-def inputs_of_tasks(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> dict[str, list[Node]]:
-    """`task_inputs` of several tasks, under the roles' plurals."""
-    return {f"{role}s": nodes for role, nodes in _task_inputs(plan, model, tasks, seed)}
-
-
-def _task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[tuple[str, list[Node]]]:
+def task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed, plural: str = "") -> dict[str, list[Node]]:
+    """The inputs that the model's family needs for tasks besides their examples (CLIP: the heads), by role."""
     spec = plan.model(model)
     seeds = (seed,) if trains_heads(spec) else ()  # otherwise they are the same for every seed
-    return [
-        (needed, [STAGE_OF[needed](plan, model, task, *seeds) for task in tasks]) for needed in family(spec).task_inputs
-    ]
+    return {
+        f"{role}{plural}": [STAGE_OF[role](plan, model, task, *seeds) for task in tasks]
+        for role in family(spec).task_inputs
+    }
 
 
 def new_head(plan: Plan, model: str, task: str) -> dict[str, Any]:
@@ -129,7 +121,7 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
     params |= {"seed": seed.seed, "partition": seed.partition(task)} if isinstance(seed, Controlled) else {"seed": seed}
     inputs = {"examples": [examples(plan, model, task, "train")]}
     if not trains_heads(spec):
-        inputs |= task_inputs(plan, model, task, seed)
+        inputs |= task_inputs(plan, model, [task], seed)
     if validates:
         inputs["validation"] = [examples(plan, model, task, "validation")]
     return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
@@ -157,7 +149,7 @@ def statistic(plan: Plan, model: str, task: str, seed: Seed, needed: Statistic) 
     params = {**plan.network(model), "statistic": needed.name, "task": task, "count": count}
     inputs = {
         "examples": [examples(plan, model, task, "train")],
-        **task_inputs(plan, model, task, seed),
+        **task_inputs(plan, model, [task], seed),
         finetune.role: [finetune(plan, model, task, seed)],
     }
     return Spec(f"{needed.name}-{task}-s{seed}", params, inputs, pretrained_source(plan, model))
@@ -181,7 +173,7 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
     learning = methods.get_merge(merge_name).learning
     params = {**plan.network(model), "tasks": list(tasks), "merge": learning, "code": methods.code(merges=[learning])}
     inputs = {
-        **inputs_of_tasks(plan, model, tasks, seed),
+        **task_inputs(plan, model, tasks, seed, "s"),
         "validation": [examples(plan, model, task, "validation") for task in tasks],
         task_vector.role: task_vectors(plan, model, tasks, seed),
     }
@@ -298,7 +290,7 @@ def files_by_input(files: Mapping[str, Sequence[Path]]) -> dict[Input, Sequence[
 def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Spec:
     """One task's accuracy under a method that uses no other task; shared by all benchmarks with the task."""
     inputs: dict[str, Iterable[Node]] = {
-        **task_inputs(plan, model, task, seed),
+        **task_inputs(plan, model, [task], seed),
         "validation": [examples(plan, model, task, "validation")],
         "test": [examples(plan, model, task, "test")],
     }
@@ -313,7 +305,7 @@ def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) ->
 def evaluation_data(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
     """Validation and test examples, and the tasks' other inputs."""
     return {
-        **inputs_of_tasks(plan, model, tasks, seed),
+        **task_inputs(plan, model, tasks, seed, "s"),
         "validation": [examples(plan, model, task, "validation") for task in tasks],
         "test": [examples(plan, model, task, "test") for task in tasks],
     }

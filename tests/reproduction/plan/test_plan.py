@@ -1,7 +1,6 @@
 """Recipes: what rebuilds, what is shared, and what a typo in params.yaml gets."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from reproduction.plan.project import Index, closure
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks import methods
-from tallmasks.errors import TallmasksError
 from tiny_worlds.drawn import TASKS
 
 Params = dict[str, Any]
@@ -90,24 +88,6 @@ def test_other_prompts_of_a_task_concern_that_task_alone(params: Params, monkeyp
     renamed = {name for name in before if before[name] != after[name]}
     assert {"head/dtd", "finetune/dtd-s0", "task_vector/dtd-s0", "merge/sum-3tasks-s0"} <= renamed
     assert not any("mnist" in name or "svhn" in name or "-2tasks" in name for name in renamed)
-
-
-def test_home_is_where_a_shell_says(params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`~/weights` would be looked for in a folder named ~ in the project."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("weights.safetensors", "data/mnist/train/a/1.png", "mine/mnist.pt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("as if")
-    clip = params["models"]["vit_b32"]
-    params["data"] = {"mnist": {"path": "~/data/mnist"}}
-    clip |= {"pretrained": "~/weights.safetensors", "checkpoints": {"source": "~/mine"}}
-    plan = Plan(params, ROOT)
-    assert chain.pretrained_source(plan, "vit_b32") == {"pretrained": tmp_path / "weights.safetensors"}
-    assert chain.examples(plan, "vit_b32", "mnist", "train").sources["data"] == tmp_path / "data" / "mnist"
-    assert chain.finetune(plan, "vit_b32", "mnist", 0).sources["weights"] == tmp_path / "mine" / "mnist.pt"
-    clip["checkpoints"] = {"source": "published", "path": "~/copy"}
-    with pytest.raises(TallmasksError, match=f"{tmp_path}/copy/single_task/"):
-        chain.finetune(Plan(params, ROOT), "vit_b32", "mnist", 0)
 
 
 def test_a_view_knows_its_name_and_its_order(params: Params) -> None:

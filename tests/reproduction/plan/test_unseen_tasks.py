@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from conftest import ROOT
 from reproduction.plan.project import Index, closure
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks import methods
-from tallmasks.errors import TallmasksError
 
 Params = dict[str, Any]
 
@@ -33,23 +30,3 @@ def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None
     behind = closure(plan, "tiny")
     assert {node.path for node in of_table} <= {node.path for node in behind}
     assert {node.path for node in left_out} <= Index(plan).declared(["tiny"]).keys()
-
-
-@pytest.mark.parametrize(
-    ("change", "view", "message"),
-    [
-        (lambda p: None, "mask_statistics", "results/tiny/unseen/mask_statistics"),
-        (lambda p: p["benchmarks"].update(unseen=["mnist"]), "held_out", "2 tasks"),
-        (lambda p: p.update(methods=["tall_mask_ties", "emr"]), "tables", r"tall_mask_ties, emr"),
-        (lambda p: p["paper"].update(benchmarks=["unseen"]), "", "paper.benchmarks: unseen"),
-        (lambda p: p["benchmarks"]["unseen"].update(merge=["carz"]), "", "benchmarks.unseen: .*'cars'"),
-        (lambda p: p["benchmarks"]["unseen"].update(merge=["dtd", "dtd"]), "", "unseen.merge: 'dtd' listed twice"),
-    ],
-)
-def test_what_an_unseen_task_has_not_is_refused(params: Params, change: Any, view: str, message: str) -> None:
-    """A job would fail after hours, since a task has no mask."""
-    params["benchmarks"]["unseen"] = {"merge": ["cars", "dtd"], "evaluate": ["mnist"]}
-    change(params)
-    with pytest.raises(TallmasksError, match=message):
-        plan = Plan(params, ROOT)
-        VIEWS[view](plan, "tiny", "unseen")
