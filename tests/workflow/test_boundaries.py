@@ -35,14 +35,6 @@ def test_a_mistyped_target_is_named(bare: Project, target: str, expected: str) -
     assert expected in message(bare.run("snakemake", "-n", *target.split(), fails=True))
 
 
-def test_a_method_file_with_a_mistake_is_named(bare: Project) -> None:
-    """A typing error in a method's file would end in a traceback of the plan."""
-    file = bare.path("src/tallmasks/methods/rows/slip.py")
-    file.write_text("def slip(:\n")
-    assert "methods/rows/slip.py, line 1" in message(bare.dry_run(TABLE, fails=True))
-    file.unlink()
-
-
 def refused(run: Run) -> str:
     """The one line that a command ended with, before it planned anything."""
     (line,) = (line for line in message(run).splitlines() if not line.startswith("Using workflow specific profile"))
