@@ -14,9 +14,8 @@ from reproduction.results.reference import TABLES, paper_table
 from tallmasks import methods
 from tallmasks.cli.main import COMMANDS, command_parser, module_of
 from tallmasks.methods import Method
-from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Scaled
-from tallmasks.methods.registry import all_options
+from tallmasks.methods.registry import all_options, data_needed
 
 DOCS = Path(__file__).parent
 WRITTEN = "Written by `python docs/reference_pages.py`."
@@ -78,7 +77,7 @@ def _table(rows: Iterable[Method], published: dict[str, float]) -> list[str]:
         words = [
             f"`{method.name}`",
             method.title,
-            needs(method),
+            data_needed(method),
             ", ".join(f"`{option.name}` {option.default}" for option in all_options(method).values()),
             f"{method.protocol.unvalidated:g}" if isinstance(method.protocol, Scaled) else "",
             method.paper,

@@ -14,8 +14,8 @@ from reproduction.results.tables import ParameterCounts, mark_explained, marked,
 from reproduction.results.typesetting import TableLayout, byte_unit
 from tallmasks import methods
 from tallmasks.methods import Method
-from tallmasks.methods.descriptions import needs
 from tallmasks.methods.method_protocols import Section
+from tallmasks.methods.registry import data_needed
 
 
 def year(method: Method) -> int | None:
@@ -45,7 +45,7 @@ def field_table(
                 "method": evaluation.method,
                 "title": method.title,
                 "paper": method.paper,
-                "needs": needs(method),
+                "needs": data_needed(method),
                 "scaling_coefficient": evaluation.scaling_coefficient,
                 "mask_lambda": " ".join(map(str, evaluation.mask_lambda or ())),
                 "accuracy": scores["accuracy"],

@@ -18,11 +18,10 @@ from typing import Any
 
 from tallmasks import methods
 from tallmasks.errors import OptionError, nearest
-from tallmasks.methods import INPUTS
+from tallmasks.methods import INPUTS, Merge
 from tallmasks.methods.contract import merged_vector
-from tallmasks.methods.descriptions import data_of, inputs_of, looks_at, needs, seen_by, varies_by
 from tallmasks.methods.options import options_of, parse_spec
-from tallmasks.methods.registry import all_options
+from tallmasks.methods.registry import all_options, data_needed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,16 +38,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def print_all() -> None:
     rows = [methods.get(name) for name in methods.names()]
-    lines = [(str(one.row), one.name, looks_at(one), needs(one), " ".join(all_options(one))) for one in rows]
-    _print_columns([("row", "method", "looks at", "needs besides the models", "options"), *lines])
+    lines = [(str(one.row), one.name, data_needed(one), " ".join(all_options(one))) for one in rows]
+    _print_columns([("row", "method", "needs besides the models", "options"), *lines])
     print()
     merges = [methods.get_merge(name) for name in methods.merge_names()]
-    of_merges = [(one.name, seen_by(one), data_of(one), " ".join(one.options)) for one in merges]
-    _print_columns([("merge", "looks at", "needs", "options"), *of_merges])
+    of_merges = [(one.name, one.over, _data_of(one), " ".join(one.options)) for one in merges]
+    _print_columns([("merge", "over", "needs", "options"), *of_merges])
     print()
     of_inputs = [("input", "computed from", "is")]
     for entry in INPUTS.values():
-        meaning, options = f"{entry.meaning}; {varies_by(entry)}", " ".join(options_of(entry.find))
+        meaning, options = f"{entry.meaning}; per {entry.per}", " ".join(options_of(entry.find))
         of_inputs.append((entry.name, ", ".join(entry.of), f"{meaning}; options {options}" if options else meaning))
     _print_columns(of_inputs)
 
@@ -63,9 +62,9 @@ def print_one(name: str) -> None:
         lines = {
             "computes": _summary(methods.get_merge(str(method.merge)).apply if alone else method.update),
             "used as": _summary(type(method.protocol)),
-            "looks at": looks_at(method),
-            "takes": ", ".join(inputs_of(method)),
-            "needs": needs(method),
+            "takes": ", ".join(sorted(method.needs)),
+            "merge": method.merge or "none",
+            "needs": data_needed(method),
             "selected by": f"methods: {method.group}",
         }
     elif kind in methods.merge_names():
@@ -73,15 +72,15 @@ def print_one(name: str) -> None:
         title, options = f"merge {merge.name}", merge.options
         lines = {
             "computes": _summary(merge.apply),
-            "looks at": seen_by(merge),
-            "needs": data_of(merge),
+            "over": merge.over,
+            "needs": _data_of(merge),
             "methods": ", ".join(row.name for row in rows if row.merge == merge.name),
         }
     elif name in INPUTS:
         entry = INPUTS[name]
         title, options = f"input {name}", options_of(entry.find)
         lines = {
-            "is": f"{entry.meaning}; {varies_by(entry)}",
+            "is": f"{entry.meaning}; per {entry.per}",
             "computed from": ", ".join(entry.of) or "the models",
             "methods": ", ".join(row.name for row in rows if name in row.needs),
         }
@@ -93,6 +92,10 @@ def print_one(name: str) -> None:
         print(textwrap.fill(text, 118, initial_indent=f"  {label:14}", subsequent_indent=" " * 16))
     for option in options.values():
         print(f"  option {option.name}={option.default}: {option.allowed}")
+
+
+def _data_of(merge: Merge) -> str:
+    return merge.statistics.meaning if merge.statistics else "nothing"
 
 
 def _summary(described: Callable[..., Any]) -> str:

@@ -167,6 +167,18 @@ def statistics_behind(method: Method) -> Statistic | None:
     return get_merge(method.merge).statistics if method.merge else None
 
 
+def data_needed(method: Method) -> str:
+    """The data that a method needs besides the checkpoints, in words."""
+    chosen = []
+    if isinstance(method.protocol, Masked) or "agreement" in method.all_inputs:
+        chosen.append("lambda")
+    if isinstance(method.protocol, Scaled) and method.protocol.values != (1.0,):
+        chosen.append(method.tuned or "alpha")
+    validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
+    data = statistics_behind(method)
+    return "; ".join([*validation, *([data.meaning] if data else [])]) or "nothing"
+
+
 def needing(statistic: Statistic) -> tuple[str, ...]:
     """The methods with a merge that needs a statistic."""
     return tuple(name for name in names() if statistics_behind(get(name)) == statistic)

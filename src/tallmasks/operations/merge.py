@@ -16,10 +16,10 @@ from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.contract import MethodUpdates
-from tallmasks.methods.descriptions import uses_small_directions
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
+from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge, check_can_stream
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
@@ -115,7 +115,7 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
             f"heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
             " and give the folder as the base"
         )
-    is_spectral = uses_small_directions(registry.get_merge(str(method.merge)))
+    is_spectral = registry.get_merge(str(method.merge)).prepare is noise_of_tasks
     if is_spectral and models.left_out.heads and settings.scaling_coefficient is None:
         warn(
             f"the tasks have heads of their own, for which {method.title} can be far off with its default alpha, 1:"
