@@ -257,24 +257,6 @@ def test_a_merge_of_statistics_that_become_another_kind_is_said(
     assert is_negative == ("inputs.image.std (never negative)" in error) == (method[0] == "task_arithmetic")
 
 
-def test_models_that_differ_in_whole_tensors_alone_have_a_bundle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Classifiers on one frozen encoder could not be compressed."""
-    monkeypatch.chdir(tmp_path)
-    models = policies(tmp_path)
-    for task in TASKS:
-        models[task]["policy.weight"] = models["base"]["policy.weight"]
-        save_file(models[task], f"{task}.safetensors")
-    for method in ("stochastic_rounding", "ties", "lossless"):
-        assert run("compress", *CALL, "--method", method, "-o", method) == 0 and run("verify", method) == 0
-        assert run("info", method) == 0
-        bundle = tallmasks.load_bundle(method)
-        for task in TASKS:
-            state = bundle.state_dict(task)
-            assert all(torch.equal(models[task][name], state[name]) for name in models[task])
-
-
 LANGUAGE = {"vocab_size": 40, "bos_token_id": None, "eos_token_id": None}
 OLD_FILES: dict[str, tuple[str, dict[str, Any], dict[str, torch.Tensor]]] = {
     "gpt2": (

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForImageClassification, AutoTokenizer
 
 import tallmasks
-from small_checkpoints import file_of, lora, refusal
+from small_checkpoints import lora, refusal
 from small_models import CLASSES, IMAGES, SIZE, WORDS, made, moved
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
@@ -171,18 +171,6 @@ def test_a_chat_model_comes_back_with_its_template_and_positions(capsys: pytest.
     kept = [name for name in bundle.manifest.files if name.startswith("companions/")]
     differing = [file for file in files_of("chat") if files_of("chat")[file] != files_of("base").get(file)]
     assert len(kept) == len(differing) > 2, "what the base has too is not stored"
-
-
-def test_what_a_task_lacks_of_the_base_stays_out() -> None:
-    """The store's checkpoints, which have the fine-tuned encoder alone, could not be compressed with their base."""
-    part = {"w": torch.ones(40), "b": torch.ones(3)}
-    base = file_of(Path("base"), {**part, "text.w": torch.ones(9), "words": torch.arange(5)})
-    task = file_of(Path("cars"), {name: tensor + 1 for name, tensor in part.items()})
-    tallmasks.compress(base, {"cars": task}, "bundle")
-    state = tallmasks.load_bundle("bundle").state_dict("cars")
-    assert state.keys() == part.keys() and all(torch.equal(state[name], part[name] + 1) for name in part)
-    assert main(["export", "bundle", "--task", "cars", "-o", "again.safetensors"]) == 0
-    assert open_checkpoint("again.safetensors").names == open_checkpoint(task).names
 
 
 def test_a_head_of_an_adapter_is_the_tasks_own() -> None:
