@@ -46,7 +46,6 @@ CheckpointName = Annotated[
     str,
     BeforeValidator(lambda value: os.fspath(value) if isinstance(value, os.PathLike) else value),
     AfterValidator(expanded),
-    Field(description="a path or a repository"),
 ]
 Density = Annotated[float, Field(ge=1e-6, le=1)]
 MaskLambda = Annotated[float, Field(ge=0)]
@@ -59,7 +58,7 @@ class TaskSettings(Section):
     weight: float = optional()
     density: Density = optional()
     mask_lambda: MaskLambda = optional()
-    sha256: dict[str, str] = optional("by file")
+    sha256: dict[str, str] = optional()
 
 
 def _shard_size(value: Any) -> int:
@@ -83,7 +82,7 @@ MethodName = Annotated[str, AfterValidator(lambda spec: written(*parse_spec(spec
 Patterns = Annotated[
     list[str],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    Field(strict=False, description="patterns of tensors' names"),
+    Field(strict=False),
 ]
 
 
@@ -104,9 +103,9 @@ def _dtype(value: Any) -> str:
 class Settings(Section):
     """The settings, in the order of the recipe; see `opened_models.tensors_left_out` for only, keep_base and heads."""
 
-    tallmasks: str = optional("the version that wrote it")
+    tallmasks: str = optional()  # the version that wrote it
     base: CheckpointName = optional()
-    base_sha256: dict[str, str] = optional("by file")
+    base_sha256: dict[str, str] = optional()  # by file
     tasks: dict[str, Task] = Field({})
     method: MethodName = optional()
     options: dict[str, Any] = Field({})
@@ -122,8 +121,8 @@ class Settings(Section):
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
     only: Patterns = Field([])
     keep_base: Patterns = Field([])
-    tokens: Literal["base", "union"] = optional("the tokens of the merged embeddings")
-    heads: Annotated[Patterns | None, BeforeValidator(_heads)] = optional("true, or patterns of tensors' names")
+    tokens: Literal["base", "union"] = optional()
+    heads: Annotated[Patterns | None, BeforeValidator(_heads)] = optional()
     output: Annotated[Path, Field(strict=False)] = optional()
     include_base: bool = False
 
