@@ -63,7 +63,8 @@ def json_of_spiece(path: Path) -> bytes:
         model = import_protobuf().ModelProto.FromString(read_bytes(path))
     except Exception as error:  # protobuf's DecodeError
         raise TallmasksError(f"{path}: not a SentencePiece model ({error}); download it again") from None
-    if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM or len(model.pieces) < 3:
+    unknown = [place for place, piece in enumerate(model.pieces) if piece.type == piece.UNKNOWN]
+    if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM or unknown != [2]:  # as T5Tokenizer has it
         raise TallmasksError(f"{path}: not a Unigram model like T5's; use the model's tokenizer.json instead")
     vocabulary = T5Converter.convert_from_spm([(piece.piece, piece.score) for piece in model.pieces])
     characters = model.normalizer_spec.precompiled_charsmap or None
