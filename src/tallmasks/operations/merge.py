@@ -121,10 +121,6 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
             f"the tasks have heads of their own, for which {method.title} can be far off with its default alpha, 1:"
             " choose scaling_coefficient on validation data, and compare with other methods"
         )
-    if len(models.tasks) == 1:
-        warn("there is only one model, so nothing is merged with it; give more tasks")
-    if not scaling_coefficient or not any(weighting.weights.get(task, 1.0) for task in models.tasks):
-        warn("the scaling coefficient or every weight is 0, so the result is the base")
     return method, scaling_coefficient, weighting, models
 
 

@@ -129,10 +129,9 @@ def test_zero_is_a_value(small: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (moved("zero") == 0).all()
     one = ["merge", "--base", "base", "--task", "cars=cars", "--method", "consensus_task_arithmetic"]
     assert run(*one, "--k", 0, "--scaling-coefficient", 1, "-o", "k0") == 0 and (moved("k0") == 1).all()
-    assert capsys.readouterr().err.count("give more tasks") == 1
     assert "k = 2: expected 0 to 1" in refusal(capsys, *one, "-o", "k2")
     assert run(*CALL, "--task", "x=base", "--method", "consensus_ties", "--k", 3, "-o", "all") == 0
-    assert re.match(r"warning: k = 3 .* all 3 tasks.*\nwarning: x: .* the base's, ", capsys.readouterr().err)
+    assert re.search(r"warning: k = 3 .* all 3 tasks.*\nwarning: x: .* the base's, ", capsys.readouterr().err)
 
 
 def test_in_mergekits_files_the_base_is_no_task(small: Path) -> None:

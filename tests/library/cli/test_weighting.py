@@ -134,22 +134,6 @@ def test_what_has_no_meaning_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--method", "ties", "--weight", "one=0", "--weight", "two=0"], "base"),
-        (["--method", "tsv_m", "--scaling-coefficient", "0"], "base"),
-        (["--method", "ties", "--weight", "one=0", "--scaling-coefficient", "0.3"], None),
-    ],
-)
-def test_a_slip_that_leaves_little_of_the_models_is_said(
-    here: None, capsys: pytest.CaptureFixture[str], words: list[str], said: str | None
-) -> None:
-    """The base, or nearly the base, would be taken for a merged model."""
-    assert run(*CALL, *words, "-o", "out") == 0
-    assert ("so the result is the base" in capsys.readouterr().err) == (said is not None)
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         (f"{FILE}slices: []" % "ties", "no key 'slices'"),
