@@ -195,7 +195,8 @@ def test_an_own_merge_declares_weights_and_densities() -> None:
 
     def largest(vectors: list[np.ndarray], piece: TensorPiece, prepared: None, *, part: Fraction = 1.0) -> np.ndarray:
         limits = [np.quantile(abs(vector), 1 - part) for vector in vectors]
-        return sum(np.where(abs(vector) >= limit, vector, 0) for vector, limit in zip(vectors, limits, strict=True))
+        kept = [np.where(abs(vector) >= limit, vector, 0) for vector, limit in zip(vectors, limits, strict=True)]
+        return np.sum(kept, axis=0)
 
     merge, layout = Merge("mine", largest, sparsify="part", combine="sum"), Layout(("a",), ((4,),))
     rows = np.float32([[1, 2, 3, 4], [8, 7, 6, 5]])
