@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -228,10 +228,12 @@ class ClipModel(FlatWeights):
     def choice_log_probabilities(self, batch: ImageBatch) -> torch.Tensor:
         return self.log_probabilities(batch)
 
-    def watched(self, receive: Receiver) -> AbstractContextManager[None]:
+    @contextmanager
+    def watched(self, receive: Receiver) -> Iterator[None]:
         """See `WatchedModel.watched`; the patch convolution and the final projection are not linear layers."""
         use_onednn(self._network.visual)  # torch's own attention bypasses the hooks of its modules
-        return super().watched(receive)
+        with super().watched(receive):
+            yield
 
     def logits(self, prepared: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Normalised image features times the head, float32 [N, C]."""
