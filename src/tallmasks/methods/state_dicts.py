@@ -240,7 +240,8 @@ def _flats(
         own = {name: tensor for name, tensor in tensors.items() if name not in tied and name not in left_out}
         for name, tensor in own.items() if dtype is None else ():
             kind = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
-            if sign := quantised_tensor(name, kind, tuple(getattr(tensor, "shape", ()))):
+            sign = quantised_tensor(name, kind, tuple(getattr(tensor, "shape", ())))
+            if sign := f"{name} is {kind}" if kind.startswith(("qint", "quint")) else sign:
                 raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more; dequantise it first")
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:

@@ -158,6 +158,7 @@ def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str
     np.testing.assert_array_equal(flat(tallmasks.consensus(merged, count, k=3)), flat(merged))
 
 
+QUANTISED = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
 EIGHT = {"b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
 
 
@@ -175,6 +176,7 @@ def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),
         (lambda one: tallmasks.merge({"cars": one, "dtd": one | {"a": one["a"] * np.nan}}), "dtd holds NaN .* in a"),
         (lambda one: tallmasks.task_vector(one, tensors(one) | EIGHT), "b.weight .*float8_e4m3fn"),
+        (lambda one: tallmasks.task_vector(one, tensors(one) | {"q": QUANTISED}), "q is qint8"),
         (lambda one: tallmasks.task_vector({**one, "b.weight_scale_inv": np.ones(1)}, one), "b.weight_scale_inv"),
     ],
 )
