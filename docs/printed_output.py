@@ -48,7 +48,7 @@ def followed(pages: Iterable[str]) -> Iterator[tuple[str, str]]:
                 if language:
                     exec(code, names)
                 else:
-                    with mock.patch("tallmasks.vectors.checkpoints.transformers_models.find_spec", lambda _: None):
+                    with mock.patch("tallmasks.vectors.checkpoints.known_tensors.find_spec", lambda _: None):
                         _run_commands(code)
             if output is None:
                 return block[0]

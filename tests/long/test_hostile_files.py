@@ -56,14 +56,6 @@ def changed(value: Any, draw: random.Random) -> Any:
     return value
 
 
-def in_parts(folder: Path, source: str) -> None:
-    shutil.copytree(source, folder / "0_T")
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling/config.json").write_text("{}")
-    modules = [{"idx": n, "path": path, "type": "x"} for n, path in enumerate(("0_T", "1_Pooling"))]
-    (folder / "modules.json").write_text(json.dumps(modules))
-
-
 def made_lora(folder: Path) -> None:
     folder.mkdir()
     stem = "base_model.model.vit.encoder.layer.0.attention.attention.query.lora_"
@@ -90,10 +82,8 @@ MERGE = ["merge", "--base", "demo/base", "--method", "task_arithmetic", "--heads
 CASES = {
     "lora/adapter_config.json": [["info", "lora", "--base", "demo/base"], [*MERGE, "a=lora"]],
     "shards/model.safetensors.index.json": [["info", "shards"]],
-    "parts/modules.json": [["info", "parts"], ["compress", "--base", "parts_base", "--task", "a=parts", "-o", "out"]],
     "demo/cars/tokenizer.json": [[*MERGE, "a=demo/cars"], [*MERGE, "a=demo/cars", "--tokens", "union"]],
     "bundle/bundle.json": [["info", "bundle"], ["export", "bundle", "--task", "a", "-o", "out"]],
-    "merge.yaml": [["merge", "merge.yaml", "-o", "out"]],
 }
 
 
@@ -109,12 +99,7 @@ def test_what_a_json_file_says_ends_in_a_line(
         Path("demo", name, "tokenizer.json").write_text(json.dumps(vocabulary))
     made_lora(Path("lora"))
     sharded(Path("shards"))
-    in_parts(Path("parts"), "demo/cars")
-    in_parts(Path("parts_base"), "demo/base")
     main(["compress", "--base", "demo/base", "--task", "a=demo/cars", "-o", "bundle"])
-    task = {"model": "demo/cars", "parameters": {"weight": "0.5", "density": 0.5}}
-    recipe = {"base_model": "demo/base", "merge_method": "ties", "models": [task], "heads": [], "dtype": "bfloat16"}
-    Path("merge.yaml").write_text(json.dumps(recipe))
     path = Path(file)
     value, draw = json.loads(path.read_text()), random.Random(0)
     for _ in range(60):

@@ -126,7 +126,7 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path: Path, mon
 ASKING = """
 import sys, time
 from pathlib import Path
-from tallmasks.vectors.checkpoints.transformers_models import library_settings
+from tallmasks.vectors.checkpoints.known_tensors import library_settings
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 assert library_settings(open_checkpoint(Path(sys.argv[1])))

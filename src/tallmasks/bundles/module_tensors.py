@@ -15,7 +15,8 @@ from tallmasks.bundles.manifest import Manifest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import FLOATS, torch_codes, torch_dtypes
 from tallmasks.io.tensor_files import TensorInfo, name_some
-from tallmasks.vectors.checkpoints.transformers_names import Conversions, unwrapped
+from tallmasks.vectors.checkpoints.names_of_base import unwrapped
+from tallmasks.vectors.checkpoints.transformers_process import Conversions
 
 Tensors = dict[str, torch.Tensor]
 
@@ -291,8 +292,8 @@ def _renamed_by_transformers(module: torch.nn.Module, plain: dict[str, str], for
     prefix, model = of_transformers
     names = {short.removeprefix(prefix): name for name, short in plain.items() if short.startswith(prefix)}
     renamed = {}
-    for name, target, changed in Conversions(model).loaded((*form.aliases, *form.tensors), names):
-        if changed:
+    for name, name_in_model, target in Conversions(model).loaded((*form.aliases, *form.tensors), names):
+        if target != name_in_model:
             raise TallmasksError(
                 f"transformers converts the bundle's {name} to another tensor, the module's {names[target]}, when it"
                 " loads a file. Such a module cannot be changed in place. Load the task with"

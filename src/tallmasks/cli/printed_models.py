@@ -11,7 +11,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.operations.opened_models import Models, has_its_form
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.whole_tensors import is_small
+from tallmasks.vectors.checkpoints.uncompressed_tensors import is_small
 
 _LISTED = 20
 """The most names of files in a printed list."""
@@ -19,14 +19,14 @@ _LISTED = 20
 
 def print_buffers(models: Models) -> None:
     """Print which tensors are treated as buffers, and where their values come from."""
-    every = [models.part, *models.task_parts.values()]
+    every = [models.reduced_base, *models.reduced_tasks.values()]
     buffers = {name: kind for one in every for name, kind in one.buffers.items()}
-    moved = [name for name in models.buffers if name in buffers] if models.keeps_own else models.part.averages
+    moved = [name for name in models.buffers if name in buffers] if models.for_bundle else models.reduced_base.averages
     rest = sorted(buffers.keys() - moved)
-    everywhere = [name for name in rest if all(has_its_form(models.part, one, name) for one in every)]
-    floats = [name for name in everywhere if models.part.info(name).is_float or buffers[name] is Buffer.COUNTER]
+    everywhere = [name for name in rest if all(has_its_form(models.reduced_base, one, name) for one in every)]
+    floats = [name for name in everywhere if models.reduced_base.info(name).is_float or buffers[name] is Buffer.COUNTER]
     for names, what in (
-        (moved, "kept per task" if models.keeps_own else "averaged over the tasks"),
+        (moved, "kept per task" if models.for_bundle else "averaged over the tasks"),
         (floats, "taken from the base"),
         (sorted(set(rest) - set(everywhere)), "missing or of another shape in some models, so taken from the base"),
     ):
@@ -51,19 +51,19 @@ def print_plan(models: Models, what: str, nbytes: int | None = None) -> None:
 
 def print_own(models: Models) -> None:
     """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
-    of_tasks = {name for of_task in models.own.values() for name in of_task}
-    shared = {*models.buffers}.difference(models.part.buffers)
-    small = {name for name in shared - of_tasks if is_small(models.part.tensors[name].shape)}
+    of_tasks = {name for of_task in models.task_only.values() for name in of_task}
+    shared = {*models.buffers}.difference(models.reduced_base.buffers)
+    small = {name for name in shared - of_tasks if is_small(models.reduced_base.tensors[name].shape)}
     if names := sorted((of_tasks | shared) - small):
         and_small = f", and {len(small)} vectors and small tensors" if small else ""
         print(f"  stored whole per task: {name_some(names)}{and_small}")
     elif small:
         print(f"  stored whole per task: {name_some(sorted(small))}")
-    if names := sorted({name for of_task in models.missing.values() for name in of_task}):
+    if names := sorted({name for of_task in models.base_only.values() for name in of_task}):
         print(f"  some tasks' models do not have these tensors, and are restored without them: {name_some(names)}")
-    left_out = {name for one in models.whole.values() for name in one.left_out}
+    left_out = {name for one in models.full_tasks.values() for name in one.left_out}
     if not models.base.is_folder:
-        left_out.update(name for one in models.whole.values() for name in one.companions)
+        left_out.update(name for one in models.full_tasks.values() for name in one.companions)
     if left_out:
         print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
 

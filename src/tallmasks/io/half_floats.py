@@ -1,6 +1,7 @@
 """Compiled conversions between float32 and float16 or bfloat16 bits (uint16); exact, or rounded to nearest even. NaN
 stays NaN. int32 arithmetic without branches or float32 denormals compiles to fast vector instructions;
-``-int32(condition)`` is a mask of 32 ones or zeros. A separate module, because numba is slow to import."""
+``-int32(condition)`` is a mask of 32 ones or zeros. Not NumPy's float16, which takes 8 to 17 times as long (2.5 and 5.8
+ns a value). A separate module, because numba is slow to import."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.parallel import in_batches
-from tallmasks.vectors.kernels import PIECE, Vector, read_only
+from tallmasks.vectors.kernels import SLICE, Vector, read_only
 
 Piece = TypeVar("Piece")
 LAMBDAS = np.append(0, (np.arange(0x3A80, 0x3F1A, dtype=np.uint32) << 16).view(np.float32))
@@ -57,5 +57,5 @@ def lambdas_without_data(
 
 def lambda_without_data(vector: Vector, merged: Vector) -> float:
     """The lambda of a whole task vector, float32 [P']."""
-    pieces = [slice(start, start + PIECE) for start in range(0, vector.size, PIECE)]
+    pieces = [slice(start, start + SLICE) for start in range(0, vector.size, SLICE)]
     return lambdas_without_data(1, lambda piece: ([vector[piece]], merged[piece]), pieces)[0]

@@ -64,7 +64,7 @@ def pieces_of(sizes: Mapping[str, int], step: int) -> Iterator[TensorPiece]:
             yield TensorPiece(name, start, min(start + step, size))
 
 
-def pieces_of_layout(layout: Layout, whole_tensors: bool = False, step: int = kernels.PIECE) -> list[TensorPiece]:
+def pieces_of_layout(layout: Layout, whole_tensors: bool = False, step: int = kernels.SLICE) -> list[TensorPiece]:
     """Splits all tensors into pieces of ``step`` values, or into whole tensors."""
     sizes = {name: math.prod(shape) for name, shape in layout.by_name.items()}
     if whole_tensors:

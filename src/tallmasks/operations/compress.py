@@ -94,8 +94,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     is_exact = bool(method.codec and method.codec.coding == "differences")
     if is_exact and settings.keep_base:
         raise OptionError(f"keep_base: {method.name} stores every tensor exactly; leave it out")
-    models = open_models(settings, keeps_own=True, exact=is_exact)
-    if restored := [one.title for one in (models.base, *models.whole.values()) if isinstance(one, BundleModel)]:
+    models = open_models(settings, for_bundle=True, exact=is_exact)
+    if restored := [one.title for one in (models.base, *models.full_tasks.values()) if isinstance(one, BundleModel)]:
         raise TallmasksError(
             f"{restored[0]}: found a task of a bundle, whose error would grow; expected an original model. If there is"
             " none, write this one with `tallmasks export` first"
@@ -115,9 +115,9 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         options=settings.options,
         unchanged=set(models.base.tensors).difference(models.layout.names, models.buffers),
         buffers=models.buffers,
-        models=models.whole,
-        own=models.own,
-        missing=models.missing,
+        models=models.full_tasks,
+        own=models.task_only,
+        missing=models.base_only,
         sizes=models.nbytes,
         include_base=settings.include_base,
     )

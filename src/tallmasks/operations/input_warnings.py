@@ -11,7 +11,7 @@ import numpy as np
 from tallmasks.errors import TallmasksError, grouped_warnings, short, warn
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.transformers_models import library_settings, start_library_settings
+from tallmasks.vectors.checkpoints.known_tensors import library_settings, start_library_settings
 from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ _ONE_WAY = 0.4
 gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 
 
-def warn_of_inputs(models: Models, keeps_own: bool) -> None:
+def warn_of_inputs(models: Models, for_bundle: bool) -> None:
     """Warn about suspicious models, from a sample of their values.
 
-    With ``keeps_own``, every task keeps its tokenizer, so these may differ.
+    With ``for_bundle``, every task keeps its tokenizer, so these may differ.
     """
-    if not keeps_own and models.settings.tokens is None:
+    if not for_bundle and models.settings.tokens is None:
         _warn_of_tokenizers({"the base": models.base, **models.tasks})
     _warn_of_directions(models)
 
@@ -119,7 +119,7 @@ def _warn_of_directions(models: Models) -> None:
     count = max(_SAMPLED // len(names), 1)
     pieces = []
     for name in names:
-        size = models.part.info(name).size
+        size = models.reduced_base.info(name).size
         start = max(size - count, 0) // 2  # from the middle of each tensor
         pieces.append((name, start, min(start + count, size)))
     vectors = {

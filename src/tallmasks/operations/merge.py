@@ -28,7 +28,7 @@ from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.planned_files import tensors_file
-from tallmasks.vectors.checkpoints.whole_tensors import is_small
+from tallmasks.vectors.checkpoints.uncompressed_tensors import is_small
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 if TYPE_CHECKING:
@@ -142,16 +142,17 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
                 change = np.float32(scaling_coefficient) * MethodUpdates(method, source)()
                 merged = source.pretrained + change
                 new.write(piece.name, piece.start, merged)
-                if is_small(models.part.info(piece.name).shape):
+                if is_small(models.reduced_base.info(piece.name).shape):
                     statistics.update(_lost_kinds(models, piece, merged))
 
             parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
-            sizes = {name: models.part.info(name).size for name in models.part.averages if models.moves(name)}
+            averages = filter(models.moves, models.reduced_base.averages)
+            sizes = {name: models.reduced_base.info(name).size for name in averages}
 
             def average(piece: TensorPiece) -> None:
                 new.write(piece.name, piece.start, models.mean(piece, weighting.weights))
 
-            parallel(average, pieces_of(sizes, kernels.PIECE))
+            parallel(average, pieces_of(sizes, kernels.SLICE))
     if statistics:
         warn(
             "the result differs in kind from all models, so these are probably not weights:"
@@ -163,7 +164,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
 
 def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:
     """What all models' values of a tensor have in common, by its name, if the merged ones lack it or are new counts."""
-    every = np.array([one.piece(piece.name, piece.start, piece.stop) for one in models.every.values()])
+    every = np.array([one.piece(piece.name, piece.start, piece.stop) for one in models.checkpoints.values()])
     if (every >= 0).all() and every[0].any() and (merged < 0).any():
         return {piece.name: "never negative"}
     if (every == np.rint(every)).all() and (merged != every[0]).any():

@@ -23,11 +23,11 @@ from tallmasks.operations.input_warnings import start_comparing_configurations, 
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.fitting import check_fit, missing_tensors, on_base, task_only_tensors, unchanged
+from tallmasks.vectors.checkpoints.fitting import base_only_tensors, check_fit, on_base, task_only_tensors, unchanged
+from tallmasks.vectors.checkpoints.known_tensors import library_advice, start_known_tensors
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
-from tallmasks.vectors.checkpoints.transformers_models import library_advice, start_library_model
+from tallmasks.vectors.checkpoints.uncompressed_tensors import start_uncompressed_tensors, uncompressed_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
-from tallmasks.vectors.checkpoints.whole_tensors import start_whole_tensors, whole_tensors
 from tallmasks.vectors.differences import ReadPiece
 
 if TYPE_CHECKING:
@@ -70,37 +70,37 @@ def tensors_left_out(
     Raises TallmasksError if a pattern matches no tensor, or most of the base would be a head.
     """
     models = (base, *tasks.values())
-    every: dict[str, list[str]] = {}  # all names of each tensor
+    names_of: dict[str, list[str]] = {}  # all names of each tensor
     for one in models:
         for name in one.names:
-            every.setdefault(one.aliases.get(name, name), []).append(name)
+            names_of.setdefault(one.aliases.get(name, name), []).append(name)
     for option, patterns in (("only", only), ("keep_base", keep_base), ("heads", heads or ())):
         for pattern in patterns:
-            if not any(_fits(names, [pattern]) for names in every.values()):
-                raise OptionError(f"{option}: {pattern}: no tensor name matches; the names are {name_some(every)}")
-    left = [name for name, names in every.items() if (only and not _fits(names, only)) or _fits(names, keep_base)]
-    own: list[str] = []
+            if not any(_fits(names, [pattern]) for names in names_of.values()):
+                raise OptionError(f"{option}: {pattern}: no tensor name matches; the names are {name_some(names_of)}")
+    left = [name for name, names in names_of.items() if (only and not _fits(names, only)) or _fits(names, keep_base)]
+    of_heads: list[str] = []
     if heads is not None:
         constants = {name for one in models for name, kind in one.buffers.items() if kind is Buffer.CONSTANT}
-        own = [
+        of_heads = [
             name
-            for name, names in every.items()
+            for name, names in names_of.items()
             if name not in left and (_fits(names, heads) or not (name in constants or _is_shared(name, models)))
         ]
-        size = sum(base.info(name).size for name in own if name in base.names)
+        size = sum(base.info(name).size for name in of_heads if name in base.names)
         if 2 * size > sum(info.size for info in base.tensors.values()):
             raise TallmasksError(
                 f"heads: most of {base.title} would be kept as heads; use fine-tuned models of one base"
             )
-        if inner := [name for name in own if not _fits(every[name], heads) and _is_inside(name, models)]:
+        if inner := [name for name in of_heads if not _fits(names_of[name], heads) and _is_inside(name, models)]:
             raise TallmasksError(
                 f"heads: some models lack {name_some(inner)}, but all models have that block. If tensor names differ"
                 " between releases of transformers, save all models with one release; otherwise"
                 f" `heads: {inner[0]}` keeps each task's tensor, and `keep_base: {inner[0]}` the base's"
             )
-    tensors = {one.aliases.get(name, name) for name in (*left, *own) for one in models}
+    tensors = {one.aliases.get(name, name) for name in (*left, *of_heads) for one in models}
     aliases = {alias for one in models for alias, name in one.aliases.items() if name in tensors}
-    kept = {task: [name for name in own if name in one.tensors] for task, one in tasks.items()}
+    kept = {task: [name for name in of_heads if name in one.tensors] for task, one in tasks.items()}
     return LeftOut(frozenset(tensors | aliases), {task: names for task, names in kept.items() if names})
 
 
@@ -119,10 +119,10 @@ def _is_shared(name: str, models: Sequence[Checkpoint]) -> bool:
     return all(name in one.names for one in models) and len({one.info(name).shape for one in models}) == 1
 
 
-def open_models(settings: Settings, keeps_own: bool = False, exact: bool = False) -> Models:
+def open_models(settings: Settings, for_bundle: bool = False, exact: bool = False) -> Models:
     """Open all models and check that they fit.
 
-    With ``keeps_own``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`. Otherwise
+    With ``for_bundle``, tasks may have tensors that the base lacks, and keep their buffers; see `Models`. Otherwise
     configurations begin to be compared, for `warn_of_configurations`. With ``exact``, they may be
     quantised.
 
@@ -137,49 +137,52 @@ def open_models(settings: Settings, keeps_own: bool = False, exact: bool = False
     base = open_model(settings.base)
     check_fit(base, {}, exact=exact)  # a LoRA is opened on the base
     if settings.tokens == "union":
-        start_library_model(base)  # to be built while the others are opened
+        start_known_tensors(base.names, base)  # to be built while the others are opened
     with grouped_warnings():
         tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
-    if keeps_own and not exact:
-        start_whole_tensors(base, tasks.values())
-    elif not keeps_own:
+    if for_bundle and not exact:
+        start_uncompressed_tensors(base, tasks.values())
+    elif not for_bundle:
         start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
     elif settings.tokens:
         tasks = {name: with_tokens_of(base, one) for name, one in tasks.items()}
     left_out = tensors_left_out(base, tasks, settings.only, settings.keep_base, settings.heads)
-    own: dict[str, tuple[str, ...]] = {}
-    missing: dict[str, tuple[str, ...]] = {}
-    whole = tasks
-    if keeps_own:
-        base_part, tasks = left_out.without(base), {}
-        for task, one in whole.items():
-            part = left_out.without(one)
-            own[task], missing[task] = task_only_tensors(base_part, part), missing_tensors(base_part, part)
-            _check_shared(task, base, one, own[task], missing[task])
-            tasks[task] = on_base(base, one, own[task], missing[task])
-    models = Models(settings, base, tasks, left_out, keeps_own, exact, whole, own, missing)
-    check_fit(models.part, models.task_parts, models.buffers, exact)
+    task_only: dict[str, tuple[str, ...]] = {}
+    base_only: dict[str, tuple[str, ...]] = {}
+    full_tasks = tasks
+    if for_bundle:
+        reduced_base, tasks = left_out.without(base), {}
+        for task, one in full_tasks.items():
+            reduced = left_out.without(one)
+            task_only[task] = task_only_tensors(reduced_base, reduced)
+            base_only[task] = base_only_tensors(reduced_base, reduced)
+            _check_shared(task, base, one, task_only[task], base_only[task])
+            tasks[task] = on_base(base, one, task_only[task], base_only[task])
+    models = Models(settings, base, tasks, left_out, for_bundle, exact, full_tasks, task_only, base_only)
+    check_fit(models.reduced_base, models.reduced_tasks, models.buffers, exact)
     for name, expected in settings.sha256.items():
         if models.sha256s.get(name, {}) != dict(expected):
             raise TallmasksError(
-                f"{name or 'the base'}: {models.every[name].title} has another sha256 than in the recipe; use the"
+                f"{name or 'the base'}: {models.checkpoints[name].title} has another sha256 than in the recipe; use the"
                 " checkpoint of the recipe, or remove sha256 from it"
             )
     with grouped_warnings():
         # for an average, a model that equals the base counts like every other
-        for name, one in models.task_parts.items() if settings.method != "weight_averaging" else ():
-            if all(one.same(models.part, tensor) for tensor in (*models.layout.names, *models.buffers)):
+        for name, one in models.reduced_tasks.items() if settings.method != "weight_averaging" else ():
+            if all(one.same(models.reduced_base, tensor) for tensor in (*models.layout.names, *models.buffers)):
                 warn("all weights are identical to the base's, so this model adds nothing", name)
-    warn_of_inputs(models, keeps_own)
+    warn_of_inputs(models, for_bundle)
     return models
 
 
-def _check_shared(task: str, base: Checkpoint, one: Checkpoint, own: Sequence[str], missing: Sequence[str]) -> None:
+def _check_shared(
+    task: str, base: Checkpoint, one: Checkpoint, task_only: Sequence[str], base_only: Sequence[str]
+) -> None:
     """Raise TallmasksError for a model that shares less than half of its weights, or of the base's, with the base."""
     other = f"has tensors that {base.title} does not have in this shape:"
-    for checkpoint, names, kind in ((one, own, other), (base, missing, "lacks")):
+    for checkpoint, names, kind in ((one, task_only, other), (base, base_only, "lacks")):
         if 2 * sum(checkpoint.info(name).size for name in names) > checkpoint.layout.size:
             raise TallmasksError(
                 f"{task}: {one.title} {kind} {name_some(names)} ({len(names)} tensors in all), more than half of"
@@ -195,76 +198,76 @@ class Models:
     Attributes:
         tasks: the tasks' models with the base's tensors only.
         left_out: tensors that are not merged.
-        keeps_own: whether each task keeps its buffers.
-        exact: whether heads come back exactly without being stored whole.
-        whole: the tasks' models with all of their tensors.
-        own: by task, tensors that the base lacks.
-        missing: by task, tensors of the base that the task lacks.
+        for_bundle: whether each task keeps its buffers, and the tensors that the base lacks.
+        exact: whether the method is lossless, so that heads are compressed like all tensors.
+        full_tasks: the tasks' models with all of their tensors.
+        task_only: by task, tensors that the base lacks.
+        base_only: by task, tensors of the base that the task lacks.
     """
 
     settings: Settings
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
     left_out: LeftOut = field(default_factory=LeftOut)
-    keeps_own: bool = False
+    for_bundle: bool = False
     exact: bool = False
-    whole: Mapping[str, Checkpoint] = field(default_factory=dict)
-    own: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    full_tasks: Mapping[str, Checkpoint] = field(default_factory=dict)
+    task_only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    base_only: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
-    def part(self) -> Checkpoint:
+    def reduced_base(self) -> Checkpoint:
         """The base without the tensors that are left out."""
         return self.left_out.without(self.base)
 
     @cached_property
-    def task_parts(self) -> dict[str, Checkpoint]:
+    def reduced_tasks(self) -> dict[str, Checkpoint]:
         return {name: self.left_out.without(checkpoint) for name, checkpoint in self.tasks.items()}
 
     @property
-    def every(self) -> dict[str | None, Checkpoint]:
+    def checkpoints(self) -> dict[str | None, Checkpoint]:
         return dict([(None, self.base), *self.tasks.items()])
 
     @property
     def nbytes(self) -> tuple[int, int]:
         """Bytes of the base's and the tasks' weight files; LoRAs count with their base."""
-        of_loras = self.base.nbytes * any(isinstance(one, LoraCheckpoint) for one in self.whole.values())
+        of_loras = self.base.nbytes * any(isinstance(one, LoraCheckpoint) for one in self.full_tasks.values())
         return self.base.nbytes, sum(one.nbytes for one in self.tasks.values()) + of_loras
 
     @cached_property
     def sha256s(self) -> dict[str | None, dict[str, str]]:
         """The sha256 of every weight file by model and name, without models that a commit of the hub identifies."""
-        return {name: one.sha256s() for name, one in self.every.items() if "repository" not in one.origin}
+        return {name: one.sha256s() for name, one in self.checkpoints.items() if "repository" not in one.origin}
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
         """The float tensors that equal the base's in every task."""
-        return unchanged(self.part, self.task_parts)
+        return unchanged(self.reduced_base, self.reduced_tasks)
 
     @cached_property
     def buffers(self) -> tuple[str, ...]:
-        """The tensors that differ in some task and are stored whole, if each task keeps its own: buffers, non-floats,
-        and `whole_tensors`."""
-        if not self.keeps_own:
+        """The tensors that differ in some task and are not compressed, if each task keeps its own: buffers, non-floats,
+        and `uncompressed_tensors`."""
+        if not self.for_bundle:
             return ()
-        same, every = set(self.unchanged), self.task_parts.values()  # compared first, while transformers is asked
-        heads = set() if self.exact else whole_tensors(self.part, self.whole.values())
-        weights = set(self.part.layout.names) - heads
-        names = [name for name in self.part.tensors if name not in weights and name not in same]
-        names = [name for name in names if all(has_its_form(self.part, one, name) for one in every)]
+        same, tasks = set(self.unchanged), self.reduced_tasks.values()  # compared first, while transformers is asked
+        heads = set() if self.exact else uncompressed_tensors(self.reduced_base, self.full_tasks.values())
+        weights = set(self.reduced_base.layout.names) - heads
+        names = [name for name in self.reduced_base.tensors if name not in weights and name not in same]
+        names = [name for name in names if all(has_its_form(self.reduced_base, one, name) for one in tasks)]
         return tuple(name for name in names if self.moves(name))
 
     @cached_property
     def layout(self) -> Layout:
         """The weights that some task changed. Raises TallmasksError if there are none."""
         same = {*self.unchanged, *self.buffers}
-        changed = [name for name in self.part.layout.names if name not in same]
+        changed = [name for name in self.reduced_base.layout.names if name not in same]
         if not (changed or self.buffers):
             raise TallmasksError("the weights of every task are identical to the base's: there is nothing to merge")
         return Layout(tuple(changed), tuple(self.base.tensors[name].shape for name in changed))
 
     def moves(self, name: str) -> bool:
-        return not all(one.same(self.part, name) for one in self.task_parts.values())
+        return not all(one.same(self.reduced_base, name) for one in self.reduced_tasks.values())
 
     def mean(self, piece: TensorPiece, weights: Mapping[str, float]) -> NDArray[np.float32]:
         """The tasks' mean by ``weights`` (default: 1 each); negative ones count as 0."""
@@ -285,7 +288,7 @@ class Models:
             return read
 
         changes = {name: change(checkpoint) for name, checkpoint in self.tasks.items()}
-        frozen = self.part.layout.size - self.layout.size
+        frozen = self.reduced_base.layout.size - self.layout.size
         roundoff = [checkpoint.roundoff for checkpoint in self.tasks.values()]
         return Stream(self.layout, self.base.piece, changes, frozen, roundoff, self.base.layout)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tallmasks.parallel import cores as threads
 from tallmasks.parallel import once, parallel
 
-PIECE = 1 << 17  # fits a core's caches, and is long enough that threads rarely wait for the interpreter
+SLICE = 1 << 17  # fits a core's caches, and is long enough that threads rarely wait for the interpreter
 
 PARTITIONED = 1 << 18  # up to this many values are partitioned in memory
 
@@ -27,7 +27,7 @@ ReadSlices = Callable[[slice], Sequence[Vector] | Vector]  # a slice [n] of each
 Result = TypeVar("Result")
 
 
-def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = PIECE) -> Any:
+def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], piece: int = SLICE) -> Any:
     """A function that returns the sign of the sum of all elected signs, -1, 0 or 1, for :func:`merge_ties`. It reads
     the T >= 1 vectors at its first call. They are trimmed to |tau| >= threshold, one per task."""
 
@@ -104,7 +104,7 @@ def _histograms(read: ReadSlices, size: int, number: int, count: Callable[..., N
 
     def work(share: slice) -> NDArray[np.uint32]:
         counts = np.zeros((0, number, 1 << 16), np.uint32)
-        for part in _slices(share.start, share.stop, PIECE):
+        for part in _slices(share.start, share.stop, SLICE):
             slices = read(part)
             if not len(counts):
                 counts = np.zeros((len(slices), number, 1 << 16), np.uint32)
@@ -121,7 +121,7 @@ def pack_levels(
     multi_task_vector: Vector,
     mask_lambdas: Sequence[float],
     planes: Sequence[NDArray[np.uint8]],
-    piece: int = PIECE,
+    piece: int = SLICE,
 ) -> None:
     """The TALL-mask of each task for every lambda of an ascending grid, in one pass over the data.
 
@@ -189,7 +189,7 @@ def packed_mask(planes: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
 
 
 def count_agreement(
-    planes: Sequence[NDArray[np.uint8]], indices: Sequence[int], out: NDArray[np.uint8], piece: int = PIECE
+    planes: Sequence[NDArray[np.uint8]], indices: Sequence[int], out: NDArray[np.uint8], piece: int = SLICE
 ) -> None:
     """Set ``out[p]`` to n(p), the number of tasks that have weight p in their mask.
 
@@ -206,7 +206,7 @@ def count_agreement(
     in_pieces(out.size, work, piece)
 
 
-def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = PIECE) -> NDArray[np.int64]:
+def count_values(agreement: NDArray[np.uint8], multi_task_vector: Vector, piece: int = SLICE) -> NDArray[np.int64]:
     """The number of weights by agreement n (uint8 [P']), int64 [2, 256]: where tau_MTL is not 0, and where it is 0."""
 
     def work(part: slice) -> NDArray[np.int64]:
@@ -226,7 +226,7 @@ def finite(values: Vector) -> bool:
     return bool(largest_magnitude(values) < np.inf)
 
 
-def in_pieces(size: int, work: Callable[[slice], Result], piece: int = PIECE) -> list[Result]:
+def in_pieces(size: int, work: Callable[[slice], Result], piece: int = SLICE) -> list[Result]:
     """The results of ``work`` on every slice of ``piece`` values, on several threads, in order."""
     return parallel(work, _slices(0, size, piece))
 

@@ -19,7 +19,7 @@ from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 
 FORMAT = "tallmasks/task_vector/1"
 _OF_MERGES = "tallmasks/multi_task_vector/1"
-_PIECE = 1 << 20
+_READ = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def open_task_vector(path: Path | str) -> TaskVector:
 
 def _subtract(pretrained: Path, before: NDArray, after: Checkpoint, name: str, out: NDArray[np.float32]) -> None:
     """Set ``out`` to theta_t - theta_0 for one flattened tensor, and check that it is finite."""
-    for start in range(0, out.size, _PIECE):
-        piece = slice(start, min(start + _PIECE, out.size))
+    for start in range(0, out.size, _READ):
+        piece = slice(start, min(start + _READ, out.size))
         pair = [before[piece].astype(np.float32, copy=False), after.piece(name, piece.start, piece.stop)]
         with np.errstate(over="ignore", invalid="ignore"):
             np.subtract(pair[1], pair[0], out=out[piece])

@@ -10,7 +10,7 @@ import pytest
 import tallmasks
 from small_models import made, moved
 from tallmasks.errors import TallmasksWarning
-from tallmasks.vectors.checkpoints import transformers_models
+from tallmasks.vectors.checkpoints.known_tensors import library_settings
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
@@ -53,7 +53,7 @@ def test_settings_read_without_torch_are_those_of_the_model(kind):
     config = json.loads(Path("base/config.json").read_text())
     written = {key: value for key, value in config.items() if not isinstance(value, bool | float)}
     Path("base/config.json").write_text(json.dumps(written))  # the others are the library's to fill in
-    settings = transformers_models.library_settings(open_checkpoint(Path("base")))
+    settings = library_settings(open_checkpoint(Path("base")))
     expected = type(model.config).from_dict(written).to_json_string(use_diff=False)
     assert settings == json.loads(expected) and settings.keys() > written.keys()
 

@@ -224,7 +224,7 @@ def test_a_head_that_a_lora_trained_is_a_head(
     """PEFT's adapters of classifiers, which have the head whole, could not be merged on the model under them."""
     monkeypatch.chdir(tmp_path)
     head = {} if labels is None else {"classifier.out.weight": torch.zeros(labels, 8)}
-    file_of(Path("base"), {"vit.q.weight" if head else "q.weight": torch.zeros(8, 8), **head})
+    file_of(Path("base"), {"vit.q.weight": torch.zeros(8, 8), **head})
     tuned = {"vit.q.lora_A.weight": torch.ones(4, 8), "vit.q.lora_B.weight": torch.ones(8, 4)}
     for task, count in (("cars", 3), ("dtd", 2)):
         trained = {"classifier.out.weight": torch.full((count, 8), 0.5)}
@@ -234,7 +234,7 @@ def test_a_head_that_a_lora_trained_is_a_head(
     assert run(*call, "--heads", "-o", "merged") == 0
     merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
     assert own.keys() == {"classifier.out.weight"} and torch.equal(own.popitem()[1], torch.full((3, 8), 0.5))
-    assert torch.equal(merged.pop("vit.q.weight" if head else "q.weight"), torch.full((8, 8), 8.0))
+    assert torch.equal(merged.pop("vit.q.weight"), torch.full((8, 8), 8.0))
     assert all(torch.equal(merged[name], head[name]) for name in merged)
 
 

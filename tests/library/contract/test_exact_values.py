@@ -31,7 +31,7 @@ from tallmasks.vectors.task_vectors import (
 
 RECORD = Path(__file__).with_name("exact_values.json")
 LAYOUT = Layout(("0.weight", "1.weight", "2.bias", "scale"), ((300, 500), (400, 400), (13,), ()))
-"""More values than `kernels.PARTITIONED`; tensors of less and more than `kernels.PIECE`."""
+"""More values than `kernels.PARTITIONED`; tensors of less and more than `kernels.SLICE`."""
 CHOSEN = {"cars": 0.2, "dtd": 0.3, "mnist": 1.0}
 LAMBDAS = [0.2, 0.3, 0.5, 1.0]
 MERGES = ("sum", "ties_sum", "ties_mean", "lines_ties", "dare", "dare_ties", "della")

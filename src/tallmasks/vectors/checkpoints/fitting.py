@@ -3,7 +3,6 @@ a task's model shares with its base, and those that only one of them has."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import compress
@@ -16,7 +15,7 @@ from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.transformers_models import library_model
+from tallmasks.vectors.checkpoints.known_tensors import known_tensors
 
 # keys of transformers and MLX in config.json, also inside parts such as `text_config`
 _KEYS = ("quantization_config", "quantization")
@@ -27,11 +26,12 @@ _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".qu
 
 
 def check_fit(
-    base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], own: Collection[str] = (), exact: bool = False
+    base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], per_task: Collection[str] = (), exact: bool = False
 ) -> None:
     """Refuse task checkpoints that were not fine-tuned from the base's architecture. Reads no float values.
 
-    A differing non-float constant only gives a warning, unless its name is in ``own``; results keep the base's.
+    A differing non-float constant only gives a warning, unless its name is in ``per_task``, the buffers that each task
+    keeps; results keep the base's.
     With ``exact``, weights may be quantised, because nothing is computed with them.
 
     Raises TallmasksError for quantised weights, or if names, shapes, vocabularies, ties or dtypes differ.
@@ -50,7 +50,7 @@ def check_fit(
         raise TallmasksError(*problems)
     with grouped_warnings():
         for task, checkpoint in task_checkpoints.items():
-            if odd := sorted(_differing_constants(base, checkpoint) - set(own)):
+            if odd := sorted(_differing_constants(base, checkpoint) - set(per_task)):
                 warn(
                     f"tensors that are not floats differ from {base.title}: {name_some(odd)}; the result keeps the"
                     " base's",
@@ -80,15 +80,6 @@ def _problems(base: Checkpoint, task: Checkpoint, exact: bool) -> Iterator[tuple
         return
     missing = {*base.layout.names, *base.averages} - set(task.names)
     extra = {*task.layout.names, *task.averages} - set(base.names)
-    for one, other, names in ((task, base, extra), (base, task, missing)):
-        if layers := _whole_layers(other.names, names):
-            of_layers = {name for name in names if name.startswith(tuple(f"{layer}." for layer in layers))}
-            yield (
-                f"{one.title} has {len(layers)} layer{'s' * (len(layers) > 1)} that {other.title} does not have:"
-                f" {name_some(layers)} ({len(of_layers)} tensors); expected the same number of layers",
-                f"Give a checkpoint that was fine-tuned from {base.title}",
-            )
-            names -= of_layers
     if untied := _tied_in(base, extra):
         yield (
             f"{task.title} has separate values for {name_some(sorted(untied))}, which {base.title} ties to another"
@@ -136,10 +127,8 @@ def _packed(differing: Sequence[str], base: Checkpoint, task: Checkpoint) -> lis
         infos = (base.tensors[name], task.tensors[name])
         if all(not info.is_float and info.dtype not in ("BOOL", "C64") and info.size > 1 for info in infos):
             odd.append(name)
-    if odd and (model := library_model(base)):
-        own = model.names(odd)
-        odd = [name for name in odd if own.get(name) not in model.buffers]
-    return odd
+    known = known_tensors(odd, base) if odd else {}
+    return [name for name in odd if name not in known or known[name].role != "buffer"]
 
 
 def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -179,32 +168,17 @@ def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) 
         )
 
 
-def _whole_layers(names: Collection[str], extra: Collection[str]) -> list[str]:
-    """The layers (`model.layers.2`) of extra tensors that ``names`` lack, if these have other layers of that stack."""
-
-    def layers(of: Collection[str]) -> dict[str, None]:
-        found = (re.match(r"(.*?\.\d+)\.", name) for name in sorted(of))
-        return dict.fromkeys(match[1] for match in found if match)
-
-    known = layers(names)
-    stacks = {layer.rpartition(".")[0] for layer in known}
-    new = [layer for layer in layers(extra) if layer not in known and layer.rpartition(".")[0] in stacks]
-    return sorted(new, key=lambda layer: (layer.rpartition(".")[0], int(layer.rpartition(".")[2])))
-
-
 def _tied_in(base: Checkpoint, names: Collection[str]) -> set[str]:
     """Those of ``names`` that transformers ties to a tensor of the base."""
-    if not names or (model := library_model(base)) is None:
-        return set()
-    inner = model.names([*base.tensors, *names])
-    groups = {model.tie_group(inner.get(name, name)) for name in base.tensors}
-    return {name for name in names if model.tie_group(inner.get(name, name)) in groups}
+    known = known_tensors({*base.tensors, *names}, base) if names else {}
+    of_base = {one.identity for name, one in known.items() if name in base.tensors}
+    return {name for name in names if name in known and known[name].identity in of_base}
 
 
 def _quantised(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
-    every = checkpoint.configs.values()
-    parts = [*every, *(part for config in every for part in config.values() if isinstance(part, dict))]
-    signs = [f"config.json has {key}" for key in _KEYS for part in parts if part.get(key)]
+    configs = [*checkpoint.configs.values()]
+    configs += [inner for config in configs for inner in config.values() if isinstance(inner, dict)]
+    signs = [f"config.json has {key}" for key in _KEYS for config in configs if config.get(key)]
     signs += [sign for name, info in checkpoint.tensors.items() if (sign := quantised_tensor(name, *info))]
     if signs:
         yield (
@@ -231,7 +205,7 @@ def task_only_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
     return tuple(name for name in sorted(task.tensors.keys() - constants) if not _fits(base, task, name))
 
 
-def missing_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
+def base_only_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
     """The base's tensors that the task's model lacks, except masks, tables and counters; sorted."""
     kinds = {name: base.buffers.get(name) for name in base.tensors.keys() - {*task.names}}
     return tuple(sorted(name for name, kind in kinds.items() if kind in (None, Buffer.AVERAGE)))
@@ -273,11 +247,11 @@ class OnBase(Checkpoint):
         return self.base if self.aliases.get(name, name) in self.of_base else self.task
 
 
-def on_base(base: Checkpoint, task: Checkpoint, own: Collection[str], missing: Collection[str]) -> Checkpoint:
-    if not own and not missing:
+def on_base(base: Checkpoint, task: Checkpoint, task_only: Collection[str], base_only: Collection[str]) -> Checkpoint:
+    if not task_only and not base_only:
         return task
-    of_base = {*own, *missing} & base.tensors.keys()
-    tensors = {name: info for name, info in task.tensors.items() if name not in own}
+    of_base = {*task_only, *base_only} & base.tensors.keys()
+    tensors = {name: info for name, info in task.tensors.items() if name not in task_only}
     tensors |= {name: base.tensors[name] for name in of_base}
     attributes = {field.name: getattr(task, field.name) for field in fields(Checkpoint)}
     attributes |= {"tensors": dict(sorted(tensors.items())), "aliases": base.aliases}

@@ -155,33 +155,33 @@ def part_prefix(file: str) -> str:
     return file[: file.rfind("/") + 1]
 
 
-def part_of(whole: Checkpoint, part: str) -> Checkpoint:
+def part_of(model: Checkpoint, part: str) -> Checkpoint:
     """The tensors and companions of one of a model's folders, under their names there."""
-    prefix, folders = f"{part}/" if part else "", {part_prefix(file) for file in whole.files}
+    prefix, folders = f"{part}/" if part else "", {part_prefix(file) for file in model.files}
 
-    def inside(of_whole: Mapping[str, Any]) -> dict[str, Any]:
-        owners = {name: max(filter(name.startswith, folders), key=len, default="") for name in of_whole}
-        return {name.removeprefix(prefix): of_whole[name] for name, owner in owners.items() if owner == prefix}
+    def inside(by_name: Mapping[str, Any]) -> dict[str, Any]:
+        owners = {name: max(filter(name.startswith, folders), key=len, default="") for name in by_name}
+        return {name.removeprefix(prefix): by_name[name] for name, owner in owners.items() if owner == prefix}
 
-    aliases = {alias: name.removeprefix(prefix) for alias, name in inside(whole.aliases).items()}
-    tensors, arrays, companions = map(inside, (whole.tensors, whole.arrays, whole.companions))
-    return replace(whole, tensors=tensors, aliases=aliases, arrays=arrays, companions=companions)
+    aliases = {alias: name.removeprefix(prefix) for alias, name in inside(model.aliases).items()}
+    tensors, arrays, companions = map(inside, (model.tensors, model.arrays, model.companions))
+    return replace(model, tensors=tensors, aliases=aliases, arrays=arrays, companions=companions)
 
 
 def joined_parts(parts: Mapping[str, Checkpoint], base: Checkpoint | None, **attributes: Any) -> Checkpoint:
     """Join the checkpoints of a model's folders, given by folder; ``attributes``: other fields of the `Checkpoint`. If
-    some are LoRAs, on their parts of ``base``, the whole is one: the tensors of the other folders replace the
+    some are LoRAs, on their parts of ``base``, so is the model: the tensors of the other folders replace the
     base's."""
-    whole: dict[str, Any] = {name: {} for name in _BY_NAME}
+    joined: dict[str, Any] = {name: {} for name in _BY_NAME}
     left_out = []
     for part, one in parts.items():
         prefix = f"{part}/" if part else ""
         left_out += [prefix + name for name in one.left_out]
-        for field, of_whole in whole.items():
+        for field, joined_field in joined.items():
             for name, value in getattr(one, field).items():
-                of_whole[prefix + name] = prefix + value if field in ("aliases", "file_of") else value
-    whole["tensors"] = dict(sorted(whole["tensors"].items()))
-    fields = {**attributes, **whole, "left_out": tuple(left_out)}
+                joined_field[prefix + name] = prefix + value if field in ("aliases", "file_of") else value
+    joined["tensors"] = dict(sorted(joined["tensors"].items()))
+    fields = {**attributes, **joined, "left_out": tuple(left_out)}
     loras = {part: one for part, one in parts.items() if isinstance(one, LoraCheckpoint)}
     if not loras or base is None:
         return Checkpoint(**fields)
@@ -189,9 +189,9 @@ def joined_parts(parts: Mapping[str, Checkpoint], base: Checkpoint | None, **att
     replaced: dict[str, str] = {}
     for part, one in parts.items():
         prefix = f"{part}/" if part else ""
-        own = one.whole if isinstance(one, LoraCheckpoint) else {name: name for name in one.tensors}
-        replaced |= {prefix + name: prefix + stored for name, stored in own.items()}
+        names = one.replaced if isinstance(one, LoraCheckpoint) else {name: name for name in one.tensors}
+        replaced |= {prefix + name: prefix + stored for name, stored in names.items()}
         if isinstance(one, LoraCheckpoint):
             products |= {prefix + name: product for name, product in one.products.items()}
     adapter = joined_parts({**parts, **{part: one.adapter for part, one in loras.items()}}, None, **attributes)
-    return LoraCheckpoint(**fields, base=base, adapter=adapter, products=products, whole=replaced)
+    return LoraCheckpoint(**fields, base=base, adapter=adapter, products=products, replaced=replaced)

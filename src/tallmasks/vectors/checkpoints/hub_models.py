@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from fnmatch import filter as matching
 from pathlib import Path
@@ -41,7 +40,6 @@ _MODELS = (
     "diffusion_pytorch_model-*-of-*.bin",
 )  # fmt: skip
 OF_TRAINING = ("training_args.", "optimizer.", "scheduler.", "scaler.", "rng_state")  # file prefixes of training state
-_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
 
 
 def repository_of(spec: str) -> tuple[str, str] | None:
@@ -54,15 +52,14 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str], list[
     """The local folder of a repository at a revision, its origin ``{"repository", "revision": <full commit>}``, and the
     files and subfolders that were not downloaded, if the hub was asked.
 
-    The cache is used if the hub is unreachable, or if it has all shards of a full commit. Raises TallmasksError if
-    neither the cache nor the hub has it, or if a file is damaged.
+    The cache is used if the hub is unreachable. Raises TallmasksError if neither the cache nor the hub has it, or if a
+    file is damaged.
     """
-    folder = _cached(repository, revision)
+    folder: Path | None
     absent: list[str] = []
-    is_pinned = re.fullmatch(r"[0-9a-f]{40}", revision)
-    if not (folder and is_pinned and _is_whole(folder)) and hub.reachable():
+    if hub.reachable():
         folder, absent = _downloaded(repository, revision)
-    if folder is None:
+    elif (folder := _cached(repository, revision)) is None:
         where, why = hub.address(repository, "", revision), hub.not_cached(f"{repository} --revision {revision}")
         beside = [str(path) for path in Path(repository).parent.glob("*")]
         raise TallmasksError(
@@ -79,15 +76,6 @@ def _cached(repository: str, revision: str) -> Path | None:
     paths = (hub.cached(repository, file, revision) for file in _TELLING)
     folder = next((path.parent for path in paths if path is not None), None)
     return folder if folder and any(any(folder.rglob(pattern)) for pattern in _WEIGHTS) else None
-
-
-def _is_whole(folder: Path) -> bool:
-    """Whether all shards are there; an interrupted download lacks some."""
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    counts = Counter(match.groups() for match in map(_SHARD.fullmatch, names) if match)
-    return all(
-        count == int(of) and f"{stem}{ending}.index.json" in names for (stem, of, ending), count in counts.items()
-    )
 
 
 def _downloaded(repository: str, revision: str) -> tuple[Path, list[str]]:

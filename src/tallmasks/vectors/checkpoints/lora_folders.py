@@ -6,53 +6,40 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, short, warn
+from tallmasks.errors import TallmasksError, short
 from tallmasks.io.plain_files import read_plain_json, reading
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
-from tallmasks.vectors.checkpoints.lora_ties import (
-    MERGE_IT,
-    UNTIE,
-    one_name,
-    refuse_unknown_ties,
-    without_second_names,
-)
-from tallmasks.vectors.checkpoints.module_patterns import ModulePatterns
-from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model
-from tallmasks.vectors.checkpoints.transformers_names import modern
+from tallmasks.vectors.checkpoints.known_tensors import KnownTensor, known_tensors, library_advice
 from tallmasks.vectors.checkpoints.weight_files import open_weight_files
 from tallmasks.vectors.kernels import read_only
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+MERGE_IT = "Merge it with peft's merge_and_unload, save the model, and give that folder"
 _PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
-_ADAPTER_NAME = re.compile(r"\.lora_(?:embedding_)?[AB]\.(.+?)(?:\.weight)?$")
-_INSIDE = re.compile(r"\.\d+\.")  # in names of tensors inside a block
-_PROMPTS = (
-    "PROMPT_TUNING",
-    "PREFIX_TUNING",
-    "P_TUNING",
-    "MULTITASK_PROMPT_TUNING",
-    "ADAPTION_PROMPT",
-    "CPT",
-    "CARTRIDGE",
-)
+_INSIDE = re.compile(r"\.\d+\.")  # in names of tensors inside a block, which are never tied
 # Options with which the model is not just its weights plus B A.
 _OTHER_KINDS = (
     "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
     "trainable_token_indices", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
 )  # fmt: skip
 _HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # values that leave the base unchanged
+# Fields of the adapter's configuration that are read here.
+_TYPES = {
+    "rank_pattern": dict, "alpha_pattern": dict, "modules_to_save": list, "use_rslora": bool, "fan_in_fan_out": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,17 +67,17 @@ class LoraCheckpoint(Checkpoint):
     base: Checkpoint
     adapter: Checkpoint
     products: Mapping[str, _Product]
-    whole: Mapping[str, str]  # replaced tensors, with their names in the adapter
+    replaced: Mapping[str, str]  # names in the adapter of tensors that it replaces
 
     def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
         if name in self.products:
             return narrowed(self.piece(name, start, stop), self.info(name).dtype, f"{self.title}: tensor {name}")
-        return self._before(name).stored(self.whole.get(name, name), start, stop)
+        return self._before(name).stored(self.replaced.get(name, name), start, stop)
 
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
         name = self.aliases.get(name, name)
-        values = self._before(name).piece(self.whole.get(name, name), start, stop)
+        values = self._before(name).piece(self.replaced.get(name, name), start, stop)
         return values + self.products[name].piece(start, stop) if name in self.products else values
 
     def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
@@ -99,8 +86,8 @@ class LoraCheckpoint(Checkpoint):
         if name not in self.products or base.files != self.base.files:
             return super().difference(base, name, start, stop)
         delta = self.products[name].piece(start, stop)
-        if name in self.whole:
-            delta += self.adapter.piece(self.whole[name], start, stop) - base.piece(name, start, stop)
+        if name in self.replaced:
+            delta += self.adapter.piece(self.replaced[name], start, stop) - base.piece(name, start, stop)
         return delta
 
     def roundoff(self, name: str) -> float:
@@ -112,17 +99,17 @@ class LoraCheckpoint(Checkpoint):
         name = self.aliases.get(name, name)
         if base.files != self.base.files or other is not None:
             return super().same(base, name, other)
-        return name not in self.products and (name not in self.whole or super().same(base, name))
+        return name not in self.products and (name not in self.replaced or super().same(base, name))
 
     def _before(self, name: str) -> Checkpoint:
-        return self.adapter if name in self.whole else self.base
+        return self.adapter if name in self.replaced else self.base
 
 
 def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attributes: Mapping[str, Any]) -> Checkpoint:
     """Open a PEFT folder with the weights ``file`` on its ``base``; A and B are read into memory.
 
     Raises TallmasksError if the base is missing or does not fit, the adapter is not a LoRA on matrices, a file is
-    missing or damaged, or one of two tied tensors is replaced.
+    missing or damaged, or a changed tensor is tied, or may be.
     """
     title = str(attributes["title"])
     config = _read_config(folder / ADAPTER_CONFIG, title)
@@ -131,53 +118,31 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attribute
     if base is None:
         named = config.get("base_model_name_or_path")
         raise TallmasksError(
-            f"{title}: found a LoRA without its base model{f' {named}' if named else ''}. Give the base too. Or:"
+            f"{title}: found a LoRA without its base model{f' {short(named)}' if named else ''}. Give the base too. Or:"
             f" {MERGE_IT}"
         )
     adapter = open_weight_files({file: folder / file}, title=title, origin=attributes["origin"])
     factors, others = _sorted_out(adapter)
+    modules = {f"{module}.weight": module for module in factors}
+    targets = dict.fromkeys([*modules, *others])
+    embeddings = {name for name, module in modules.items() if "embedding" in factors[module]}
+    is_plain = not (others or embeddings) and all(name in base.names and _INSIDE.search(name) for name in targets)
+    known = {} if is_plain else known_tensors(base.names | targets.keys(), base)
     copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
-    copies = {name for name, stored in others.items() if any(part in stored for part in copied)}
-    targets = [*(f"{module}.weight" for module in factors), *others]
-    embeddings = [f"{module}.weight" for module, pair in factors.items() if "embedding" in pair]
-    # the linear layers of a block are never tied
-    may_be_tied = any(name in others or name in embeddings or not _INSIDE.search(name) for name in targets)
-    model = library_model(base) if may_be_tied else None
-    names = one_name(base, model)
-    renamed = _fitted(list(dict.fromkeys(targets)), copies, names, base, title)
-    refuse_unknown_ties({renamed[name]: others.get(name) for name in (*others, *embeddings)}, model, adapter, base)
-    by_tensor: dict[str, list[str]] = {}
-    for target, name in renamed.items():
-        by_tensor.setdefault(name, []).append(target)
-    both_trained = without_second_names(factors, others, by_tensor, adapter, base)
-    # peft's `ensure_weight_tying` is not needed here: if it ties, both names are in the file
-    tied = {one for name, one in names.items() if name != one} - both_trained
-    if apart := sorted(tied & {renamed[name] for name in copies}):
-        raise TallmasksError(
-            f"{title}: modules_to_save trained a copy of {name_some(apart)}, but {base.title} ties that to another"
-            f" tensor, which peft does not change. {UNTIE}"
-        )
-    stored_names: dict[str, list[str]] = {}
-    for name in base.tensors:
-        stored_names.setdefault(names[name], []).append(name)
-    whole = {
-        name: stored
-        for target, stored in others.items()
-        for name in stored_names.get(renamed[target], [renamed[target]])
-    }
+    copies = {name for name, stored in others.items() if any(module in stored for module in copied)}
+    names = _names_in_base(targets, copies, known, base, title)
+    for target, name in names.items():
+        stored = others.get(target)
+        is_table = target in embeddings or (stored and adapter.info(stored).shape == base.tensors.get(name, (0, 0))[1])
+        _refuse_tied(name, bool(is_table), known, base, title)
+    replaced = {names[target]: stored for target, stored in others.items()}
     products: dict[str, _Product] = {}
-    for module, pair in factors.items():
-        name = renamed[f"{module}.weight"]
-        if name in tied:
-            warn(
-                f"{name} is tied to another tensor in {base.title}. Both change here, as with peft's merge_and_unload;"
-                " peft's unmerged adapter changes only one",
-                title,
-            )
-        product = _product(pair, _scale(config, module, pair, adapter), name, base, adapter, config)
+    for target, module in modules.items():
+        scale = _scale(config, module, factors[module], adapter)
+        product = _product(factors[module], scale, names[target], base, adapter, config)
         if product.left.any() and product.right.any():  # untrained, B is zero
-            products |= dict.fromkeys(stored_names[name], product)
-    tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in whole.items()}}
+            products[names[target]] = product
+    tensors = {**base.tensors, **{name: adapter.tensors[stored] for name, stored in replaced.items()}}
     return LoraCheckpoint(
         **attributes,
         files={name: folder / name for name in (file, ADAPTER_CONFIG)},
@@ -187,7 +152,7 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attribute
         base=base,
         adapter=replace(adapter, title=f"{title}'s {file}"),
         products=products,
-        whole=whole,
+        replaced=replaced,
     )
 
 
@@ -198,14 +163,11 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         config = read_plain_json(path)
     if not isinstance(config, dict):
         raise TallmasksError(f"{path}: not a JSON object; expected a configuration that peft wrote. Copy it again")
-    kind = config.get("peft_type")
-    if kind in _PROMPTS:
+    if (kind := config.get("peft_type")) != "LORA":
         raise TallmasksError(
-            f"{title}: found an adapter with peft_type {short(kind)}, which learns inputs and changes no weights;"
-            " expected 'LORA'. It cannot be merged; leave it out"
+            f"{title}: found an adapter with peft_type {short(kind)}; expected 'LORA'. If it changes weights:"
+            f" {MERGE_IT}. Soft prompts cannot be merged"
         )
-    if kind != "LORA":
-        raise TallmasksError(f"{title}: found an adapter with peft_type {short(kind)}; expected 'LORA'. {MERGE_IT}")
     if odd := next((option for option in _OTHER_KINDS if config.get(option)), None):
         raise TallmasksError(
             f"{title}: found {odd}, which changes the model by more than B A; expected a plain LoRA. {MERGE_IT}"
@@ -214,19 +176,11 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(
             f"{title}: init_lora_weights is {short(start)}, which also changes the base's weights. {MERGE_IT}"
         )
-    from tallmasks.io.validation import validated  # slow to import, like the next
-    from tallmasks.vectors.checkpoints.adapter_fields import AdapterFields
-
-    validated(config, AdapterFields, path)
-    for option in ("rank_pattern", "alpha_pattern"):
-        patterns = config.get(option) or {}
-        try:
-            config[option] = ModulePatterns(patterns)
-        except (ValueError, AttributeError) as error:
+    for option, kind in _TYPES.items():
+        if not isinstance(config.get(option), kind | NoneType):
             raise TallmasksError(
-                f"{path}: {option} is not supported: {error}; expected a number for each module name, which may contain"
-                f" . .* \\d+ [0-9]+ and |. {MERGE_IT}"
-            ) from None
+                f"{path}: {option} is {short(config[option])}; expected {kind.__name__}. Copy it again"
+            )
     return config
 
 
@@ -239,23 +193,16 @@ def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[st
         if ".original_module." in stored:  # the untrained original of a module in modules_to_save
             continue
         name = stored.removeprefix(_PREFIX)
-        if not stored.startswith(_PREFIX):
-            raise TallmasksError(
-                f"{title}: found the tensor {stored}; expected names that begin with {_PREFIX}, as peft writes them."
-                f" {MERGE_IT}"
-            )
         names, key = others, name.replace(".modules_to_save.", ".").replace(".base_layer.", ".")
         if match := _FACTOR.fullmatch(name):
             names, key = factors.setdefault(match["module"], {}), match["factor"]
             if match["embedding"]:
                 names["embedding"] = stored
-        elif match := _ADAPTER_NAME.search(name):
+        if not stored.startswith(_PREFIX) or (match is None and ".lora_" in name):
             raise TallmasksError(
-                f"{title}: found the tensor {stored}, which names the adapter {match[1]}; expected names without it, as"
-                " peft's save_pretrained writes them. Save the adapter with it"
+                f"{title}: found the tensor {stored}; expected names as peft's save_pretrained writes them, such as"
+                f" {_PREFIX}MODULE.lora_A.weight. {MERGE_IT}"
             )
-        elif ".lora_" in name:
-            raise TallmasksError(f"{title}: the tensor {stored} belongs to an unsupported kind of LoRA. {MERGE_IT}")
         if (other := names.setdefault(key, stored)) != stored and not adapter.same(adapter, other, stored):
             raise TallmasksError(f"{title}: {other} and {stored} are different values of one tensor. {MERGE_IT}")
     half = [module for module, pair in factors.items() if not {"A", "B"} <= pair.keys()]
@@ -265,81 +212,68 @@ def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[st
     return factors, others
 
 
-def _fitted(
-    targets: Sequence[str], copies: Collection[str], names: Mapping[str, str], base: Checkpoint, title: str
+def _names_in_base(
+    targets: Collection[str], copies: Collection[str], known: Mapping[str, KnownTensor], base: Checkpoint, title: str
 ) -> dict[str, str]:
-    """The base's tensor of each target, allowing one prefix more or less for all, or transformers' renaming. Copied
-    modules that the base lacks (heads) keep their names. ``names``: from `one_name`."""
-    absent = dict(zip(targets, targets, strict=True))
-    with_heads: list[dict[str, str]] = []
-    for ours, theirs in _readings(targets, names, base):
-        plain = list(theirs.values())
-        fitting: list[dict[str, str]] = []
-        for keys in _guesses(plain, ours):
-            guess = dict(zip(targets, keys, strict=True))
-            guess |= {name: name for name in copies if guess[name] not in ours}
-            lacking = {name: key for name, key in guess.items() if key not in ours and name not in copies}
-            absent = min(absent, lacking, key=len)
-            if not lacking and len(set(guess.values())) == len(guess):
-                tensors = {name: ours.get(key, key) for name, key in guess.items()}
-                fitting += [tensors] if tensors not in fitting else []
-                if keys == plain:
-                    break
-        if len(fitting) > 1:
+    """The base's tensor of each target: of the same name, or, as transformers says, of another. Heads keep theirs."""
+    by_identity: dict[str, set[str]] = {}
+    for name in base.names & known.keys():
+        by_identity.setdefault(known[name].identity, set()).add(base.aliases.get(name, name))
+    names: dict[str, str] = {}
+    absent = []
+    for target in targets:
+        fitting = {base.aliases.get(target, target)} if target in base.names else set()
+        if not fitting and target in known:
+            fitting = by_identity.get(known[target].identity, set())
+        if len(fitting) > 1 or (fitting and not fitting.isdisjoint(names.values())):
             raise TallmasksError(
-                f"{title}: {targets[0]} matches more than one tensor of {base.title}:"
-                f" {name_some([one[targets[0]] for one in fitting])}; expected one match. {MERGE_IT}"
+                f"{title}: {target} is {name_some(sorted(fitting))} in {base.title}; expected one tensor there,"
+                f" and one name for it in the adapter. {MERGE_IT}"
             )
-        with_heads += fitting
-        if fitting and not any(_INSIDE.search(name) for name in copies if fitting[0][name] not in base.tensors):
-            break  # otherwise what looks like a head can be a tensor of a block under another name
-    if with_heads:
-        return max(with_heads, key=lambda one: len(base.tensors.keys() & one.values()))
-    raise TallmasksError(
-        f"{title}: it changes {name_some(sorted(absent))}, which {base.title} does not have. Give the base that it was"
-        f" trained on{library_advice(base)}. If this is that base: {MERGE_IT}"
-    )
-
-
-def _readings(
-    targets: Sequence[str], names: Mapping[str, str], base: Checkpoint
-) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """The base's tensors by key, and the key of each target: its modern name, or its name as transformers loads it."""
-    yield {modern(name): one for name, one in names.items()}, {name: modern(name) for name in targets}
-    if (model := library_model(base)) is not None:
-        ours, theirs = model.names(names), model.names(targets)
-        yield (
-            {ours.get(name, name): one for name, one in names.items()},
-            {name: theirs.get(name, name) for name in targets},
+        if not fitting and target not in copies:
+            absent.append(target)
+        names[target] = min(fitting, default=target)
+    if absent:
+        raise TallmasksError(
+            f"{title}: it changes {name_some(absent)}, which {base.title} does not have. Give the base that it was"
+            f" trained on{library_advice(base)}. If this is that base: {MERGE_IT}"
         )
+    return names
 
 
-def _guesses(targets: Sequence[str], names: Collection[str]) -> Iterator[list[str]]:
-    yield list(targets)
-    parts = targets[0].split(".")
-    for count in range(1, len(parts) - 1):
-        yield [name.removeprefix(f"{'.'.join(parts[:count])}.") for name in targets]
-    for name in names:
-        if name.endswith(f".{targets[0]}"):
-            yield [name.removesuffix(targets[0]) + target for target in targets]
+def _refuse_tied(name: str, is_table: bool, known: Mapping[str, KnownTensor], base: Checkpoint, title: str) -> None:
+    """Raise TallmasksError if a changed tensor is tied. Embeddings and replaced matrices (``is_table``) must not be."""
+    if name in base.aliases.values() or (name in known and known[name].is_tied):
+        tied = "is tied to another tensor"
+    elif is_table and name not in known and len(base.info(name).shape) == 2:
+        tied = f"may be tied to another tensor: only the config.json of transformers tells{library_advice(base)}"
+    else:
+        return
+    raise TallmasksError(f"{title}: it changes {name}, which in {base.title} {tied}. {MERGE_IT}")
 
 
 def _scale(config: Mapping[str, Any], module: str, pair: Mapping[str, str], adapter: Checkpoint) -> float:
     """alpha / r, or alpha / sqrt(r) with rank-stabilised scaling; patterns as in peft."""
-    rank = config["rank_pattern"].value(module, config.get("r"))
-    alpha = config["alpha_pattern"].value(module, config.get("lora_alpha"))
+    rank = _by_pattern(config, "rank_pattern", module, config.get("r"))
+    alpha = _by_pattern(config, "alpha_pattern", module, config.get("lora_alpha"))
     stored = adapter.tensors[pair["A"]].shape[:1]
-    if stored != (rank,) or not rank:
+    if stored != (rank,) or not rank or not isinstance(alpha, int | float) or not abs(alpha) < 2**64:
         raise TallmasksError(
-            f"{adapter.title}: {pair['A']} has rank {list(stored)}; expected {rank!r} from {ADAPTER_CONFIG}. Copy the"
-            " folder again"
-        )
-    if not isinstance(alpha, int | float):
-        raise TallmasksError(
-            f"{adapter.title}: {ADAPTER_CONFIG} has lora_alpha {alpha!r} for {module}; expected a number. Copy the"
-            " folder again"
+            f"{adapter.title}: {pair['A']} has rank {list(stored)}, but {ADAPTER_CONFIG} has rank {short(rank)} and"
+            f" lora_alpha {short(alpha)} for it. Copy the folder again"
         )
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+
+def _by_pattern(config: Mapping[str, Any], option: str, module: str, default: Any) -> Any:
+    """The value of the first pattern that matches the module's name, or its end after a dot, as in peft."""
+    for pattern, value in (config.get(option) or {}).items():
+        try:
+            if re.match(rf"(.*\.)?({pattern})$", module):
+                return value
+        except re.error as error:
+            raise TallmasksError(f"{ADAPTER_CONFIG}: {option} {short(pattern)}: {error}. Copy it again") from None
+    return default
 
 
 def _product(
@@ -389,6 +323,5 @@ def inputs_first(name: str, base: Checkpoint, flag: bool) -> bool | None:
             has_conv1d = True
     if not has_conv1d:
         return None if flag else False
-    if (model := library_model(base)) and (own := model.names([name]).get(name)) in model.tensors:
-        return own in model.inputs_first
-    return None
+    known = known_tensors(base.names, base)
+    return known[name].inputs_first if name in known else None

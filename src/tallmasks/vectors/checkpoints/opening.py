@@ -20,7 +20,7 @@ from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_
 
 _INDEX = ".index.json"
 # Files of complete models by transformers and diffusers, best first.
-_WHOLE = (
+_MODEL_FILES = (
     "model.safetensors", "model.safetensors.index.json",
     "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.safetensors.index.json",
     "pytorch_model.bin", "pytorch_model.bin.index.json",
@@ -107,19 +107,19 @@ def _open_model(
     """``others``: the subfolders with other parts of the model."""
     title = str(attributes["title"])
     companions, left_out = companions_in(folder, names, parts=others)
-    whole = [name for name in _WHOLE if name in names]
+    model_files = [name for name in _MODEL_FILES if name in names]
     adapter = next((name for name in ADAPTER_FILES if name in names), None)
     if ADAPTER_CONFIG in names or adapter:
-        if whole:
+        if model_files:
             raise TallmasksError(
-                f"{title}: found both a model ({whole[0]}) and a LoRA ({ADAPTER_CONFIG}); expected only one. Give"
-                f" {folder / whole[0]}, or move the LoRA to its own folder"
+                f"{title}: found both a model ({model_files[0]}) and a LoRA ({ADAPTER_CONFIG}); expected only one. Give"
+                f" {folder / model_files[0]}, or move the LoRA to its own folder"
             )
         for name in filter(None, (ADAPTER_CONFIG, adapter)):
             within(folder, name)
         left = tuple(name for name in left_out if name not in {ADAPTER_CONFIG, adapter})
         return open_lora(folder, adapter, base, {**attributes, "companions": companions, "left_out": left})
-    first = whole[0] if whole else _only_weights(folder, names, title)
+    first = model_files[0] if model_files else _only_weights(folder, names, title)
     within(folder, first)
     shards = _read_index(folder / first) if first.endswith(_INDEX) else None
     files = {name: folder / name for name in sorted({*shards.values()} if shards else {first})}
@@ -167,7 +167,7 @@ def _only_weights(folder: Path, names: set[str], title: str) -> str:
         advice = f"Give the path of the weight file{f', such as {folder / best[0]}' if best else ''}"
         raise TallmasksError(
             f"{title}: found {weights}; expected one, a PEFT LoRA, or a model that transformers, diffusers or open_clip"
-            f" saved ({', '.join(_WHOLE[:3])}, {OPEN_CLIP_FILES[0]}). {advice}"
+            f" saved ({', '.join(_MODEL_FILES[:3])}, {OPEN_CLIP_FILES[0]}). {advice}"
         )
     return best[0]
 

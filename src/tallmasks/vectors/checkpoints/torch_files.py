@@ -26,7 +26,6 @@ from tallmasks.vectors.checkpoints.pickled_tensors import (
     read_pickle,
 )
 
-_LARGEST_EXPANDED = 1 << 30  # bytes of tensors beyond twice the stored ones: compressed, or with stride 0
 # Keys of the state dict in checkpoints of Lightning, torch's examples and DeepSpeed.
 _AROUND = ("state_dict", "model", "model_state_dict", "module")
 _ZIP, _LOCAL_HEADER = b"PK\x03\x04", struct.Struct("<4s22xHH")
@@ -37,8 +36,8 @@ _Records = Callable[[Storage], _Bytes]
 
 def tensors_in(path: Path) -> dict[str, tuple[str, NDArray]]:
     """The safetensors dtype code and the read-only array of each tensor in a file, or in the only state dict in it.
-    Tied tensors share one array object; dtypes that NumPy lacks are unsigned integers. Values that are compressed or
-    not aligned are read into memory. Raises Unusable with the reason, and any type if the file is damaged."""
+    Tied tensors share one array object; dtypes that NumPy lacks are unsigned integers. Values that are not aligned are
+    read into memory. Raises Unusable with the reason, and any type if the file is damaged."""
     with path.open("rb") as file:
         mapped = np.asarray(np.memmap(file, np.uint8, mode="r"))
         if bytes(mapped[:4]) != _ZIP:
@@ -51,31 +50,19 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
     entries = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
     if len(entries) < len(archive.infolist()):
         raise Unusable("two of its records have the same name")
-    starts = sorted([*(entry.header_offset for entry in entries.values()), archive.start_dir])
-    left = 2 * mapped.size + _LARGEST_EXPANDED
-
-    def expanded(name: str, size: int) -> bytes:
-        """The first ``size`` bytes of a record, which can be compressed: a few bytes can expand to any number."""
-        nonlocal left
-        if entries[name].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise Unusable(f"its record {name:.100} is compressed in a way that torch does not read")
-        if (left := left - min(size, entries[name].file_size)) < 0:
-            raise Unusable(f"its record {name:.100} is larger than the file allows")
-        with archive.open(entries[name]) as file:
-            return file.read(size)
-
-    if "byteorder" in entries and expanded("byteorder", 9) != b"little":
+    for name, entry in entries.items():
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+            raise Unusable(f"its record {name:.100} is compressed or encrypted, which torch.save never does")
+    if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
         raise Unusable("it was saved on a big-endian machine")
-    pickled = expanded("data.pkl", LONGEST + 1)
-    if len(pickled) > LONGEST:
+    if entries["data.pkl"].file_size > LONGEST:
         raise Unusable(f"the description of its tensors is longer than {LONGEST:,} bytes")
+    starts = sorted([*(entry.header_offset for entry in entries.values()), archive.start_dir])
 
     def record(storage: Storage) -> _Bytes:
         entry = entries[f"data/{storage.key}"]
         if entry.file_size != storage.nbytes:
             raise Unusable(f"its record data/{storage.key} has {entry.file_size} bytes; expected {storage.nbytes}")
-        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-            return np.frombuffer(expanded(f"data/{storage.key}", storage.nbytes), np.uint8)
         magic, *lengths = _LOCAL_HEADER.unpack_from(mapped.data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + sum(lengths)
         end = start + entry.file_size
@@ -83,7 +70,7 @@ def _from_archive(archive: zipfile.ZipFile, mapped: _Bytes) -> tuple[Any, _Recor
             raise Unusable(f"its record data/{storage.key} is not where the archive's directory says")
         return mapped[start:end]
 
-    return read_pickle(io.BytesIO(pickled)).value, record
+    return read_pickle(io.BytesIO(archive.read(entries["data.pkl"]))).value, record
 
 
 def _before_1_6(mapped: _Bytes) -> tuple[Any, _Records]:
@@ -113,12 +100,11 @@ def _tensors(saved: Any, record: _Records) -> dict[str, tuple[str, NDArray]]:
             records[storage] = record(storage)
             if (found := len(records[storage])) < storage.nbytes:
                 raise Unusable(f"{found} bytes are stored for tensor {name!a:.100}; expected {storage.nbytes}")
-    left = 2 * sum(map(len, records.values())) + _LARGEST_EXPANDED
     arrays: dict[StoredTensor, NDArray] = {}
     for name, stored in state.items():
         if stored not in arrays:
             kind = _numpy_dtype(name, stored)
-            if (left := left - math.prod(stored.shape) * kind.itemsize) < 0:
+            if math.prod(stored.shape) * kind.itemsize > stored.storage.nbytes:  # repeated, with stride 0
                 raise Unusable(f"tensor {name!a:.100} of shape {stored.shape!s:.100} is larger than its stored data")
             arrays[stored] = _array(name, stored, kind, records[stored.storage])
     return {name: (code_of(stored.dtype), arrays[stored]) for name, stored in state.items()}

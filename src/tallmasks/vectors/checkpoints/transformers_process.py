@@ -1,6 +1,6 @@
-"""The processes that answer `transformers_models`: one reads a config.json with transformers' configuration class,
-without torch, and one builds its model on the meta device. A malicious configuration can describe a huge model, or name
-weights to download, so the processes have no network, and their memory and time are limited."""
+"""The processes that answer `known_tensors` with transformers' classes: one reads settings, without torch, and one
+builds the model of a config.json on the meta device. The file is not trusted, so they have no network, and their time
+is limited."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import json
 import logging
 import math
 import os
-import resource
+import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallmasks.io.child_processes import end_with_parent
-from tallmasks.vectors.checkpoints.transformers_names import Conversions
 
-MEMORY, SECONDS = 2 << 30, 30  # bytes beyond the libraries' own, CPU seconds per question
+if TYPE_CHECKING:
+    import torch
+
+SECONDS = 30  # of CPU time per question
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 
 
@@ -37,18 +38,18 @@ def answer_questions(with_torch: bool) -> None:
         torch.set_num_threads(1)
     else:
         sys.modules["torch"] = None  # type: ignore[assignment]  # configuration classes import it if they can
-    import transformers  # noqa: F401  before the limits are set
+    import transformers  # noqa: F401  not in the time of a question
 
     logging.disable(logging.WARNING)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    memory = pages * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    about: dict[str, Callable[..., Any]] = {"settings": _settings, "tokens": _tokens, "tensors": _tensors}
     for line in sys.stdin:
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
+        question, *arguments = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # its signal ends the process
         try:
-            answer = _answer(**json.loads(line))
+            answer = about[question](*arguments)
         except Exception:  # a configuration can contain anything
             answer = None
+        signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(answer), file=answers, flush=True)
 
 
@@ -57,44 +58,18 @@ def _refuse_network(event: str, _: tuple) -> None:
         raise OSError("config.json asks for the network")
 
 
-def _answer(about: str, config: str, most_modules: int, tensors: dict[str, list[int]]) -> Any:
-    """``about``: "settings", "model", "names" or "parts"; ``tensors``: the shapes in the file, by name. For "tokens",
-    ``config`` is the path of a folder with a tokenizer."""
-    if about == "settings":
-        return json.loads(_settings(json.loads(config)).to_json_string(use_diff=False))
-    if about == "tokens":
-        return tokenizer_in(config).get_vocab()
-    from transformers.pytorch_utils import Conv1D
-
-    model = _model(config, most_modules)
-    conversions, state = Conversions(model), model.state_dict()
-    parts = [part for name, tensor in state.items() for part in conversions.parts(name, tensor)]
-    if about == "model":
-        return {
-            "tensors": list(state),
-            "parts": parts,
-            "tied": dict(model.all_tied_weights_keys),
-            "inputs_first": [f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)],
-            "buffers": [name for name, _ in model.named_buffers()],
-            "outside": _outside(model, most_modules),
-            **_vocabulary(model, most_modules),
-        }
-    names = {name: target for name, target, changed in conversions.loaded(tensors, {*state, *parts}) if not changed}
-    return names if about == "names" else {name: _parts(conversions, names[name], tensors[name]) for name in names}
+def _settings(config: str) -> Any:
+    return json.loads(_configuration(json.loads(config)).to_json_string(use_diff=False))
 
 
-def _parts(conversions: Conversions, target: str, shape: list[int]) -> dict[str, tuple[list[int], list[int], int]]:
-    """Shape, strides and offset, in values, of each part of a joined tensor."""
-    import torch
-
-    views = conversions.parts(target, torch.empty(shape, device="meta"))
-    return {name: (list(view.shape), list(view.stride()), int(view.storage_offset())) for name, view in views.items()}
-
-
-def _settings(values: dict[str, Any]) -> Any:
+def _configuration(values: dict[str, Any]) -> Any:
     import transformers
 
     return transformers.CONFIG_MAPPING[values["model_type"]].from_dict(values)
+
+
+def _tokens(folder: str) -> Any:
+    return tokenizer_in(folder).get_vocab()
 
 
 def tokenizer_in(folder: str | Path) -> Any:
@@ -109,77 +84,142 @@ def tokenizer_in(folder: str | Path) -> Any:
     return tokenizer
 
 
+def _tensors(config: str, names: str) -> dict[str, tuple]:
+    """The fields of `KnownTensor` for each name in a file that belongs to a tensor of the model."""
+    from transformers.pytorch_utils import Conv1D
+
+    model = _model(config)
+    state, tied = model.state_dict(), dict(model.all_tied_weights_keys)
+    several = {*tied, *tied.values()}
+    buffers, outside = {name for name, _ in model.named_buffers()}, _outside(model)
+    inputs_first = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)}
+    token_tensors, key = _vocabulary(model)
+    known: dict[str, tuple] = {}
+    for name, renamed, target in Conversions(model).loaded(json.loads(names), state):
+        if target in state:
+            is_head = tied.get(target, target) in outside
+            role = "buffer" if target in buffers else "head" if is_head else "weight"
+            rows = key if renamed in token_tensors else ""
+            known[name] = (tied.get(renamed, renamed), renamed in several, role, renamed in inputs_first, rows)
+    return known
+
+
 @functools.lru_cache(maxsize=8)
-def _model(config: str, most_modules: int) -> Any:
+def _model(config: str) -> Any:
     import transformers
 
     values = json.loads(config)
-    settings = _settings(values)
+    settings = _configuration(values)
     kind: Any = getattr(transformers, str((values.get("architectures") or [None])[0]), None)
     kind = kind or transformers.MODEL_MAPPING[type(settings)]
     if not issubclass(kind, transformers.PreTrainedModel):
         raise TypeError(kind)
-    return _built(kind, settings, most_modules)
+    return _built(kind, settings)
 
 
-def _built(kind: Any, settings: Any, most_modules: int) -> Any:
+def _built(kind: Any, settings: Any) -> Any:
     import torch
-    from torch.nn.modules.module import register_module_module_registration_hook
-
-    modules: Iterator[int] = iter(range(most_modules))
-
-    def count(*_: Any) -> None:
-        if next(modules, None) is None:
-            raise ValueError("more layers than the file has tensors")
 
     settings._attn_implementation = "eager"  # other values can load code from the hub
-    hook = register_module_module_registration_hook(count)
-    try:
-        with torch.device("meta"):
-            return kind(settings)
-    finally:
-        hook.remove()
+    with torch.device("meta"):
+        return kind(settings)
 
 
-def _outside(model: Any, most_modules: int) -> list[str]:
+def _outside(model: Any) -> set[str]:
     """The tensors outside the base model, for example a classifier. The layer that predicts the tokens of the input
     embedding is not one of them, because it is pretrained like the embedding."""
     import transformers
 
     kind: Any
-    inner, names = model.base_model, list(model.state_dict())
-    if inner is not model:
+    inside = names = set(model.state_dict())
+    if model.base_model is not model:
         inside = {name for name in names if name.startswith(f"{model.base_model_prefix}.")}
     elif kind := transformers.MODEL_MAPPING.get(type(model.config), None):
         kind = kind[0] if isinstance(kind, tuple) else kind
-        inside = set(_built(kind, model.config, most_modules).state_dict())  # it shares the names, not a prefix
-    else:
-        inside = set(names)
+        inside = set(_built(kind, model.config).state_dict())  # it shares the names, not a prefix
     with suppress(AttributeError, NotImplementedError):  # no such layers
         predicting, embedding = model.get_output_embeddings().weight, model.get_input_embeddings().weight
         if predicting.shape == embedding.shape:
-            inside |= {name for name, tensor in model.named_parameters() if tensor is predicting}
-    return [name for name in names if name not in inside]
+            inside = inside | {name for name, tensor in model.named_parameters() if tensor is predicting}
+    return names - inside
 
 
-def _vocabulary(model: Any, most_modules: int) -> dict[str, Any]:
-    """Find the tensors with one row per token: their shape changes with the vocabulary size. ``token_tensors`` is empty
-    if they cannot be found, or if the values of a token are not contiguous."""
+def _vocabulary(model: Any) -> tuple[set[str], str]:
+    """The tensors with one row per token, whose shape changes with the vocabulary size, and its key in config.json. No
+    tensors if they cannot be found, or if the values of a token are not contiguous."""
     settings = type(model.config).from_dict(model.config.to_dict())
     try:
         text = settings.get_text_config()
         text.vocab_size += 1
-        larger = _built(type(model), settings, most_modules).state_dict()
+        larger = _built(type(model), settings).state_dict()
     except Exception:  # no vocabulary, or several
-        return {"token_tensors": {}, "vocabulary_key": ""}
-    axes: dict[str, int] = {}
+        return set(), ""
+    names = set()
     for name, tensor in model.state_dict().items():
         before, after = tuple(tensor.shape), tuple(larger[name].shape)
         if before == after:
             continue
         axis = next(number for number, sizes in enumerate(zip(before, after, strict=True)) if sizes[0] != sizes[1])
         if after != (*before[:axis], before[axis] + 1, *before[axis + 1 :]) or math.prod(before[:axis]) != 1:
-            axes = {}
-            break
-        axes[name] = axis
-    return {"token_tensors": axes, "vocabulary_key": text.attribute_map.get("vocab_size", "vocab_size")}
+            return set(), ""
+        names.add(name)
+    return names, text.attribute_map.get("vocab_size", "vocab_size")
+
+
+class Conversions:
+    """The renaming and conversion that transformers does when it loads a file into ``model``, also a live one."""
+
+    def __init__(self, model: Any) -> None:
+        from transformers.conversion_mapping import get_model_conversion_mapping
+        from transformers.core_model_loading import WeightConverter, WeightRenaming
+
+        self.model = model
+        conversions = get_model_conversion_mapping(model)
+        self._renamings = [one for one in conversions if isinstance(one, WeightRenaming)]
+        self._converters = [one for one in conversions if isinstance(one, WeightConverter)]
+        self._backward: list[Any] = []
+        for converter in self._converters:
+            with suppress(Exception):  # not every conversion has a way back
+                self._backward.append(converter.reverse_transform())
+
+    def parts(self, name: str, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The tensors in a file that transformers joins into one of the model's (experts), by name, as views. Empty if
+        the tensor is not joined, or is converted in another way."""
+        from transformers.core_model_loading import apply_converters
+
+        target, pattern = apply_converters(name, self._backward)
+        if pattern is None:
+            return {}
+        converter = next(converter for converter in self._backward if pattern in converter.source_patterns)
+        converter.add_tensor(target, name, pattern, tensor)
+        views: dict[str, torch.Tensor] = {}
+        with suppress(Exception), _nothing_copied():
+            views = converter.convert(target, model=self.model, config=self.model.config)
+        memory = {view.untyped_storage().data_ptr() for view in (tensor, *views.values())}
+        return views if len(memory) == 1 and sum(view.numel() for view in views.values()) == tensor.numel() else {}
+
+    def loaded(self, names: Collection[str], in_model: Collection[str]) -> Iterator[tuple[str, str, str]]:
+        """For each name in a file: the name, the name after transformers' renaming, and the model's tensor. The last
+        two differ if the tensor is converted, too. ``in_model``: the names of the model's tensors."""
+        from transformers.core_model_loading import dot_natural_key, rename_source_key
+
+        prefix, there = self.model.base_model_prefix, dict.fromkeys(in_model, True)
+        ways: list[tuple[list, list]] = [(self._renamings, []), (self._renamings, self._converters), ([], [])]
+        for name in sorted(names, key=dot_natural_key):
+            targets = [rename_source_key(name, renamed, joined, prefix, there)[0] for renamed, joined in ways]
+            which = next((number for number, target in enumerate(targets) if target in there), 0)
+            yield name, targets[0] if which == 1 else targets[which], targets[which]
+
+
+@contextmanager
+def _nothing_copied() -> Iterator[None]:
+    """Make `contiguous()` return its argument, so that parts stay views."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Views(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return args[0] if function is torch.Tensor.contiguous else function(*args, **(kwargs or {}))
+
+    with Views():
+        yield

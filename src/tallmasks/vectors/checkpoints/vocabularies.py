@@ -19,13 +19,8 @@ from tallmasks.io.tensor_files import TensorInfo, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.folders import TOKENIZER, VOCABULARIES, matches, part_prefix
+from tallmasks.vectors.checkpoints.known_tensors import known_tensors, library_advice, library_tokens
 from tallmasks.vectors.checkpoints.planned_files import edited, replaced
-from tallmasks.vectors.checkpoints.transformers_models import (
-    LibraryModel,
-    library_advice,
-    library_model,
-    library_tokens,
-)
 
 _LARGEST = 1 << 26  # bytes of a tokenizer.json; Gemma 3 has 33 million
 _MOST_TOKENS = 1 << 31
@@ -57,7 +52,7 @@ def with_tokens_of(base: Checkpoint, task: Checkpoint) -> Checkpoint:
         return task
     if same_shapes and mine.ids == theirs.ids:
         return task
-    sizes = {name: _shape_of_rows(base, name)[0] for name in _token_tensors(base)[0] if name in task.tensors}
+    sizes = {name: _shape_of_rows(base, name)[0] for name in _token_tensors(base) if name in task.tensors}
     return _view(task, theirs.ids, mine.ids, sizes, lambda name, numbers: _taken(base, name, numbers))
 
 
@@ -78,8 +73,8 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
         if TOKENIZER not in one.companions:
             raise _unreadable(one)
     tokenizer, theirs = read_tokenizer(base), {name: read_tokenizer(one) for name, one in tasks.items()}
-    names, model = _token_tensors(base)
-    names = [name for name in names if all(name in one.tensors for one in tasks.values())]
+    token_tensors = _token_tensors(base)
+    names = [name for name in token_tensors if all(name in one.tensors for one in tasks.values())]
     if not names:
         raise TallmasksError("tokens: union: no tensor with one row per token is in every model; leave out the option")
     with_rows = {
@@ -122,16 +117,16 @@ def with_all_tokens(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[
     def mean(name: str, numbers: Rows) -> Values:
         total, count = np.zeros((len(numbers), _shape_of_rows(base, name)[1]), np.float32), np.zeros(len(numbers))
         for one, other in zip(tasks.values(), theirs.values(), strict=True):
-            own = _rows(one, name, other.ids, ids, sizes[name])[numbers]
-            total[own >= 0] += _taken(one, name, own[own >= 0])
-            count += own >= 0
+            stored_rows = _rows(one, name, other.ids, ids, sizes[name])[numbers]
+            total[stored_rows >= 0] += _taken(one, name, stored_rows[stored_rows >= 0])
+            count += stored_rows >= 0
         return total / np.maximum(count, 1).astype(np.float32)[:, None]
 
     folder = TemporaryFolder()
     before, after = max(_shape_of_rows(base, name)[0] for name in names), max(sizes.values())
     changes: dict[str, Callable[[Any], Any]] = {
         TOKENIZER: lambda content: {**content, "added_tokens": [*(content.get("added_tokens") or []), *added]},
-        "config.json": lambda config: replaced(config, [model.vocabulary_key], [before], after),
+        "config.json": lambda config: replaced(config, [token_tensors[names[0]]], [before], after),
     }
     companions = dict(base.companions)
     for name in companions.keys() & changes:
@@ -167,10 +162,10 @@ class _WithTokens(Checkpoint):
             return super().stored(name, start, stop)
         dtype, width = self.tensors[name].dtype, _shape_of_rows(self, name)[1]
         numbers = np.arange(start // width, -(-stop // width))
-        own = self.rows[name][numbers]
+        stored_rows = self.rows[name][numbers]
         stored = self.arrays[name].reshape(-1, width)
-        taken = np.ascontiguousarray(stored[np.maximum(own, 0)]).view(np.uint8).reshape(len(own), -1)
-        if (absent := own < 0).any():
+        taken = np.ascontiguousarray(stored[np.maximum(stored_rows, 0)]).view(np.uint8).reshape(len(stored_rows), -1)
+        if (absent := stored_rows < 0).any():
             values = narrowed(self.lacking(name, numbers[absent]), dtype, f"{self.title}: tensor {name}")
             taken[absent] = values.reshape(-1, taken.shape[1])
         nbytes, first = taken.shape[1] // width, int(numbers[0]) * width
@@ -241,15 +236,17 @@ def clashes(ids: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
             yield f"row {row} is {' and '.join(f'{short(text)} in {name}' for text, name in [*of_row.items()][:2])}"
 
 
-def _token_tensors(base: Checkpoint) -> tuple[list[str], LibraryModel]:
-    """The base's tensors with one row per token. Raises TallmasksError if transformers does not know."""
-    if (model := library_model(base)) is None or not model.token_tensors:
+def _token_tensors(base: Checkpoint) -> dict[str, str]:
+    """The base's tensors with one row per token, with the key in config.json of their number of rows. Raises
+    TallmasksError if transformers does not know."""
+    known = known_tensors(base.names, base)
+    if not (keys := {name: one.vocabulary_key for name, one in known.items() if one.vocabulary_key}):
         raise TallmasksError(
             f"{base.title}: tokens is unusable, because transformers does not know which tensors have one row per"
             " token; expected the config.json of a transformers model with one vocabulary"
             f"{library_advice(base)}. Or resize the models with resize_token_embeddings and leave out tokens"
         )
-    return [name for name, own in model.names(base.tensors).items() if own in model.token_tensors], model
+    return {name: key for name, key in keys.items() if name in base.tensors}
 
 
 def _token_axis(shape: tuple[int, ...]) -> int:

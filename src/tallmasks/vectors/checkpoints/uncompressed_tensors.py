@@ -1,6 +1,6 @@
-"""The tensors of a task that every compression stores whole, because a lossy update could be far off: heads, which
-start from new values and not from the base's; buffers, which are not weights; and small tensors whose role is unknown,
-such as statistics that normalise inputs."""
+"""The tensors of a task that every compression leaves uncompressed, because a lossy update could be far off: heads,
+which start from new values and not from the base's; buffers, which are not weights; and small tensors whose role is
+unknown, such as statistics that normalise inputs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from collections.abc import Collection
 from math import prod
 
 from tallmasks.errors import warn
-from tallmasks.vectors.checkpoints.base_models import is_base_model
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import task_only_tensors
-from tallmasks.vectors.checkpoints.transformers_models import library_advice, library_model, start_library_model
+from tallmasks.vectors.checkpoints.known_tensors import known_tensors, library_advice, start_known_tensors
 
 SMALL = 1024
-"""A tensor of unknown role with fewer values is stored whole. Measured: in BERT, ViT, Swin, ResNet, MobileNet and Qwen2
-of 2 to 494 million values, vectors have up to 1.5 % of the values, and no other tensor is below this limit; one of
-4,096 adds up to 0.5 %. In small models of transformers' classes (40,000 to 95,000 values), vectors and tensors
-below this limit have 0.5 to 5 % of the values, and below 4,096, 36 to 61 %. Storing them whole changes T-Switch's
+"""A tensor of unknown role with fewer values stays uncompressed. Measured: in BERT, ViT, Swin, ResNet, MobileNet and
+Qwen2 of 2 to 494 million values, vectors have up to 1.5 % of the values, and no other tensor is below this limit; one
+of 4,096 adds up to 0.5 %. In small models of transformers' classes (40,000 to 95,000 values), vectors and tensors below
+this limit have 0.5 to 5 % of the values, and below 4,096, 36 to 61 %. Leaving them uncompressed changes T-Switch's
 relative error of 0.47 to 0.48 by at most 0.02, and its accuracy by at most 0.1 %."""
 _WITHOUT_HEAD = re.compile(r"\w+(Model|ForCausalLM|ForConditionalGeneration)")
 """Classes of transformers that are a base model, with at most a layer that predicts tokens."""
@@ -30,30 +29,27 @@ def is_small(shape: tuple[int, ...]) -> bool:
     return sum(length > 1 for length in shape) < 2 or prod(shape) < SMALL
 
 
-def whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:
-    """The names of the base's tensors to store whole for each task, among those that the tasks have in the same shape.
+def uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:
+    """The names of the base's tensors to leave uncompressed for each task, among those that the tasks have in the same
+    shape.
 
     transformers answers for the classes that the configurations name: everything outside the base model is a head.
-    Of models that it does not know, small tensors are stored whole, and the heads of classifiers.
+    Of models that it does not know, small tensors stay uncompressed, and the heads of classifiers.
     """
     heads: set[str] = set()
-    known: set[str] = set()
+    weights: set[str] = set()
     for one in _one_of_each_class(base, tasks):
-        if is_base_model(one.config, base.layout.names):
-            known.update(base.layout.names)
-            continue
-        if (model := library_model(one)) is None:
-            continue
-        inside, outside = model.inside_and_outside(base.tensors)
+        known = known_tensors(base.tensors.keys(), one)
+        inside = {name for name, tensor in known.items() if tensor.role == "weight"}
         if 2 * _values(base, inside) > _values(base, base.tensors):  # otherwise it is not the model of this file
-            heads |= outside
-            known |= inside
-    if not known:
+            heads |= base.tensors.keys() - inside
+            weights |= inside
+    if not weights:
         heads = _outside_main_module(base)
         if not heads and _may_have_head(base) and not all(task_only_tensors(base, one) for one in tasks):
             warn(f"heads with the shape of the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
-    return heads | (small - known)
+    return heads | (small - weights)
 
 
 def _may_have_head(base: Checkpoint) -> bool:
@@ -75,11 +71,10 @@ def _outside_main_module(base: Checkpoint) -> set[str]:
     return set()
 
 
-def start_whole_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
-    """Start to ask transformers what `whole_tensors` waits for."""
+def start_uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
+    """Start to ask transformers what `uncompressed_tensors` waits for."""
     for one in _one_of_each_class(base, tasks):
-        if not is_base_model(one.config, base.layout.names):
-            start_library_model(one)
+        start_known_tensors(base.tensors.keys(), one)
 
 
 def _one_of_each_class(base: Checkpoint, tasks: Collection[Checkpoint]) -> Collection[Checkpoint]:
