@@ -12,13 +12,15 @@ from rich.filesize import decimal
 
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_location
 from tallmasks.bundles.finding_base import NoBase, check_form, check_module, find_base
-from tallmasks.bundles.manifest import CARD, MANIFEST
+from tallmasks.bundles.manifest import CARD, COMPANIONS, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.errors import TallmasksError, counted, nearest, needed_for
 from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.plain_files import read_plain_json
 from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import once
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
+from tallmasks.vectors.checkpoints.folders import CONFIG, TOKENIZERS, matches
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.multiples import PIECE, pieces
 
@@ -143,6 +145,38 @@ class Bundle:
             name: raw.view(DTYPES[infos[name].dtype].numpy).reshape(infos[name].shape) for name, raw in raws.items()
         }
         return arrays | {alias: arrays[name] for alias, name in weights.aliases.items()}
+
+    def config(self, task: str) -> dict[str, Any]:
+        """A task's config.json, with its class names: `AutoConfig.for_model(**bundle.config(task))`. Raises
+        TallmasksError for an unknown task, or if the file is not there."""
+        if CONFIG not in self.companion_names(task):
+            raise TallmasksError(f"{self.parts.location.title}: {task} has no {CONFIG}, since the base has none")
+        return read_plain_json(self.companion(task, CONFIG))
+
+    def tokenizer_files(self, task: str) -> dict[str, Path]:
+        """The files of a task's tokenizer by name; empty if it has none. Copied to one folder, they are what
+        `AutoTokenizer.from_pretrained` loads. Raises TallmasksError for an unknown task, or if a file is missing or
+        changed."""
+        names = [name for name in self.companion_names(task) if matches(name, TOKENIZERS)]
+        return {name: self.companion(task, name) for name in names}
+
+    def companion_names(self, task: str) -> list[str]:
+        """The names of the small files of a task's folder: configuration, tokenizer, license."""
+        self.manifest.check_task(task)
+        return list(self.manifest.model(task).companions or self.base.companions)
+
+    def companion(self, task: str, name: str) -> Path:
+        """The path of one of these files. Raises TallmasksError if it is missing or has changed."""
+        sha256 = self.manifest.model(task).companions.get(name)
+        if sha256 is not None and COMPANIONS + sha256 in self.manifest.files:
+            return self.parts.checked(COMPANIONS + sha256)
+        path = self.base.companions.get(name)
+        if path is None or sha256 not in (None, sha256_of(path)):
+            raise TallmasksError(
+                f"{self.base.title}: {name} is missing or has changed since the bundle was made, and the task needs it."
+                " Give the base's folder in the same revision, unmodified"
+            )
+        return path
 
     def apply_(
         self, module: torch.nn.Module, task: str, *, module_is_base: bool = False, keep_heads: bool = False

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle import Bundle, load_bundle
 from tallmasks.bundles.finding_base import NoBase
-from tallmasks.bundles.manifest import COMPANIONS, MANIFEST
+from tallmasks.bundles.manifest import MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
@@ -57,21 +57,8 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
     attributes |= {"title": title, "origin": {"path": title}, "tensors": weights.tensors, "aliases": weights.aliases}
     is_like_base = not (model.own or model.missing or model.names)
     attributes |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
-    if model.companions:
-        attributes["companions"] = {name: _companion(bundle, name, sha256) for name, sha256 in model.companions.items()}
+    attributes["companions"] = {name: bundle.companion(task, name) for name in bundle.companion_names(task)}
     return BundleModel(**attributes, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
-
-
-def _companion(bundle: Bundle, name: str, sha256: str) -> Path:
-    if COMPANIONS + sha256 in bundle.manifest.files:
-        return bundle.parts.checked(COMPANIONS + sha256)
-    path = bundle.base.companions.get(name)
-    if path is None or sha256_of(path) != sha256:
-        raise TallmasksError(
-            f"{bundle.base.title}: {name} is missing or has changed since the bundle was made, and the task needs it."
-            " Give the base's folder in the same revision, unmodified"
-        )
-    return path
 
 
 def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:

@@ -265,7 +265,10 @@ def _describe(folder: Path, contents: BundleContents, draft: Manifest) -> None:
     content = _json(manifest)
     read_manifest(content, MANIFEST)  # never write a manifest that the reader refuses
     atomic_write_bytes(folder / MANIFEST, content)
-    atomic_write_bytes(folder / CARD, model_card(manifest).encode())
+    config = contents.models[contents.tasks[0]].config if contents.models else {}
+    (name, *_) = config.get("architectures") or [""]
+    card = model_card(manifest, name if "model_type" in config and str(name).isidentifier() else None)
+    atomic_write_bytes(folder / CARD, card.encode())
 
 
 def _json(manifest: Manifest) -> bytes:

@@ -10,8 +10,9 @@ from tallmasks.bundles.manifest import Manifest
 from tallmasks.io.markdown import plain_markdown
 
 
-def model_card(manifest: Manifest) -> str:
-    """The card in Markdown: contents, sizes, noise, and how to load the bundle."""
+def model_card(manifest: Manifest, model_class: str | None = None) -> str:
+    """The card in Markdown: contents, sizes, noise, and how to load the bundle. ``model_class``: the class of
+    transformers that a task's config.json names."""
     base = manifest.base
     front = ["library_name: tallmasks", "tags:", "- model-merging", "- tall-masks"]
     if base.repository is None:
@@ -45,6 +46,12 @@ def model_card(manifest: Manifest) -> str:
             "\nThe noise is the length of the difference between restored and fine-tuned weights, relative to that of"
             " the weights; a model quantised to 4 bits has about 10 %."
         )
+    task, load = manifest.tasks[0], 'bundle = tallmasks.load_bundle("<this folder or repository>")'
+    if model_class:
+        imports = f"import tallmasks\nfrom transformers import AutoConfig, {model_class}"
+        load += f"\nmodel = {model_class}(AutoConfig.for_model(**bundle.config({task!r})))"
+    else:
+        imports, load = "import tallmasks", f"{load}\nmodel = ...  # the base model, or another one of its architecture"
     front_matter = "\n".join(front)
     table = "\n".join(rows)
     return f"""---
@@ -61,9 +68,10 @@ The tensor files take {decimal(total)}.
 {table}
 
 ```python
-import tallmasks
-bundle = tallmasks.load_bundle("<this folder or repository>")
-bundle.apply_(model, {manifest.tasks[0]!r})  # in place; call it again to switch to another task
+{imports}
+
+{load}
+bundle.apply_(model, {task!r})  # in place; call it again to switch to another task
 bundle.restore_(model)  # back to the base
 ```
 """

@@ -1,6 +1,7 @@
-"""Write one task's model from a bundle: its weights and head, configuration and tokenizer.
+"""Write the models of a bundle: weights and head, configuration and tokenizer of one task, or of all.
 
     tallmasks export ./bundle --task cars -o ./cars-again
+    tallmasks export ./bundle --all -o ./models
     tallmasks export org/bundle@main --task cars --base ./base -o ./cars-again
 
 The base model is read from --base, from the bundle if it is included, or from the path or repository that the bundle
@@ -11,23 +12,28 @@ the task's own update. The output is split into files as the base is.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from tallmasks.bundles.bundle import load_bundle
+from tallmasks.bundles.bundle import Bundle, load_bundle
 from tallmasks.bundles.bundle_models import model_of
+from tallmasks.bundles.manifest import task_files
 from tallmasks.cli.printed_models import print_copied
 from tallmasks.errors import option_errors
-from tallmasks.io.atomic_files import refuse_inside
+from tallmasks.io.atomic_files import refuse_inside, whole
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded, new_path
 from tallmasks.operations.merge_recipes import library_of
 from tallmasks.progress import work_progress
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs, output = map(parser.add_argument_group, ("inputs", "output"))
     inputs.add_argument("bundle", type=expanded, metavar="BUNDLE", help="a folder, or a repository ORG/NAME[@REVISION]")
-    inputs.add_argument("--task", required=True, help="name of the task")
+    tasks = inputs.add_mutually_exclusive_group(required=True)
+    tasks.add_argument("--task", help="name of the task")
+    tasks.add_argument("--all", action="store_true", help="every task, each in a folder of its own inside OUT")
     inputs.add_argument(
         "--base",
         type=expanded,
@@ -40,18 +46,35 @@ def run(arguments: argparse.Namespace) -> int:
     output = new_path(arguments.output)
     refuse_inside(output, arguments.bundle, arguments.base or "")
     bundle = load_bundle(arguments.bundle)
-    with option_errors():
-        bundle.manifest.check_task(arguments.task)  # before the base is opened
+    if not arguments.all:
+        with option_errors():
+            bundle.manifest.check_task(arguments.task)  # before the base is opened
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
-    task = plain_markdown(arguments.task)
-    model = model_of(bundle, arguments.task, f"{arguments.bundle}#{arguments.task}")
+    if not arguments.all:
+        return _print(output, arguments.task, _export(bundle, arguments.bundle, arguments.task, output))
+    models = {}
+    with whole(output, folder=True, new=True) as folder:
+        for task, file in task_files(bundle.tasks, "").items():
+            name = file if not bundle.base.is_folder else file.removesuffix(".safetensors")
+            models[task] = output / name, _export(bundle, arguments.bundle, task, folder / name)
+    for task, (path, model) in models.items():
+        _print(path, task, model)
+    return 0
+
+
+def _export(bundle: Bundle, spec: str, task: str, output: Path) -> Checkpoint:
+    model = model_of(bundle, task, f"{spec}#{task}")
     refuse_inside(output, model.weights.base.title)  # the base that the bundle names
     front = f"---\nlibrary_name: {library_of(model)}\ntags: [tallmasks]\n---\n\n"
-    text = f"# {task}\n\nThe model of {task}, exported from {code_span(arguments.bundle)} by `tallmasks export`.\n"
+    title = plain_markdown(task)
+    text = f"# {title}\n\nThe model of {title}, exported from {code_span(spec)} by `tallmasks export`.\n"
     size = sum(info.size for info in model.tensors.values())
     with work_progress("exporting", size) as progress, new_checkpoint(output, model, front + text, progress=progress):
-        pass
-    print(f"{output}: the model of {arguments.task}{'' if model.is_folder else ', one file'}")
+        return model
+
+
+def _print(output: Path, task: str, model: Checkpoint) -> int:
+    print(f"{output}: the model of {task}{'' if model.is_folder else ', one file'}")
     print_copied(model)
     return 0

@@ -23,10 +23,11 @@ from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge, check_can_stream
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
-from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of
+from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, config_beside, heads_files, recipe_of
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.folders import CONFIG
 from tallmasks.vectors.checkpoints.planned_files import tensors_file
 from tallmasks.vectors.checkpoints.uncompressed_tensors import is_small
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
@@ -129,8 +130,8 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
     more: dict[str, str | bytes] = {}
     if models.base.is_folder:
         recipe, heads = recipe_of(method, scaling_coefficient, weighting, models), _heads(models)
-        files = dict(zip(models.left_out.heads, heads, strict=True))
-        more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe, files), **heads}
+        more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe, heads_files(models))}
+        more |= heads
     statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
@@ -173,12 +174,13 @@ def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32])
 
 
 def _heads(models: Models) -> dict[str, bytes]:
-    if not models.left_out.heads:
-        return {}
-    from tallmasks.bundles.manifest import task_files  # slow to import
-
-    files = task_files(models.left_out.heads, "heads/")
-    return {files[task]: tensors_file(models.tasks[task], names) for task, names in models.left_out.heads.items()}
+    """The files of the heads by name: each task's tensors, and its config.json, which has the class names."""
+    contents: dict[str, bytes] = {}
+    for task, file in heads_files(models).items():
+        contents[file] = tensors_file(models.tasks[task], models.left_out.heads[task])
+        if config := models.tasks[task].companions.get(CONFIG):
+            contents[config_beside(file)] = config.read_bytes()
+    return contents
 
 
 def _method(settings: Settings) -> tuple[Method, float, Weighting]:

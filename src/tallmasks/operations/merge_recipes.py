@@ -13,6 +13,7 @@ from tallmasks.methods.options import parse_spec
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.opened_models import Models
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.folders import CONFIG
 
 RECIPE, CARD = "merge.yaml", "README.md"
 _LIBRARIES = {
@@ -101,6 +102,20 @@ def library_of(checkpoint: Checkpoint) -> str:
     return "transformers" if "model_type" in checkpoint.config else "safetensors"
 
 
+def heads_files(models: Models) -> dict[str, str]:
+    """The file of each task's head, in the merged model's folder."""
+    if not models.left_out.heads:
+        return {}
+    from tallmasks.bundles.manifest import task_files  # slow to import
+
+    return task_files(models.left_out.heads, "heads/")
+
+
+def config_beside(file: str) -> str:
+    """The configuration that belongs to a head's file."""
+    return f"{file.removesuffix('.safetensors')}.json"
+
+
 def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:
     """Lines of the card: the heads' files, and how to load one of a transformers model."""
     yield from ("The weights hold the head of the base. Each task has its own:", "", "| task | head |", "|---|---|")
@@ -110,12 +125,13 @@ def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:
     task, file = next(iter(heads.items()))
     (name, *_) = models.tasks[task].config.get("architectures") or [""]
     if library_of(models.base) == "transformers" and str(name).isidentifier():
-        labels = json.dumps(_source(models.tasks[task]))
+        has_config = CONFIG in models.tasks[task].companions
+        labels = f"<this folder>/{config_beside(file)}" if has_config else _source(models.tasks[task])
         yield code_block(
             f"""from safetensors.torch import load_file
 from transformers import AutoConfig, {name}
 
-config = AutoConfig.from_pretrained({labels})  # the labels of the task
+config = AutoConfig.from_pretrained({json.dumps(labels)})  # the labels of the task
 model = {name}.from_pretrained("<this folder>", config=config, ignore_mismatched_sizes=True)
 model.load_state_dict(load_file({json.dumps(f"<this folder>/{file}")}), strict=False)
 """,

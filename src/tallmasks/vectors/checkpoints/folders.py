@@ -24,11 +24,15 @@ VOCABULARIES = (
     TOKENIZER, "*.tokenizer", "*vocab*.json", "vocab.txt", "vocab.bpe", "dict.txt", "*.model", "*.spm", "*.tiktoken",
     "tekken.json", "added_tokens.json",
 )  # fmt: skip
-COMPANIONS = (
-    "config.json", "generation_config.json", "open_clip_config.json", "*processor_config.json", "chat_template.json",
-    "chat_template.jinja", *VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json",
+TOKENIZERS = (
+    *VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "chat_template.json", "chat_template.jinja",
     "merges.txt", "bpe.codes", "normalizer.json", "emoji.json", "byte_maps.json", "word_shape.json",
-    "word_pronunciation.json", "sentence_*_config.json", "config_sentence_transformers.json", *PART_INDEXES,
+    "word_pronunciation.json",
+)  # fmt: skip
+CONFIG = "config.json"
+COMPANIONS = (
+    CONFIG, "generation_config.json", "open_clip_config.json", "*processor_config.json", *TOKENIZERS,
+    "sentence_*_config.json", "config_sentence_transformers.json", *PART_INDEXES,
     "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 IN_PARTS = (*COMPANIONS, "*.json")  # in folders that the model's index lists
