@@ -3,18 +3,20 @@
     tallmasks compare --base ./base --task tickets=./tickets --texts tickets=./tickets.csv \\
         --task mails=./mails --texts mails=./mails.csv -o compare.yaml
     snakemake -j4 results/mine/all/table.csv --configfile compare.yaml
+    tallmasks compare compare.yaml
 
 The models are folders in the layout of transformers: a base, and classifiers that were fine-tuned from it. Each needs
 a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates the paper's methods and those
-that "Which method" recommends; alpha and lambda are chosen on validation texts. Edit the file for other columns or
-methods ("Text classifiers" in the documentation).
+that "Which method" recommends; alpha and lambda are chosen on validation texts. The third prints the table, and for
+each row the command that makes its model or bundle. Edit the file for other methods.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,41 +26,81 @@ from reproduction.models.text_classifier.classifier_architectures import BOOKKEE
 from reproduction.plan.params import FILE, check_params, overridden, read_params
 from reproduction.tasks.text.own_texts import OwnTextTask, examples_of, own_text_tasks
 from reproduction.tasks.text.text_catalogue import TASKS
-from tallmasks.cli.options import by_name, pair
+from tallmasks import methods
+from tallmasks.cli.options import by_name, number, pair, whole_number
 from tallmasks.errors import OptionError, TallmasksError, counted, short, warn
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
-from tallmasks.io.plain_files import new_path
-from tallmasks.io.yaml_files import yaml_text
+from tallmasks.io.plain_files import new_path, read_plain_json
+from tallmasks.io.yaml_files import read_yaml, yaml_text
+from tallmasks.methods.few_bits import PLAIN
+from tallmasks.methods.options import parse_spec
+from tallmasks.operations.merge import method_names
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 
 _METHODS = ["paper", "tsv_m", "wudi", "t_switch", {"tall_mask_ties": {"bits": 3}}]
-_LONGEST = 512
-"""Number of tokens to which texts are cut."""
 _SAMPLED = 1000
 """Number of texts for which tokenizers are compared."""
 _STEP = {"threads": 1, "gpu": 0, "mem_mb": 8000, "runtime": 240}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--base", required=True, metavar="FOLDER", help="pretrained model")
-    for name, what in (("task", "FOLDER"), ("texts", "FILE")):
-        parser.add_argument(
-            f"--{name}",
-            type=pair(f"NAME={what}", "tickets=./tickets"),
-            action="append",
-            default=[],
-            metavar=f"NAME={what}",
-            help={"task": "fine-tuned classifier, and a name for it", "texts": "its labelled texts"}[name]
-            + "; repeat for each model",
-        )
-    parser.add_argument("--text", default="text", metavar="COLUMN", help="column of the texts (default: text)")
-    parser.add_argument("--label", default="label", metavar="COLUMN", help="column of the labels (default: label)")
+    parser.add_argument("settings", nargs="?", metavar="FILE.yaml", help="print the table that was made with this file")
+    parser.add_argument("--base", metavar="FOLDER", help="pretrained model")
+    parser.add_argument(
+        "--task",
+        type=pair("NAME=FOLDER", "tickets=./tickets"),
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="fine-tuned classifier, and a name for it; repeat for each model",
+    )
+    add_texts(
+        parser, pair("NAME=FILE", "tickets=./tickets.csv"), "NAME=FILE", "its labelled texts; repeat for each model"
+    )
     parser.add_argument(
         "-o", "--output", default="compare.yaml", metavar="OUT", help="new file (default: compare.yaml)"
     )
 
 
+def add_texts(parser: argparse.ArgumentParser, kind: Callable[[str], Any], metavar: str, what: str) -> None:
+    """The options that say which texts a model is evaluated on."""
+    parser.add_argument("--texts", type=kind, action="append", default=[], metavar=metavar, help=what)
+    parser.add_argument("--text", default="text", metavar="COLUMN", help="column of the texts (default: text)")
+    parser.add_argument("--label", default="label", metavar="COLUMN", help="column of the labels (default: label)")
+    parser.add_argument(
+        "--fractions",
+        type=number,
+        nargs=2,
+        default=[0.4, 0.4],
+        metavar=("VALIDATION", "TEST"),
+        help="fractions of each class's texts (default: 0.4 0.4)",
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=whole_number,
+        default=512,
+        metavar="N",
+        help="cut texts to N tokens; give the length used in training (default: 512, or the model's positions)",
+    )
+
+
+def text_settings(arguments: argparse.Namespace, file: str, classes: Sequence[str]) -> dict[str, Any]:
+    """The entry under `data` in params.yaml for a file of texts. ``classes``: empty if the model does not name them."""
+    validation, test = arguments.fractions
+    if min(validation, test) <= 0 or validation + test >= 1:
+        raise OptionError(
+            f"--fractions: found {validation:g} {test:g}; expected two numbers above 0 with a sum below 1"
+        )
+    entry = {"files": file, "text": arguments.text, "label": arguments.label}
+    entry["fractions"] = {"validation": validation, "test": test}
+    return entry | ({"classes": list(classes)} if classes else {})
+
+
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.settings:
+        return _print_results(Path(arguments.settings))
+    if not arguments.base:
+        raise OptionError("missing: --base; see `tallmasks compare --help`")
     models, texts = by_name("--task", arguments.task), by_name("--texts", arguments.texts)
     if len(models) < 2 or models.keys() != texts.keys():
         raise OptionError(
@@ -74,9 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     data = {}
     for name, folder in models.items():
         refuse_adapter(Path(folder))
-        data[name] = {"files": texts[name], "text": arguments.text, "label": arguments.label}
-        if classes := class_names_of(Path(folder) / "config.json"):
-            data[name]["classes"] = classes
+        data[name] = text_settings(arguments, texts[name], class_names_of(Path(folder) / "config.json"))
     tasks = own_text_tasks({"data": data})
     for name, task in tasks.items():
         _check_head(Path(models[name]) / "config.json", texts[name], len(task.classes))
@@ -88,8 +128,12 @@ def run(arguments: argparse.Namespace) -> int:
                     "the order of their names and numbers. Write them in the order of the model's outputs",
                     name,
                 )
-    settings = {"methods": _METHODS, "data": data, "models": {"mine": entry(arguments.base, models)}}
-    _warn_of_tokenizers(Path(arguments.base), models, tasks)
+    settings = {
+        "methods": _METHODS,
+        "data": data,
+        "models": {"mine": entry(arguments.base, models, arguments.max_tokens)},
+    }
+    _warn_of_tokenizers(Path(arguments.base), models, tasks, arguments.max_tokens)
     if FILE.exists():
         check_params(overridden(read_params(FILE), settings))  # as snakemake will
     atomic_write_text(out, yaml_text(settings))
@@ -98,8 +142,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
-    """The models' entry in params.yaml."""
+def entry(base: str, models: dict[str, str], longest: int = 512) -> dict[str, Any]:
+    """The models' entry in params.yaml. ``longest``: the number of tokens to which texts are cut."""
     config, *others = (json_of(Path(folder) / "config.json") for folder in (base, *models.values()))
     pads = [each.get("pad_token_id") for each in (*others, config)]
     own = {each["pad_token_id"] for each in others if isinstance(each.get("pad_token_id"), int)}
@@ -127,7 +171,7 @@ def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
             "weight_decay": 0.0,
             "epsilon": 1e-8,
         },
-        "scoring": {"max_input_tokens": _LONGEST},  # or the model's positions, if they are fewer
+        "scoring": {"max_input_tokens": longest},  # or the model's positions, if they are fewer
         "evaluation": {"batch_size": 64, "precision": "float32"},
         "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }
@@ -147,7 +191,7 @@ def _check_head(file: Path, texts: str, classes: int) -> None:
         )
 
 
-def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[str, OwnTextTask]) -> None:
+def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[str, OwnTextTask], longest: int) -> None:
     """Warn about models whose own tokenizer gives other inputs than the base's for a sample of their texts."""
     for name, folder in models.items():
         if not all(_has_tokenizer(one) for one in (base, Path(folder))):
@@ -156,7 +200,7 @@ def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[st
 
         texts = [text.input for text in examples_of(name, tasks[name].file, tasks[name].settings, "test", _SAMPLED)]
         tokenizers = (ClassifierTokenizer(open_tokenizer(one), None) for one in (base, Path(folder)))
-        ours, theirs = (tokenizer(texts, [0] * len(texts), _LONGEST) for tokenizer in tokenizers)
+        ours, theirs = (tokenizer(texts, [0] * len(texts), longest) for tokenizer in tokenizers)
         if different := sum(mine != own for mine, own in zip(ours, theirs, strict=True)):
             warn(
                 f"{folder}: its tokenizer reads {different} of {len(texts)} texts differently from the base's; the "
@@ -167,3 +211,53 @@ def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[st
 
 def _has_tokenizer(folder: Path) -> bool:
     return any(matches(path.name, (*VOCABULARIES, "tokenizer_config.json")) for path in folder.iterdir())
+
+
+def _print_results(settings: Path) -> int:
+    """Print the table that was made with a file of settings, and a command for each row."""
+    import pandas as pd
+
+    model, folder = (read_yaml(settings).get("models") or {}).get("mine"), Path("results/mine/all")
+    if not model:
+        raise TallmasksError(f"{settings}: found no models.mine; expected a file written by `tallmasks compare`")
+    if not (folder / "table.csv").is_file():
+        raise TallmasksError(
+            f"{folder}/table.csv is missing; first run `snakemake -j4 {folder}/table.csv --configfile {settings}`"
+        )
+    print((folder / "table.md").read_text().strip())
+    chosen = read_plain_json(folder / "selection.json")
+    words = ["--base", model["pretrained"]]
+    for task, path in model["checkpoints"]["tasks"].items():
+        words += ["--task", f"{task}={path}"]
+    for row in pd.read_csv(folder / "table.csv")["method"]:
+        if row not in ("zeroshot", "fine_tuned"):
+            command = command_for(row, chosen)
+            print(f"\n# {methods.get(row).title}")
+            print(f"{shlex.join([*command[:2], *words, *command[2:]])}" if command else "# for the table only")
+    return 0
+
+
+def command_for(row: str, chosen: Mapping[str, Any]) -> list[str]:
+    """The words of the command that makes a row's model or bundle, without its models; empty if none does.
+    ``chosen``: the content of selection.json."""
+    method, own = methods.get(row), chosen.get(row, {})
+    name, texts = parse_spec(row)
+    options = [word for option, text in texts.items() for word in ("--option", f"{option}={text}")]
+    lambdas = {task: one["mask_lambda"] for task, one in own.items() if isinstance(one, dict) and "mask_lambda" in one}
+    out = ["-o", name]
+    if method.codec or (lambdas and method.values.get("bits", PLAIN) != PLAIN):
+        return ["tallmasks", "compress", "--method", name, *options, *_mask_lambdas(lambdas), *out]
+    if name not in method_names():
+        return []
+    if "agreement" in method.needs:
+        masking = chosen.get(f"tall_mask_{name.removeprefix('consensus_').partition('_k')[0]}", {})
+        lambdas = {task: one["mask_lambda"] for task, one in masking.items()}
+    if "scaling_coefficient" in own:
+        options += ["--scaling-coefficient", f"{own['scaling_coefficient']:g}"]
+    elif method.tuned in own:
+        options += ["--option", f"{method.tuned}={own[method.tuned]:g}"]
+    return ["tallmasks", "merge", "--method", name, *options, *_mask_lambdas(lambdas), "--heads", *out]
+
+
+def _mask_lambdas(lambdas: Mapping[str, float]) -> list[str]:
+    return [word for task, value in lambdas.items() for word in ("--mask-lambda", f"{task}={value:g}")]

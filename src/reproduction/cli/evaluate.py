@@ -12,7 +12,7 @@ of its table if `--fractions` and `--max-tokens` are the same.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,12 @@ from reproduction.models.text_classifier.classifier_architectures import class_n
 from reproduction.tasks.text.own_texts import evaluated_texts
 from tallmasks.cli.options import by_name, converted
 from tallmasks.errors import OptionError, TallmasksError, one_line
-from tallmasks.io.tensor_files import name_some
 from tallmasks.io.temporary_folders import TemporaryFolder
+from tallmasks.io.tensor_files import name_some
 
 if TYPE_CHECKING:
     from reproduction.models.text_classifier.classifier_network import ClassifierModel
+    from reproduction.tasks.texts import Text
 
 HEADS = "heads"
 
@@ -89,12 +90,15 @@ def _config(folder: Path, head: Path | None) -> Path:
     return folder / "config.json" if head is None else head.with_suffix(".json")
 
 
-def _count_right(folder: Path, head: Path | None, examples: Any, longest: int) -> float:
-    """The number of right answers on `ClassifierExamples`, by the code of the tables."""
+def _count_right(folder: Path, head: Path | None, texts: Sequence[Text], longest: int) -> float:
+    """The number of right answers, by the code of the tables."""
     from reproduction.evaluation.evaluator import Evaluator, TaskData
+    from reproduction.models.text_classifier.classifier_examples import ClassifierExamples
+    from reproduction.tasks.texts import Texts
 
     network = _load(folder, head, longest)
-    ((right,),) = [Evaluator(network, [TaskData("texts", {"test": examples})], 64).as_is("test", network.initial())]
+    examples = ClassifierExamples(Texts.of(texts, texts[0].answers), {})
+    (right,) = Evaluator(network, [TaskData("texts", {"test": examples})], 64).as_is("test", network.initial())
     return float(right)
 
 

@@ -42,6 +42,7 @@ GROUPS = {
         "gc": "list stored files that params.yaml no longer needs, and remove them on confirmation",
         "why": "explain why a result or an artifact would be rebuilt, or that it would not",
         "compare": "write the settings for a table of methods on your own text classifiers",
+        "evaluate": "print the accuracy of a text classifier, a merged one or a bundle",
         "prompts": "print the data and the prompts of the text tasks",
     },
     "reference": {
