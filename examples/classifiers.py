@@ -90,17 +90,17 @@ def main(folder: Path) -> None:
     words = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, "[UNK]"))
     words.pre_tokenizer = Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]")
-    small = {"hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 192}
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
     small |= {"max_position_embeddings": LENGTH, "vocab_size": len(WORDS), "pad_token_id": 0}
     base = BertForSequenceClassification(BertConfig(**small, num_labels=len(TOPICS)))
-    train(base, TOPICS, 600, 1e-3, seed=1)
+    train(base, TOPICS, 300, 2e-3, seed=1)
     base.bert.save_pretrained(folder / "base")
     tokenizer.save_pretrained(folder / "base")
     for seed, (task, classes) in enumerate(TASKS.items(), 2):
         config = BertConfig(**small, id2label=dict(enumerate(classes)))
         model, topics = BertForSequenceClassification(config), [words.split() for words in classes.values()]
         model.bert = copy.deepcopy(base.bert)
-        train(model, topics, 200, 2e-4, seed)
+        train(model, topics, 100, 3e-4, seed)
         model.save_pretrained(folder / task)
         tokenizer.save_pretrained(folder / task)
         with Path(folder, f"{task}.csv").open("w", newline="") as file:
