@@ -112,6 +112,7 @@ def _load(folder: Path, head: Path | None, longest: int) -> ClassifierModel:
     from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, open_tokenizer
 
     transformers.logging.set_verbosity_error()  # it reports the base's head, which is replaced
+    transformers.logging.disable_progress_bar()
     try:
         config = transformers.AutoConfig.from_pretrained(_config(folder, head))
         network, report = transformers.AutoModelForSequenceClassification.from_pretrained(

@@ -116,8 +116,8 @@ def evaluated_texts(task: str, entry: Mapping[str, Any], split: str) -> list[Tex
         number_of = {str(number): number for number in range(len(classes))}
     if odd := [label for label in labels if label not in number_of]:
         raise TallmasksError(
-            f"{file}: found the label {short(odd[0])}, which the model does not have; expected {', '.join(classes)}, or "
-            f"the numbers 0 to {len(classes) - 1}"
+            f"{file}: found the label {short(odd[0])}, which the model does not have; expected {', '.join(classes)}, "
+            f"or the numbers 0 to {len(classes) - 1}"
         )
     return [Text(text, classes, number_of[label]) for text, label in rows]
 
