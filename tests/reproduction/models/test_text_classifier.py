@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, ByT5Tokenizer
 
 from reproduction.models.families import family, load
 from reproduction.models.flat_weights import count_right
-from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples
+from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples, packed
 from reproduction.models.text_classifier.classifier_network import build, positions
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, tokenizer_of
 from reproduction.tasks.task import Task
@@ -46,14 +46,27 @@ LLAMA = {
     "model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
     "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16, "eos_token_id": 3,
 }  # fmt: skip
+XLNET = {
+    "model_type": "xlnet",
+    "d_model": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "d_inner": 24,
+    "vocab_size": 24,
+    "pad_token_id": 0,
+}
 ROBERTA = {**ARCHITECTURE, "model_type": "roberta", "type_vocab_size": 1, "max_position_embeddings": 18}
 MODERNBERT = {
     "model_type": "modernbert", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
     "num_attention_heads": 2, "max_position_embeddings": 16, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
     "cls_token_id": 0, "sep_token_id": 0,
 }  # fmt: skip
+T5 = {
+    "model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2, "vocab_size": 384,
+    "decoder_start_token_id": 0,
+}  # fmt: skip
 MPT = {"model_type": "mpt", "d_model": 16, "n_layers": 1, "n_heads": 2, "max_seq_len": 16, "vocab_size": 24}
-NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA, "modernbert": MODERNBERT}
+NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA, "modernbert": MODERNBERT, "xlnet": XLNET}
 TYPES = ("input_ids", "token_type_ids", "attention_mask")
 CONFIG = FinetuneConfig(
     iterations=20, batch_size=8, learning_rate=1e-2, weight_decay=0.0, epsilon=1e-8, seed=3, validate_every=5
@@ -82,6 +95,13 @@ def test_trained_heads_score_as_transformers_does(
     network = fine_tuned_folder(tmp_path / "cat", architecture)
     save_tokenizer(tmp_path / "cat", inputs)
     assert_scored_as_by_transformers(tmp_path / "cat", architecture, network, [text.input for text in small_texts(9)])
+
+
+def test_a_text_with_the_end_tokens_letters_is_scored_as_transformers_does(tmp_path: Path) -> None:
+    """An encoder-decoder would end with a traceback at `</s>` in HTML; and ByT5 has no tokenizer.json."""
+    network = fine_tuned_folder(tmp_path / "cat", T5)
+    ByT5Tokenizer().save_pretrained(tmp_path / "cat")
+    assert_scored_as_by_transformers(tmp_path / "cat", T5, network, ["a <s>b</s> c", "the bird", f"a{PAIR}b</s>"])
 
 
 def assert_scored_as_by_transformers(folder: Path, architecture: Any, network: Any, texts: list[str]) -> None:
@@ -256,6 +276,12 @@ def test_a_tokenizer_that_does_not_fit_is_refused(damage: str, tmp_path: Path) -
         family(SPEC).convert_pretrained(SPEC, folder)
 
 
+def test_a_padding_token_outside_of_the_vocabulary_is_refused() -> None:
+    """A training ended with an IndexError."""
+    with pytest.raises(TallmasksError, match=r"architecture\.pad_token_id: found 50256"):
+        build({**TRAINED, "architecture": {**GPT2, "pad_token_id": 50256}})
+
+
 @pytest.mark.parametrize(
     ("saved", "written", "refused"),
     [
@@ -297,6 +323,14 @@ def test_a_new_head_is_drawn_for_each_seed_and_task(tmp_path: Path) -> None:
         spec = {**TRAINED, "classes": CLASSES, "seed": seed, "task": task}
         heads.add(load(spec, tmp_path / "w.safetensors", device="cpu").named_arrays()[HEAD].tobytes())
     assert len(heads) == 3
+
+
+def test_a_head_comes_back_from_a_checkpoint(tmp_path: Path) -> None:
+    """Scores would be those of another head."""
+    head = {"score.weight": np.arange(6, dtype=np.float32).reshape(3, 2)}
+    write_tensors(tmp_path / "checkpoint", {"w": np.ones(2, np.float32), HEAD: packed(head)}, {})
+    found = family(SPEC).trained_head(tmp_path / "checkpoint")  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(found["score.weight"], head["score.weight"])
 
 
 @pytest.mark.parametrize(("name", "longest"), [("bert", 16), ("roberta", 16), ("gpt2", 16), ("llama", 16)])

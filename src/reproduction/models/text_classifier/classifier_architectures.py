@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.models.foreign_weights import json_of
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError, nearest, short
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
     "all-MiniLM-L6-v2": {
@@ -87,9 +87,26 @@ def layer_of(tensor: str) -> tuple[str, str]:
 
 
 def class_names_of(path: Path) -> list[str]:
-    """The class names in `id2label` of a config.json, in the order of its head; none if they are only numbered."""
-    by_number = json_of(path).get("id2label")
-    names = {str(key): str(name).strip() for key, name in by_number.items()} if isinstance(by_number, dict) else {}
+    """The class names of a config.json, in the order of its head; none if they are only numbered.
+
+    Raises TallmasksError if it is not a configuration, or if its `id2label` and `label2id` contradict each other.
+    """
+    config = json_of(path)
+    found = (config.get(key) for key in ("id2label", "label2id"))
+    by_number, by_name = (one if isinstance(one, dict) else {} for one in found)
+    names, others = _in_order(by_number), {number: name for name, number in by_name.items()}
+    for number, name in enumerate(names):
+        if str(by_name.get(name, number)) != str(number):
+            raise TallmasksError(
+                f"{path}: {short(name)} is output {number} in id2label, but {by_name[name]} in label2id; correct the "
+                "one that is wrong"
+            )
+    return names or (_in_order(others) if len(others) == len(by_name) else [])
+
+
+def _in_order(by_number: Mapping[Any, Any]) -> list[str]:
+    """The names of the numbers from 0; none if others are missing, or if the names are only numbers."""
+    names = {str(number): str(name).strip() for number, name in by_number.items()}
     numbers = [str(number) for number in range(len(names))]
     if {*names} != {*numbers} or all(names[number].lower() in (number, f"label_{number}") for number in numbers):
         return []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reproduction.models.checkpoint_sources import Publisher, download
 from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
 from reproduction.models.text_classifier import classifier_architectures
-from reproduction.models.text_classifier.classifier_architectures import NO_LINEAR_LAYERS, PADDING_MATTERS, settings_of
+from reproduction.models.text_classifier.classifier_architectures import NO_LINEAR_LAYERS, settings_of
 from reproduction.models.text_classifier.classifier_examples import (
     TOKENIZER,
     ClassifierExamples,
@@ -65,13 +65,7 @@ class TextClassifier:
             )
         refuse_keys(f"{name}.finetuning", spec.get("finetuning", {}), ("augmentation",), "text classifiers")
         refuse_keys(f"{name}.scoring", spec.get("scoring", {}), set(spec.get("scoring", {})) - {*SCORING}, "they")
-        settings = settings_of(spec["architecture"])
-        refuse_keys(f"{name}.architecture", settings, ("num_labels",), "text classifiers")
-        if settings["model_type"] in PADDING_MATTERS:
-            raise TallmasksError(
-                f"params.yaml: models.{name}.architecture.model_type: {settings['model_type']} computes something else "
-                "for a text with padding, so it cannot be evaluated in batches; use another kind of model"
-            )
+        refuse_keys(f"{name}.architecture", settings_of(spec["architecture"]), ("num_labels",), "text classifiers")
 
     def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
         linear = settings_of(spec["architecture"])["model_type"] not in NO_LINEAR_LAYERS

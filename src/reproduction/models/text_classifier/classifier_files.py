@@ -21,6 +21,7 @@ from reproduction.models.text_classifier.classifier_network import (
     build,
     configuration,
     head_parameters,
+    vocabulary_of,
 )
 from reproduction.models.text_classifier.classifier_tokenizer import open_tokenizer, stored_files
 from tallmasks.errors import TallmasksError, short
@@ -41,7 +42,7 @@ def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArra
     body, _ = _tensors(spec, open_checkpoint(weights), any_head=True)
     _check_config(spec, folder / CONFIG)
     _check_padding(spec, folder / CONFIG)
-    open_tokenizer(folder, configuration(spec).get_text_config().vocab_size)
+    open_tokenizer(folder, vocabulary_of(configuration(spec)))
     return {**body, TOKENIZER: stored_files(folder)}
 
 

@@ -11,9 +11,10 @@ other tensors are the head, which is trained together with the body.
 from __future__ import annotations
 
 import inspect
+import sys
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from reproduction.models.families import Precision
 from reproduction.models.flat_weights import FlatWeights, count_right
 from reproduction.models.language.text_batches import TextBatch, cheapest
 from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
-from reproduction.models.text_classifier.classifier_architectures import settings_of
+from reproduction.models.text_classifier.classifier_architectures import PADDING_MATTERS, settings_of
 from reproduction.models.text_classifier.classifier_examples import (
     CLASS_VECTORS,
     HEAD,
@@ -90,7 +91,11 @@ class ClassifierModel(FlatWeights):
         self._accepts = {*inspect.signature(network.forward).parameters}
         if getattr(network.config, "type_vocab_size", 2) == 1:  # pairs of texts would be out of range
             self._accepts.discard("token_type_ids")
+        self._looks_at_padding = network.config.model_type in PADDING_MATTERS
+        self._end = getattr(network.config, "eos_token_id", None) if network.config.is_encoder_decoder else None
+        self._vocabulary = vocabulary_of(network.config)
         self._head_parameters = head_parameters(network)
+        self._head: tuple[Mapping[str, NDArray[np.float32]], dict[str, torch.Tensor]] | None = None
         super().__init__(parameters)
 
     @torch.no_grad()
@@ -105,6 +110,11 @@ class ClassifierModel(FlatWeights):
     def prepare(
         self, examples: ClassifierExamples, changes: Any = None, generator: torch.Generator | None = None
     ) -> ClassifierBatch:
+        """Tokenize examples.  Raises TallmasksError for ``changes``, because texts are not augmented."""
+        if changes is not None:
+            raise TallmasksError(
+                f"params.yaml: finetuning.augmentation: found {changes!r}, but texts are not augmented; remove the key"
+            )
         return self._batch(self._tokenized(examples), self._on_device(examples.head))
 
     def batches(self, examples: ClassifierExamples, batch_size: int) -> Iterator[ClassifierBatch]:
@@ -121,10 +131,14 @@ class ClassifierModel(FlatWeights):
         if pad is None:  # transformers' heads take the last token that is not the padding token: one that no text has
             used = {token for one in tokenized for token in one.input}
             pad = next(token for token in range(len(used) + 1) if token not in used)
+            pad = min(pad, self._vocabulary - 1)  # if the texts have every token
         return ClassifierBatch(tuple(tokenized), pad, self.device, self._longest, head)
 
     def _on_device(self, head: Mapping[str, NDArray[np.float32]]) -> dict[str, torch.Tensor]:
-        return {name: torch.from_numpy(array).to(self.device) for name, array in head.items()}
+        """The head on ``device``; cached, so that a task's head is uploaded once."""
+        if self._head is None or self._head[0] is not head:
+            self._head = head, {name: torch.from_numpy(array).to(self.device) for name, array in head.items()}
+        return self._head[1]
 
     def named_arrays(self) -> dict[str, NDArray[Any]]:
         """The body's tensors, and the head in one tensor if it is trained; see `classifier_examples.HEAD`."""
@@ -153,12 +167,23 @@ class ClassifierModel(FlatWeights):
             return self._scale * self._features(batch) @ batch.head[CLASS_VECTORS].T
         for name, tensor in batch.head.items():
             self._head_parameters[name].data = tensor
-        return self._output(batch).logits.float()
+        return self._as_alone(lambda some: self._output(some).logits.float(), batch)
 
     def _features(self, batch: ClassifierBatch) -> torch.Tensor:
         """Normalised features, float32 [N, D]."""
+        return self._as_alone(self._pooled, batch)
+
+    def _pooled(self, batch: ClassifierBatch) -> torch.Tensor:
         states, mask = self._output(batch).last_hidden_state.float(), batch.mask[:, :, None]
         return functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
+
+    def _as_alone(self, compute: Callable[[ClassifierBatch], torch.Tensor], batch: ClassifierBatch) -> torch.Tensor:
+        """``compute(batch)``; text by text if padding changes what the network computes, or if the texts of an
+        encoder-decoder contain different numbers of end tokens, which transformers refuses."""
+        ends = (batch.inputs == self._end).sum(dim=1).unique() if isinstance(self._end, int) else ()
+        if not self._looks_at_padding and len(ends) <= 1:
+            return compute(batch)
+        return torch.cat([compute(replace(batch, examples=(example,))) for example in batch.examples])
 
     def _output(self, batch: ClassifierBatch) -> Any:
         for config in (self._network.config, self._network.config.get_text_config()):
@@ -173,16 +198,29 @@ class ClassifierModel(FlatWeights):
 def configuration(spec: Mapping[str, Any], classes: int | None = None) -> PretrainedConfig:
     """transformers' configuration of a model.
 
-    Raises TallmasksError if transformers does not know the model type or refuses a setting.
+    Raises TallmasksError if transformers does not know the model type or refuses a setting, and for a padding token
+    outside of the vocabulary.
     """
     settings = settings_of(spec["architecture"])
     labels: dict[str, Any] = {} if classes is None else {"num_labels": classes}
     try:
-        return AutoConfig.for_model(**settings, **labels)
+        config = AutoConfig.for_model(**settings, **labels)
     except Exception as error:  # ValueError, or an error of the model's own validation
         raise TallmasksError(
             f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
         ) from None
+    pad, vocabulary = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
+    if pad is not None and vocabulary is not None and not 0 <= pad < vocabulary:
+        raise TallmasksError(
+            f"params.yaml: architecture.pad_token_id: found {pad}, expected the tokenizer's padding token, below "
+            f"vocab_size ({vocabulary})"
+        )
+    return config
+
+
+def vocabulary_of(config: PretrainedConfig) -> int:
+    """The rows of the embedding table; unlimited for models without one, such as CANINE."""
+    return int(getattr(config.get_text_config(), "vocab_size", None) or sys.maxsize)
 
 
 def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> Any:
