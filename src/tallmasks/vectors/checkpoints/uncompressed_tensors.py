@@ -20,7 +20,7 @@ Qwen2 of 2 to 494 million values, vectors have up to 1.5 % of the values, and no
 of 4,096 adds up to 0.5 %. In small models of transformers' classes (40,000 to 95,000 values), vectors and tensors below
 this limit have 0.5 to 5 % of the values, and below 4,096, 36 to 61 %. Leaving them uncompressed changes T-Switch's
 relative error of 0.47 to 0.48 by at most 0.02, and its accuracy by at most 0.1 %."""
-_WITHOUT_HEAD = re.compile(r"\w+(Model|ForCausalLM|ForConditionalGeneration)")
+_WITHOUT_HEAD = re.compile(r"\w+((?<!Heads)Model|ForCausalLM|ForConditionalGeneration)")
 """Classes of transformers that are a base model, with at most a layer that predicts tokens."""
 
 
@@ -33,9 +33,12 @@ def uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set
     """The names of the base's tensors to leave uncompressed for each task, among those that the tasks have in the same
     shape.
 
-    transformers answers for the classes that the configurations name: everything outside the base model is a head.
-    Of models that it does not know, small tensors stay uncompressed, and the heads of classifiers.
+    A base of a class without a head has weights only. Otherwise transformers answers for the classes that the
+    configurations name: everything outside the base model is a head. Of models that it does not know, small tensors
+    stay uncompressed, and the heads of classifiers.
     """
+    if _is_without_head(base):
+        return set()
     heads: set[str] = set()
     weights: set[str] = set()
     for one in _one_of_each_class(base, tasks):
@@ -46,15 +49,16 @@ def uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set
             weights |= inside
     if not weights:
         heads = _outside_main_module(base)
-        if not heads and _may_have_head(base) and not all(task_only_tensors(base, one) for one in tasks):
+        may_have_head = not heads and "model_type" in base.config
+        if may_have_head and not all(task_only_tensors(base, one) for one in tasks):
             warn(f"heads with the shape of the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
     return heads | (small - weights)
 
 
-def _may_have_head(base: Checkpoint) -> bool:
+def _is_without_head(base: Checkpoint) -> bool:
     classes = base.config.get("architectures") or [""]
-    return "model_type" in base.config and not all(_WITHOUT_HEAD.fullmatch(str(name)) for name in classes)
+    return "model_type" in base.config and all(_WITHOUT_HEAD.fullmatch(str(name)) for name in classes)
 
 
 def _outside_main_module(base: Checkpoint) -> set[str]:
@@ -73,7 +77,7 @@ def _outside_main_module(base: Checkpoint) -> set[str]:
 
 def start_uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
     """Start to ask transformers what `uncompressed_tensors` waits for."""
-    for one in _one_of_each_class(base, tasks):
+    for one in _one_of_each_class(base, tasks) if not _is_without_head(base) else ():
         start_known_tensors(base.tensors.keys(), one)
 
 
