@@ -126,6 +126,11 @@ def _warn_of_directions(models: Models) -> None:
         task: np.concatenate([one.difference(models.base, *piece) for piece in pieces]).astype(np.float64)
         for task, one in tasks.items()
     }
+    for first, second in combinations(tasks, 2):
+        is_sampled = {first, second} <= vectors.keys() and np.array_equal(vectors[first], vectors[second])
+        if is_sampled and all(tasks[second].same(tasks[first], name) for name in names):
+            warn(f"{first} and {second} are the same checkpoint, so it counts twice; leave one out")
+            del vectors[second]
     lengths = {task: float(np.linalg.norm(vector)) for task, vector in vectors.items()}
     pairs = list(combinations(vectors, 2)) if all(lengths.values()) else []
     cosines = [float(vectors[a] @ vectors[b]) / (lengths[a] * lengths[b]) for a, b in pairs]

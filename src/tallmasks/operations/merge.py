@@ -19,6 +19,7 @@ from tallmasks.methods.contract import MethodUpdates
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
+from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge, check_can_stream
 from tallmasks.methods.weighting import Weighting
@@ -121,6 +122,11 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
         warn(
             f"the tasks have heads of their own, for which {method.title} can be far off with its default alpha, 1:"
             " choose scaling_coefficient on validation data, and compare with other methods"
+        )
+    blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
+    if settings.layers not in (None, blocks):
+        raise TallmasksError(
+            f"layers: found {settings.layers}, but the base has {blocks}; only whole models are merged"
         )
     return method, scaling_coefficient, weighting, models
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from tallmasks import __version__
@@ -16,6 +17,8 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folders import CONFIG
 
 RECIPE, CARD = "merge.yaml", "README.md"
+_LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license: *[\"']?([\w.-]+)")
+_LONGEST_CARD = 1 << 20
 _LIBRARIES = {
     "modules.json": "sentence-transformers",
     "model_index.json": "diffusers",
@@ -52,7 +55,7 @@ def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, 
             "normalize": weighting.normalize,
         }
     )
-    not_recorded = {"output", "mask_lambda", "weight", "density"}  # the last three are recorded by task
+    not_recorded = {"output", "layers", "mask_lambda", "weight", "density"}  # the last three are recorded by task
     return yaml_text(recipe.model_dump(exclude_defaults=True, exclude=not_recorded))
 
 
@@ -62,10 +65,12 @@ def card_of_merged(
     """README.md of a merged model, with front matter for the hub. ``heads``: files of heads by task."""
     every = [models.base, *models.tasks.values()]
     repositories = list(dict.fromkeys(one.origin["repository"] for one in every if "repository" in one.origin))
+    licenses = {_license(one) for one in every}
     front = [
         "---",
         *(["base_model:", *(f"- {json.dumps(name)}" for name in repositories)] if repositories else []),
         *(["base_model_relation: merge"] if repositories else []),
+        *([f"license: {licenses.pop()}"] if len(licenses) == 1 and None not in licenses else []),
         f"library_name: {library_of(models.base)}",
         "tags: [merge, model-merging, tallmasks]",
         "---",
@@ -152,3 +157,13 @@ def _link(checkpoint: Checkpoint) -> str:
     if repository := checkpoint.origin.get("repository"):
         return f"[{repository}](https://huggingface.co/{repository}) at `{checkpoint.origin['revision']}`"
     return code_span(_source(checkpoint))
+
+
+def _license(checkpoint: Checkpoint) -> str | None:
+    if not checkpoint.is_folder or not checkpoint.files:
+        return None
+    path = next(iter(checkpoint.files.values())).parent / CARD
+    if not path.is_file() or path.stat().st_size > _LONGEST_CARD:
+        return None
+    front_matter = _LICENSE.match(path.read_text(errors="replace"))
+    return front_matter[1] if front_matter else None

@@ -123,6 +123,7 @@ class Settings(Section):
     keep_base: Patterns = Field([])
     tokens: Literal["base", "union"] = optional()
     heads: Annotated[Patterns | None, BeforeValidator(_heads)] = optional()
+    layers: int = optional()  # the number of blocks, in a file of mergekit
     output: Annotated[Path, Field(strict=False)] = optional()
     include_base: bool = False
 

@@ -1,9 +1,9 @@
 """Translate mergekit's YAML files into this package's settings.
 
-Supports `base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype` and
-`out_dtype`. A parameter must be one value for all tensors. If `models` lists the base, it is skipped, except for
-`linear` with a weight. Files with weights get mergekit's defaults: density 1, TIES trims each tensor separately,
-lambda 1.
+Supports `base_model`, `merge_method`, `models` (a list of {model, name, parameters}), `parameters`, `dtype`,
+`out_dtype`, and `slices` with one slice of all layers. A parameter must be one value for all tensors. If `models` lists
+the base, it is skipped, except for `linear` with a weight. Files with weights get mergekit's defaults: density 1, TIES
+trims each tensor separately, lambda 1.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def translated(content: dict[str, Any], path: Path, base: str | None) -> dict[st
 
     Raises TallmasksError with the name of a setting that this package does not support.
     """
+    content = _without_slices(content, path)
     values = {MERGEKIT.get(key, key): value for key, value in content.items() if key != "name"}  # only a label
     if "base" in values:
         values["base"] = _reference(values["base"], path, "base_model")
@@ -73,6 +74,21 @@ def translated(content: dict[str, Any], path: Path, base: str | None) -> dict[st
     return {**_defaults(merge, sparsify, values), **values} if any("weight" in one for one in settings) else values
 
 
+def _without_slices(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Replace a single slice of the first n layers of all models by `models` and `layers: n`."""
+    if "slices" not in content:
+        return content
+    match content["slices"]:
+        case [{"sources": [{"layer_range": [0, int(layers)]}, *_] as sources, **others}] if not others:
+            if all(isinstance(one, dict) and one.get("layer_range") == [0, layers] for one in sources):
+                models = [{key: value for key, value in one.items() if key != "layer_range"} for one in sources]
+                rest = {key: value for key, value in content.items() if key != "slices"}
+                return {**rest, "models": models, "layers": layers}
+    raise TallmasksError(
+        f"{path}: slices: stacking layers of several models is not supported; expected one slice of whole models"
+    )
+
+
 def _defaults(merge: str, sparsify: str | None, values: dict[str, Any]) -> dict[str, Any]:
     if sparsify is None:
         return {}
@@ -97,6 +113,13 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
         parameters = _parameters(entry.get("parameters") or {}, path, f"models: {model}: parameters")
         if Path(expanded(model)).absolute() == of_base and not (with_base and "weight" in parameters):
             continue
+        of, plus, lora = model.partition("+")
+        if plus and not Path(expanded(model)).exists():  # mergekit's notation for a LoRA on a model
+            if of != base:
+                raise TallmasksError(
+                    f"{path}: models: {model}: expected a LoRA of the base, {base}; merge the LoRA into its model first"
+                )
+            model = lora
         last = Path(model.partition("@")[0])
         default = last.stem if last.suffix in (SAFETENSORS, *TORCH) else last.name  # names of folders can have dots
         name = entry.get("name", default)
@@ -109,14 +132,14 @@ def _tasks(models: list[Any], path: Path, base: Any, with_base: bool) -> dict[st
 
 
 def _reference(value: Any, path: Path, where: str) -> str:
-    """Translate a string, {path, revision}, or {model} of one of these, into a value of base or tasks."""
+    """Translate a string, {path, revision}, or {model, lora} of two of these, into a value of base or tasks."""
     match value:
         case str():
             return value
         case {"path": str(name), **rest} if rest.keys() <= {"revision"}:
             return "@".join([name, *map(str, rest.values())])
-        case {"model": model, **rest} if not rest:
-            return _reference(model, path, where)
+        case {"model": model, **rest} if rest.keys() <= {"lora"}:
+            return "+".join(_reference(part, path, where) for part in (model, *rest.values()))
     raise TallmasksError(f"{path}: {where}: found {short(value)}, expected a path or a repository")
 
 

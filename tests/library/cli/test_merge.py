@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -177,6 +178,20 @@ def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.Captu
     assert run("merge", "first/merge.yaml", "--task", "dtd=x-v0.1", "-o", "third") == 0  # another one is meant
 
 
+def test_the_card_names_models_and_their_licence(small: Path) -> None:
+    """The hub would not link the models; a licence would be lost, or given where models have others."""
+    for name, license in (("base", "apache-2.0"), ("cars", "apache-2.0"), ("dtd", "mit")):
+        Path(name, "README.md").write_text(f"---\ntags: [x]\nlicense: {license}\n---\n# License: gpl\n")
+    assert run(*CALL[:5], "--method", "ties", "-o", "one") == 0
+    assert "license: apache-2.0\n" in Path("one/README.md").read_text()
+    assert run(*CALL, "--method", "ties", "-o", "two") == 0
+    assert "license" not in Path("two/README.md").read_text().partition("# Merged")[0]
+    for name in ("base", "cars", "dtd"):
+        Path(name, "config.json").write_text('{"architecture": "resnet18", "pretrained_cfg": {}}')
+    assert run(*CALL, "--method", "ties", "-o", "three") == 0
+    assert "library_name: timm\n" in Path("three/README.md").read_text()
+
+
 def test_shards_of_a_size(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A model too large for one file of the hub could not be published."""
     assert run(*CALL, "--method", "ties", "-o", "whole") == 0
@@ -341,3 +356,10 @@ def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixtu
     assert "\nerror" not in printed
     said = refusal(capsys, *CALL, "--method", "x" * 10_000, "-o", "y")
     assert len(said) < 2000
+
+
+def test_a_model_that_is_given_twice_is_noticed(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would count twice."""
+    shutil.copytree("cars", "again")
+    assert run(*CALL, "--task", "again=again", "--method", "ties", "-o", "merged") == 0
+    assert "cars and again are the same checkpoint" in capsys.readouterr().err

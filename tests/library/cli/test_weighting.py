@@ -25,6 +25,12 @@ with safe_open(VALUES, "np") as written:
 LAYOUT = Layout(tuple(SHAPES), tuple(map(tuple, SHAPES.values())))
 BASE, ONE, TWO = (THERE[name] for name in ("base", "one", "two"))
 FILE = "models: [{model: one}, {model: two}]\nbase_model: base\nmerge_method: %s\n"
+SLICE = """\
+base_model: base
+merge_method: model_stock
+slices:
+  - sources: [{model: one, layer_range: [0, %s]}, {model: two, layer_range: [0, %s]}]
+"""
 CALL = ["merge", "--base", "base", "--task", "one=one", "--task", "two=two"]
 
 
@@ -136,7 +142,8 @@ def test_what_has_no_meaning_is_one_line(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"{FILE}slices: []" % "ties", "no key 'slices'"),
+        (f"{SLICE % (3, 3)}  - sources: [{{model: one, layer_range: [0, 3]}}]", "slices: "),
+        (SLICE % (2, 2), "layers: found 2, but the base has 3"),
         (f"{FILE}parameters: {{weight: [0, 0.3, 1]}}" % "ties", "weight: found [0, 0.3, 1]"),
         (FILE.replace("two}", "two, parameters: {weight: [{filter: mlp, value: 1}]}}") % "ties", "two: parameters: we"),
         (f"{FILE}parameters: {{rescale: true, weight: 1}}" % "ties", "rescale: found True"),
@@ -146,6 +153,7 @@ def test_what_has_no_meaning_is_one_line(
         (FILE.replace("one}", "one, parameters: {eta: 1}}") % "ties", "no key 'eta'"),
         (f"{FILE}parameters: {{gamma: 0.1}}" % "breadcrumbs", "gamma: "),
         (FILE.replace("one}", "one, parameters: {epsilon: 0.1}}") % "della", "epsilon: found [0.1, None]"),
+        (FILE.replace("model: one", "model: two+lora") % "ties", "two+lora: "),
     ],
 )
 def test_what_mergekit_has_and_this_has_not_is_one_line(
@@ -181,13 +189,20 @@ def test_mergekits_other_ways_to_say_the_same(here: None, text: str, same: str) 
     assert (found[0] != BASE).any()
 
 
-def test_a_setting_is_the_tasks_the_files_or_the_methods(here: None) -> None:
+@pytest.mark.parametrize("own", [{}, {"weight": 0.7}, {"density": 0.5}])
+@pytest.mark.parametrize("general", [{}, {"weight": 0.1}, {"density": 0.25}])
+def test_a_setting_is_the_tasks_the_files_or_the_methods(
+    here: None, own: dict[str, float], general: dict[str, float]
+) -> None:
     """A task that sets its density would lose the weight that the file gives to all."""
-    said = {"base": "base", "method": "ties", "scaling_coefficient": 0.8, "weight": 0.1}
-    tasks = {"one": {"checkpoint": "one", "density": 0.5}, "two": {"checkpoint": "two"}}
+    said = {"base": "base", "method": "ties", "scaling_coefficient": 0.8, **general}
+    tasks = {"one": {"checkpoint": "one", **own}, "two": {"checkpoint": "two"}}
     Path("merge.yaml").write_text(json.dumps({**said, "tasks": tasks}))
-    words = ["--method", "ties", "--scaling-coefficient", 0.8, "--weight", 0.1, "--density", "one=0.5"]
-    np.testing.assert_array_equal(merged("merge", "merge.yaml"), merged(*CALL, *words))
+    words = [*CALL, "--method", "ties", "--scaling-coefficient", 0.8]
+    for name, default in {"weight": 1, "density": 0.2}.items():
+        of_all = general.get(name, default)
+        words += [f"--{name}", of_all, f"--{name}", f"one={own.get(name, of_all)}"]
+    np.testing.assert_array_equal(merged("merge", "merge.yaml"), merged(*words))
 
 
 def test_an_own_merge_declares_weights_and_densities() -> None:
