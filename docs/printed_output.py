@@ -24,8 +24,7 @@ from tallmasks.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLLOWED = (
-    ("README.md", "docs/own_checkpoints.md", "docs/bundles.md"),
-    ("docs/index.md",),
+    ("README.md", "docs/own_checkpoints.md"),
     ("docs/python.md",),
     ("docs/after_merging.md",),
 )

@@ -44,7 +44,7 @@ NOT_RUN = {
     r"dvc repro experiments/vit_b32": "a GPU",
     r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",
     r"git clone ": "it needs the network",
-    r"pip install ": "test_installation.py",
+    r"pip install |python3 -m venv": "test_installation.py",
     r"git checkout --ours": "two branches in conflict",
     r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
     r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
@@ -54,10 +54,7 @@ NOT_RUN = {
 """Lines of shell that no test runs as they are, by how they begin, and why."""
 FOLLOWED = {page for group in runpy.run_path(str(ROOT / "docs/printed_output.py"))["FOLLOWED"] for page in group}
 """Pages whose lines of `tallmasks` are run by tests/workflow/test_readme.py, with what they print."""
-PYTHON = (
-    "CONTRIBUTING.md README.md docs/after_merging.md docs/change.md docs/index.md docs/own_checkpoints.md"
-    " docs/python.md docs/results.md"
-)
+PYTHON = "CONTRIBUTING.md README.md docs/after_merging.md docs/change.md docs/own_checkpoints.md docs/python.md"
 """Pages with blocks of Python, which test_readme.py, test_state_dicts.py and test_figures.py run."""
 
 
@@ -94,7 +91,7 @@ def test_options_targets_and_files_are_there() -> None:
     done = subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for page, words in [*commands(".venv/bin/python"), *commands("python")]:
-        files = [word for word in words if word.endswith(".py")]
+        files = [word for word in words if word.endswith(".py") or word.startswith("tests/")]
         assert files and all((ROOT / file).exists() for file in files), page
 
 

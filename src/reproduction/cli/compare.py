@@ -7,7 +7,7 @@
 The models are folders in the layout of transformers: a base, and classifiers that were fine-tuned from it. Each needs
 a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates the paper's methods and those
 that "Which method" recommends; alpha and lambda are chosen on validation texts. Edit the file for other columns or
-methods ("Text classifiers" in the documentation).
+methods ("Change tasks, parameters, methods" in the documentation).
 """
 
 from __future__ import annotations
