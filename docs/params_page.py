@@ -10,11 +10,11 @@ from typing import Any
 from reproduction.plan.params_model import Params
 
 _KINDS = {
-    "integer": "a whole number",
-    "number": "a finite number",
-    "string": "a text",
-    "array": "a list",
-    "object": "keys with values",
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "array": "list",
+    "object": "keys",
     "boolean": "true or false",
     "null": "nothing",
 }
@@ -23,18 +23,18 @@ _BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum")
 HEAD = """# What params.yaml may hold
 
 Written by `python docs/params_page.py`. Keys with * are required. [`params.yaml`](../params.yaml) says more of what
-people change, and has an example of nearly every key. What is not listed is refused, unless a table says otherwise.
+people change, and has an example of nearly every key. Other keys are refused.
 """
 
 
 def page() -> str:
-    """The whole page: a table of the file's own keys, and one of each kind of keys with values below."""
+    """The whole page: the file's own keys, and each kind of keys with values below."""
     schema = Params.model_json_schema()
     parts = {"The file": schema, **schema["$defs"]}
     parts["ClipEntry"] = _beyond(parts["ClipEntry"], parts["ModelEntry"], "A model with `family: clip`; the rest as")
     parts["ClipFinetuning"] = _beyond(parts["ClipFinetuning"], parts["Finetuning"], "As")
     shown = {name: part for name, part in parts.items() if "properties" in part}
-    return HEAD + "".join(_table(name, part) for name, part in shown.items())
+    return HEAD + "".join(_list(name, part) for name, part in shown.items())
 
 
 def _beyond(part: Mapping[str, Any], base: Mapping[str, Any], words: str) -> dict[str, Any]:
@@ -47,18 +47,15 @@ def _beyond(part: Mapping[str, Any], base: Mapping[str, Any], words: str) -> dic
     return {**part, "properties": keys, "description": f"{words} [{base['title']}](#{base['title'].lower()})."}
 
 
-def _table(name: str, part: Mapping[str, Any]) -> str:
+def _list(name: str, part: Mapping[str, Any]) -> str:
     lines = [f"\n## {name}\n"]
     if text := part.get("description"):
         lines.append(f"{text[0].upper()}{text[1:].removesuffix('.')}.\n")
-    if part.get("additionalProperties"):
-        lines.append("Any other key may be there too.\n")
-    lines += ["| key | value |", "|---|---|"]
     for key, value in part["properties"].items():
         needed = "*" if key in part.get("required", ()) else ""
         links = [f"[{title}](#{title.lower()})" for title in dict.fromkeys(re.findall(r"#/\$defs/(\w+)", str(value)))]
         kinds = [link for link in links if "#setting" not in link]
-        lines.append(f"| `{key}`{needed} | {_allowed(value)}{': ' * bool(kinds)}{', '.join(kinds)} |")
+        lines.append(f"- `{key}`{needed}: {_allowed(value)}{', see ' * bool(kinds)}{', '.join(kinds)}")
     return "\n".join(lines) + "\n"
 
 
@@ -73,8 +70,6 @@ def _allowed(part: Mapping[str, Any]) -> str:
     else:
         words = _KINDS.get(part.get("type", "object" if "$ref" in part else ""), "")
     bounds = " ".join(f"{word} {_number(part[key])}" for word, key in _BOUNDS if key in part)
-    if bounds and not {"maximum", "exclusiveMaximum"} & part.keys():
-        bounds += " on"
     words = f"{words} {bounds}".strip()
     if "minItems" in part:
         least, most = part["minItems"], part.get("maxItems")

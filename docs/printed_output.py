@@ -23,12 +23,7 @@ from unittest import mock
 from tallmasks.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLLOWED = (
-    ("README.md", "docs/own_checkpoints.md", "docs/bundles.md"),
-    ("docs/index.md",),
-    ("docs/python.md",),
-    ("docs/after_merging.md",),
-)
+FOLLOWED = (("README.md",), ("docs/python.md",))
 """Pages that a reader can follow one after another in one folder."""
 _BLOCK = re.compile(r"^```(python)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 

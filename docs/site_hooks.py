@@ -13,8 +13,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
-"""Pages of the project's folder that the site has too."""
+PAGES = {name: name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")} | {"README.md": "index.md"}
+"""Files of the project's folder, and their pages in the site."""
 NOTEBOOK = "notebook.ipynb"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _INLINE = re.compile(r"(?<!</span>)<code>.*?</code>", re.DOTALL)
@@ -32,8 +32,9 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages of the project's folder, and the notebook as a page."""
-    for name in PAGES:
-        files.append(File.generated(config, name, content=(ROOT / name).read_text().replace("](docs/", "](")))
+    for name, page in PAGES.items():
+        text = re.sub(r"^\[!\[.*\n", "", (ROOT / name).read_text(), flags=re.MULTILINE)  # badges come from the network
+        files.append(File.generated(config, page, content=text.replace("](docs/", "](")))
     notebook = json.loads((Path(config.docs_dir) / NOTEBOOK).read_text())
     page = "\n\n".join(_cell(cell) for cell in notebook["cells"])
     files.append(File.generated(config, NOTEBOOK.replace(".ipynb", ".md"), content=page))
@@ -51,7 +52,7 @@ def _cell(cell: Any) -> str:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Links to files outside of docs/ become pages of the site, or plain text: the site has no source code."""
-    here = (ROOT if page.file.src_uri in PAGES else Path(config.docs_dir)) / Path(page.file.src_uri).parent
+    here = (ROOT if page.file.src_uri in PAGES.values() else Path(config.docs_dir)) / Path(page.file.src_uri).parent
 
     def link(match: re.Match[str]) -> str:
         text, path, anchor = match[1], match[2], match[3] or ""
@@ -63,7 +64,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if target.is_relative_to(config.docs_dir) and target.suffix in (".md", ".png", ".svg", ".csv", ".txt"):
             return match[0]
         if target.name in PAGES and target.parent == ROOT:
-            up = os.path.relpath(target.name, Path(page.file.src_uri).parent)
+            up = os.path.relpath(PAGES[target.name], Path(page.file.src_uri).parent)
             return f"[{text}]({up}{anchor})"
         if not target.exists():
             raise PluginError(f"{page.file.src_uri}: {path} is not there")

@@ -51,7 +51,7 @@ TASKS = {
         "number": "many much tall old far percent years population",
     },
 }
-FILLERS = "the a is it and of to in my this that for with on was please".split()
+FILLERS = ["the", "a", "is", "it", "and", "of", "to", "in", "my", "this", "that", "for", "with", "on", "was", "please"]
 TOPICS = [words.split() for classes in TASKS.values() for words in classes.values()]
 WORDS = ["[PAD]", "[UNK]", *FILLERS, *sorted({word for words in TOPICS for word in words})]
 LENGTH = 16

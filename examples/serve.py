@@ -1,7 +1,7 @@
 """Serve all text classifiers of a bundle from one model in memory.
 
-    BUNDLE=./bundle fastapi run examples/serve.py
-    curl localhost:8000/tickets -H 'Content-Type: application/json' -d '["please cancel my invoice"]'
+BUNDLE=./bundle fastapi run examples/serve.py
+curl localhost:8000/tickets -H 'Content-Type: application/json' -d '["please cancel my invoice"]'
 """
 
 import os
@@ -10,10 +10,11 @@ import tempfile
 import threading
 from pathlib import Path
 
-import tallmasks
 import torch
 from fastapi import FastAPI, HTTPException
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+import tallmasks
 
 bundle = tallmasks.load_bundle(os.environ.get("BUNDLE", "./bundle"))
 app, lock, models, tokenizers = FastAPI(), threading.Lock(), {}, {}

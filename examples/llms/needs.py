@@ -1,4 +1,4 @@
-"""Disk, memory and hours of docs/merge_llms.md, computed from the architectures' shapes.
+"""Disk, memory and hours of docs/gpu.md, computed from the architectures' shapes.
 
     python examples/llms/needs.py [--tasks 5] [--tokens 1e7] [--tflops 100]
 

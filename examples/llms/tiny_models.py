@@ -3,7 +3,7 @@
     python examples/llms/tiny_models.py FOLDER
 
 Writes FOLDER/base, FOLDER/sums, FOLDER/differences and FOLDER/products as transformers does, each with the tokenizer of
-single characters.  To try the steps of docs/merge_llms.md without a download.
+single characters.  To try the steps of docs/gpu.md without a download.
 """
 
 import argparse

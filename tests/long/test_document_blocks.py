@@ -23,6 +23,8 @@ from reproduction.plan.params import check_params
 from tallmasks.cli.main import module_of
 
 GENERATED = {"commands.md", "params.md"}
+ELSEWHERE = "docs/own_models.md"
+"""test_own_classifiers.py follows this page from its first line to its last."""
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -39,12 +41,11 @@ NOT_RUN = {
     r"source ": "the environment of the tests is active",
     r"snakemake .*(vit_|t5_large|gpt2_glue)": "a GPU; planned by a dry run below",
     r"(make|snakemake) .*results/minilm": "an encoder that the small project lacks; planned by a dry run below",
-    r"snakemake .*results/mine/|tallmasks \w+ --base ./models/base": "test_own_classifiers.py runs these lines",
     r"tallmasks doctor": "a GPU and a hub: tests/reproduction/cli/test_doctor.py",
     r"dvc repro experiments/vit_b32": "a GPU",
     r"dvc remote (add|modify)|git commit -m .A remote": "test_remotes.py runs the lines of this section",
     r"git clone ": "it needs the network",
-    r"pip install ": "test_installation.py",
+    r"pip install |python3 -m venv": "test_installation.py",
     r"git checkout --ours": "two branches in conflict",
     r"\.venv/bin/python -m pytest": "a file of the reader's; tests/workflow/test_readme.py runs it",
     r"make \.venv/llms|\.venv/bin/python examples/llms": "test_merge_llms.py runs the lines of this page",
@@ -54,10 +55,7 @@ NOT_RUN = {
 """Lines of shell that no test runs as they are, by how they begin, and why."""
 FOLLOWED = {page for group in runpy.run_path(str(ROOT / "docs/printed_output.py"))["FOLLOWED"] for page in group}
 """Pages whose lines of `tallmasks` are run by tests/workflow/test_readme.py, with what they print."""
-PYTHON = (
-    "CONTRIBUTING.md README.md docs/after_merging.md docs/change.md docs/index.md docs/own_checkpoints.md"
-    " docs/python.md docs/results.md"
-)
+PYTHON = "CONTRIBUTING.md README.md docs/change.md docs/own_models.md docs/python.md"
 """Pages with blocks of Python, which test_readme.py, test_state_dicts.py and test_figures.py run."""
 
 
@@ -94,7 +92,7 @@ def test_options_targets_and_files_are_there() -> None:
     done = subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for page, words in [*commands(".venv/bin/python"), *commands("python")]:
-        files = [word for word in words if word.endswith(".py")]
+        files = [word for word in words if word.endswith(".py") or word.startswith("tests/")]
         assert files and all((ROOT / file).exists() for file in files), page
 
 
@@ -138,7 +136,7 @@ def of_the_pages(params: dict[str, Any]) -> None:
 def scripts() -> Iterator[tuple[str, str]]:
     """The blocks of shell without the lines of `NOT_RUN` and of `FOLLOWED`, each with its page."""
     for page, text in blocks(""):
-        if text.split()[0] in SHELL:
+        if text.split()[0] in SHELL and page != ELSEWHERE:
             left_out = [*NOT_RUN, "tallmasks "] if page in FOLLOWED else NOT_RUN
             lines = text.replace("\\\n", " ").splitlines()
             yield page, "\n".join(line for line in lines if not any(re.match(begin, line) for begin in left_out))

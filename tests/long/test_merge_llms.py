@@ -1,4 +1,4 @@
-"""docs/merge_llms.md: its commands, on three tiny Llamas, with lm_eval from its own lock file."""
+"""docs/gpu.md: its commands for language models, on three tiny Llamas, with lm_eval from its own lock file."""
 
 import csv
 import os
@@ -35,8 +35,8 @@ def test_the_commands_of_the_page_merge_and_measure(tmp_path: Path) -> None:
     search = os.pathsep.join([str(ROOT / "src"), str(libraries)])
     environment = {**os.environ, "PYTHONPATH": search, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
-    page = (ROOT / "docs/merge_llms.md").read_text()
-    main_block, tiny_block = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)
+    section = (ROOT / "docs/gpu.md").read_text().partition("## Merge language models")[2].partition("\n## ")[0]
+    main_block, tiny_block = re.findall(r"^```\n(.*?)^```$", section, re.M | re.S)
     for block in (tiny_block, main_block):
         for line in block.replace("\\\n", " ").splitlines():
             words = []

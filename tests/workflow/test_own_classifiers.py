@@ -1,76 +1,71 @@
-"""docs/own_table.md, followed word by word with three classifiers that are trained on the spot."""
+"""docs/own_models.md, followed word by word, and the server of the page."""
 
-import csv
 import json
 import re
-import subprocess
-import sys
+import shlex
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from project import ROOT, Project, lay_out
-from small_classifier import ARCHITECTURE, save_folder, small_tokenizer
+from project import ROOT, lay_out
 
-CLASSES = {"tickets": ("cat", "dog", "bird"), "mails": ("red", "green", "blue"), "reviews": ("likes", "sees")}
-FILLERS = ["the", "near", "who", "is", "it", "a"]
+NOT_RUN = ("BUNDLE=", "curl")  # the server is asked below, without a port
+ASK = """
+import asyncio, json, runpy
 
+app = runpy.run_path("examples/serve.py")["app"]
 
-def write_task(project: Project, task: str) -> None:
-    """A file of texts with the class's word somewhere, and a classifier trained on it."""
-    draw, classes = np.random.default_rng(len(task)), CLASSES[task]
-    rows = [
-        (" ".join(draw.permutation([*draw.choice(FILLERS, draw.integers(3, 7)), name])), name)
-        for name in classes for _ in range(60)
-    ]  # fmt: skip
-    path = project.path("texts", f"{task}.csv")
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *rows])
-    tokenizer = small_tokenizer()
-    tokenizer.enable_padding(length=9)
-    ids = torch.tensor([encoded.ids for encoded in tokenizer.encode_batch([text for text, _ in rows])])
-    labels = torch.tensor([classes.index(name) for _, name in rows])
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        settings = AutoConfig.for_model(**ARCHITECTURE, num_labels=len(classes))
-        settings.id2label = dict(enumerate(classes))
-        network = AutoModelForSequenceClassification.from_pretrained(project.path("models", "base"), config=settings)
-        optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
-        for _ in range(60):
-            some = torch.from_numpy(draw.choice(len(rows), 32))
-            network(input_ids=ids[some], attention_mask=(ids[some] > 0).long(), labels=labels[some]).loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    network.save_pretrained(project.path("models", task))
+async def ask(path, texts):
+    sent, body = [], json.dumps(texts).encode()
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+    async def send(message):
+        sent.append(message)
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "http_version": "1.1",
+             "headers": [(b"content-type", b"application/json")]}
+    await app(scope, receive, send)
+    return [sent[0]["status"], json.loads(sent[1]["body"])]
+
+print(json.dumps([asyncio.run(ask(path, texts)) for path, texts in %s]))
+"""
 
 
-def commands(page: str) -> list[list[str]]:
-    """The commands in the blocks of a page."""
-    blocks = "".join(re.findall(r"^```\n(.*?)^```$", page, re.M | re.S))
-    return [line.split() for line in blocks.replace("\\\n", " ").splitlines()]
+def blocks() -> Iterator[tuple[str, str]]:
+    """The blocks of the page, each with its language."""
+    yield from re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs/own_models.md").read_text(), re.M | re.S)
 
 
 @pytest.mark.long
-def test_the_page_gives_a_table_of_ones_own_models_and_the_winner(tmp_path: Path) -> None:
-    """The question people come with would have no answer: which method is best for my models."""
+def test_the_page_goes_from_classifiers_to_a_server(tmp_path: Path) -> None:
+    """The job that people come with would stop at a line of the guide, or another command give another accuracy."""
     project = lay_out(tmp_path / "project")
-    save_folder(project.path("models", "base"))
-    for task in CLASSES:
-        write_task(project, task)
-    compare, snakemake, merge, compress = commands((ROOT / "docs/own_table.md").read_text())
-    tallmasks = [sys.executable, "-m", "tallmasks.cli.main"]
-    subprocess.run([*tallmasks, *compare[1:]], cwd=project.root, check=True)
-    project.run(*snakemake)
+    shutil.copytree(ROOT / "examples", project.path("examples"))
+    printed: dict[str, str] = {}
+    for language, block in blocks():
+        if language == "python":
+            printed["python"] = project.run("python", "-c", block).output
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            if not line.startswith(NOT_RUN):
+                printed[line] = project.run(*shlex.split(line)).output
+    assert "billing" in printed["python"]
+    kept = [text for line, text in printed.items() if line.startswith("tallmasks evaluate bundle")]
+    assert re.search(r"tickets: (9\d|100)\.\d+% of 500 texts", kept[0])
     table = pd.read_csv(project.path("results/mine/all/table.csv")).set_index("method")["accuracy"]
-    assert table["fine_tuned"] > 90 > table["task_arithmetic"] > 20
-    assert table["tall_mask_task_arithmetic"] > table["task_arithmetic"]
-    chosen = json.loads(project.path("results/mine/all/selection.json").read_text())
-    assert "mails" in json.dumps(chosen)
-    for command in (merge, compress):
-        subprocess.run([*tallmasks, *command[1:]], cwd=project.root, check=True)
-    assert project.path("merged").is_dir() and project.path("bundle").is_dir()
+    assert table["fine_tuned"] > 90 > 60 > table["zeroshot"]
+    by_task = pd.read_csv(project.path("results/mine/all/per_task.csv")).query("split == 'test'")
+    commands = printed["tallmasks compare compare.yaml"].splitlines()
+    for method in ("ties", "consensus_ties", "tall_mask_ties"):
+        (pasted,) = [line for line in commands if line.endswith(f"-o {method}")]
+        project.run(*shlex.split(pasted))
+        texts = [f"--texts={task}=demo/{task}.csv" for task in ("tickets", "questions")]
+        again = project.run("tallmasks", "evaluate", method, *texts, "--split", "test").output
+        row = by_task[by_task["method"].str.partition(":")[0] == method].set_index("task")["accuracy"]
+        for task, accuracy in re.findall(r"(\w+): ([\d.]+)% of \d+ texts \(test\)", again):
+            assert float(accuracy) == pytest.approx(row[task], abs=0.006), method
+    asked = [("/tickets", ["my invoice refund payment"]), ("/mails", ["mum and dinner photos"]), ("/none", ["a"])]
+    answers = json.loads(project.run("python", "-c", ASK % repr(asked)).output.splitlines()[-1])
+    assert answers[:2] == [[200, ["billing"]], [200, ["family"]]] and answers[2][0] == 404

@@ -1,5 +1,5 @@
 """A bundle folder: fine-tuned models of one base as integers, either of each task, or of one merged vector with a mask
-per task. docs/bundles.md describes the format.
+per task. docs/python.md describes the format.
 
     bundle.json                manifest: recipe, location of the base, sha256 of every other file (`manifest`)
     updates/<task>.safetensors the task's integers: multiples of steps (`vectors.multiples`), or differences of bit

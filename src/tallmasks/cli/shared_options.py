@@ -12,7 +12,7 @@ from tallmasks.cli.options import by_name, number_by_task, pair
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings  # its libraries are slow to import
 
-NEXT = 'next: "After merging" in the documentation shows how to load, evaluate, serve and publish it'
+NEXT = 'next: "Your fine-tuned models" in the documentation shows how to evaluate, serve and publish it'
 NUMBER_BY_TASK: dict[str, Any] = {
     "type": number_by_task, "action": "append", "default": [], "metavar": "[NAME=]VALUE"
 }  # fmt: skip

@@ -88,7 +88,7 @@ def card_of_merged(
         *rows,
         "",
         *(_about_heads(models, heads) if heads else []),
-        '"After merging" in the documentation of tallmasks shows how to evaluate, serve and publish it.',
+        '"Your fine-tuned models" in the documentation of tallmasks shows how to evaluate, serve and publish it.',
         f"`tallmasks merge {RECIPE} -o OUT` reproduces it from this file:",
         "",
         code_block(recipe, "yaml"),

@@ -255,7 +255,7 @@ def test_the_overview_says_where_consensus_is_below_task_arithmetic(results: Res
 
 def test_the_documents_example_is_a_figure(results: ResultFiles, tmp_path: Path) -> None:
     """A reader who copies the example would get no figure, or one without its numbers."""
-    (source,) = re.findall(r"^```python\n(.*?)^```$", (DOCS / "results.md").read_text(), re.M | re.S)
+    *_, source = re.findall(r"^```python\n(.*?)^```$", (DOCS.parent / "CONTRIBUTING.md").read_text(), re.M | re.S)
     (tmp_path / "bars.py").write_text(source)
     package = shutil.copy(figures.__file__, tmp_path)
     assert runpy.run_path(package)["FIGURES"]["bars"].views == ("tables",)  # as the workflow knows it

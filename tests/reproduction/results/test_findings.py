@@ -1,4 +1,4 @@
-"""The claims of docs/tiny_model.md and docs/methods.md hold in the recorded tables next to those pages."""
+"""The claims of docs/results.md hold in the recorded tables next to that page."""
 
 from pathlib import Path
 

@@ -113,7 +113,7 @@ def _language_note(model: str, tasks: Collection[str], method: str) -> str:
     if method != "zeroshot":
         differences += ["one embedding table is frozen here, none there"] * (model == "t5_large")
         differences.append("every token of a batch has the same weight in the loss here, every example there")
-    return f"{'; '.join(differences)} (docs/language.md)" if differences else ""
+    return f"{'; '.join(differences)} (docs/gpu.md)" if differences else ""
 
 
 def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame, model: str, tasks: Collection[str]) -> pd.DataFrame:
