@@ -43,8 +43,8 @@ def check_all(recipe: Mapping[str, Any], inputs: Mapping[str, Sequence[Path]], m
 def _check_code(recipe: Mapping[str, Any], model: str) -> None:
     """Raises TallmasksError if the recipe names other code, for example after `git checkout` of another branch."""
     params = recipe.get("params", {})
-    here = {"version": stage_versions().get(recipe.get("kind", ""))}
-    planned = {"version": recipe.get("version", here["version"])}
+    here: dict[str, Any] = {"version": stage_versions().get(recipe.get("kind", ""))}
+    planned: dict[str, Any] = {"version": recipe.get("version", here["version"])}
     for name, key in ((params.get("family"), "family_code"), (model, "catalogue_code")):
         if key in params:
             here[key], planned[key] = outside_code(name, {}), params[key]

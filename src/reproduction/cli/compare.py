@@ -217,7 +217,8 @@ def _print_results(settings: Path) -> int:
     """Print the table that was made with a file of settings, and a command for each row."""
     import pandas as pd
 
-    model, folder = (read_yaml(settings).get("models") or {}).get("mine"), Path("results/mine/all")
+    values, folder = read_yaml(settings) if settings.is_file() else {}, Path("results/mine/all")
+    model = (values.get("models") or {}).get("mine")
     if not model:
         raise TallmasksError(f"{settings}: found no models.mine; expected a file written by `tallmasks compare`")
     if not (folder / "table.csv").is_file():

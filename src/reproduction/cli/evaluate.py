@@ -83,7 +83,7 @@ def _folders(model: Path, base: str | None, names: list[str | None]) -> Iterator
     elif (model / HEADS).is_dir():
         yield {file.stem: (model, file) for file in sorted((model / HEADS).glob("*.safetensors"))}
     else:
-        yield {None: (model, None)} | ({names[0]: (model, None)} if len(names) == 1 else {})
+        yield dict.fromkeys([None, *(names if len(names) == 1 else ())], (model, None))
 
 
 def _config(folder: Path, head: Path | None) -> Path:

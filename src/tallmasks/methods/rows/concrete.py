@@ -36,8 +36,8 @@ def learn(
         logits.grad = slope * mask * (1 - mask) / TEMPERATURE
         optimizer.step()
         net.report(step, steps)
-    mask = (logits / TEMPERATURE).sigmoid()
-    return {name: (values / values.mean()).cpu().numpy() for name, values in net.layout.split(mask).items()}
+    mask = (logits / TEMPERATURE).sigmoid().cpu().numpy()
+    return {name: values / values.mean() for name, values in net.layout.split(mask).items()}
 
 
 @merge("concrete", learn=learn)
