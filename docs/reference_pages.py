@@ -36,6 +36,7 @@ def commands_page() -> str:
 
 def _names(argument: argparse.Action) -> str:
     value = argument.metavar or ("" if argument.nargs == 0 else argument.dest.upper())
+    value = value if isinstance(value, str) else " ".join(value)
     names = [f"{flag} {value}".strip() for flag in argument.option_strings] or [value]
     return ", ".join(f"`{name}`" for name in names)
 
