@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tallmasks
 from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.foreign_weights import json_of
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of
@@ -34,7 +35,6 @@ from tallmasks.io.plain_files import new_path, read_plain_json
 from tallmasks.io.yaml_files import read_yaml, yaml_text
 from tallmasks.methods.few_bits import PLAIN
 from tallmasks.methods.options import parse_spec
-from tallmasks.operations.merge import method_names
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 
 _METHODS = ["paper", "tsv_m", "wudi", "t_switch", {"tall_mask_ties": {"bits": 3}}]
@@ -248,7 +248,7 @@ def command_for(row: str, chosen: Mapping[str, Any]) -> list[str]:
     out = ["-o", name]
     if method.codec or (lambdas and method.values.get("bits", PLAIN) != PLAIN):
         return ["tallmasks", "compress", "--method", name, *options, *_mask_lambdas(lambdas), *out]
-    if name not in method_names():
+    if name not in tallmasks.method_names():
         return []
     if "agreement" in method.needs:
         masking = chosen.get(f"tall_mask_{name.removeprefix('consensus_').partition('_k')[0]}", {})

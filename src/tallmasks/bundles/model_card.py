@@ -51,7 +51,7 @@ def model_card(manifest: Manifest, model_class: str | None = None) -> str:
         imports = f"import tallmasks\nfrom transformers import AutoConfig, {model_class}"
         load += f"\nmodel = {model_class}(AutoConfig.for_model(**bundle.config({task!r})))"
     else:
-        imports, load = "import tallmasks", f"{load}\nmodel = ...  # the base model, or another one of its architecture"
+        imports = "import tallmasks"
     front_matter = "\n".join(front)
     table = "\n".join(rows)
     return f"""---
@@ -69,7 +69,6 @@ The tensor files take {decimal(total)}.
 
 ```python
 {imports}
-
 {load}
 bundle.apply_(model, {task!r})  # in place; call it again to switch to another task
 bundle.restore_(model)  # back to the base

@@ -29,7 +29,7 @@ def misuse(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (["--verson"], ["--verson", "'--version'"]),
         (["merge"], ["missing: base, tasks, method, output"]),
         (["merge", "--metod", "ties"], ["--metod", "'--method'"]),
-        (["export", "bundle"], ["--task", "--output"]),
+        (["export", "bundle", "-o", "o"], ["--task", "--all"]),
         (["merge", "--dtype", "fp17"], ["--dtype", "'fp17'", "bfloat16"]),
         (["merge", "--scaling-coefficient", "abc"], ["--scaling-coefficient", "'abc'", "number"]),
         (["merge", "--task", "dogs"], ["--task", "'dogs'", "NAME=CHECKPOINT"]),

@@ -27,7 +27,7 @@ LAMBDAS = [0.2, 0.4, 0.6]
 
 @pytest.fixture(autouse=True)
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "PIECE", 1 << 9)
+    monkeypatch.setattr(kernels, "SLICE", 1 << 9)
 
 
 def flats(tasks: int = 3) -> list[np.ndarray]:

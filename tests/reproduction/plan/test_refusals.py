@@ -41,7 +41,7 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("models vit_b32 wording", {"fer2031": "published"}, "vit_b32.wording: no 'fer2031' .did you mean 'fer2013'"),
         ("models vit_b32 architecture", "ViT-B-32-quickgellu", "architecture: .*did you mean 'ViT-B-32-quickgelu'"),
         ("models minilm architecture", {"model_type": "bert", "num_labels": 1}, "minilm.architecture.num_labels"),
-        ("models tiny_t5 architecture", {"d_model": 32}, "vocab_size, d_kv"),
+        ("models tiny_t5 architecture", {"d_model": 32}, "vocab_size: "),
     ],
 )
 def test_what_cannot_be_meant_is_refused(params: dict[str, Any], keys: str, value: Any, said: str) -> None:
