@@ -98,7 +98,9 @@ def user_errors() -> Iterator[None]:
     except OSError as error:
         if error.filename is None or isinstance(error, FileNotFoundError):
             raise
-        raise TallmasksError(f"{cut(os.fsdecode(error.filename))}: {error.strerror}; mend it and run again") from None
+        raise TallmasksError(
+            f"{cut(os.fsdecode(error.filename))}: {error.strerror}; correct this and run again"
+        ) from None
 
 
 @contextmanager

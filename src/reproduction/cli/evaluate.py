@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from reproduction.cli.compare import add_texts, text_settings
 from reproduction.models.text_classifier.classifier_architectures import class_names_of
@@ -50,6 +51,8 @@ def _texts(text: str) -> tuple[str | None, str]:
 
 def run(arguments: argparse.Namespace) -> int:
     model, texts = Path(arguments.model), by_name("--texts", arguments.texts)
+    if not texts:
+        raise OptionError("missing: --texts; see `tallmasks evaluate --help`")
     with _folders(model, arguments.base, list(texts)) as folders:
         if missing := [name or "a file without a name" for name in texts if name not in folders]:
             tasks = ", ".join(str(name) for name in folders if name) or "none: give --texts one file without NAME="
@@ -81,7 +84,7 @@ def _folders(model: Path, base: str | None, names: list[str | None]) -> Iterator
                     pass
             yield folders
     elif (model / HEADS).is_dir():
-        yield {file.stem: (model, file) for file in sorted((model / HEADS).glob("*.safetensors"))}
+        yield {unquote(file.stem): (model, file) for file in sorted((model / HEADS).glob("*.safetensors"))}
     else:
         yield dict.fromkeys([None, *(names if len(names) == 1 else ())], (model, None))
 

@@ -284,6 +284,8 @@ def _opened(model: Model, base: Checkpoint | None = None) -> Checkpoint | None:
 def _state_dict(model: Model, checkpoint: Checkpoint | None, what: str) -> StateDict:
     if checkpoint is None:
         state = model.state_dict() if _is_module(model) else model
+        if not isinstance(state, Mapping):
+            raise TallmasksError(f"{what}: found {type(state).__name__}; expected a state dict, a module or a path")
         return state
     tensors = {
         name: checkpoint.float32(name) if info.is_float else checkpoint.arrays[name]
@@ -317,17 +319,19 @@ def _tied(tensors: StateDict, what: str) -> dict[str, str]:
     first: dict[Any, str] = {}
     tied = {}
     for name in sorted(tensors):
-        if (key := _memory_key(tensors[name])) and first.setdefault(key, name) != name:
+        if (key := _memory_key(tensors[name], f"{what}: tensor {name}")) and first.setdefault(key, name) != name:
             tied[name] = first[key]
     return tied
 
 
-def _memory_key(tensor: Any) -> Any:
+def _memory_key(tensor: Any, what: str) -> Any:
     """A key that is equal for tensors that share all their memory; None for a tensor without values."""
     if isinstance(tensor, np.ndarray):
         return (tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype) if tensor.size else None
     if not _is_torch(tensor):
         return None
+    if tensor.is_meta or str(tensor.layout) != "torch.strided":
+        raise TallmasksError(f"{what} is {tensor.layout} on {tensor.device}; expected a dense tensor with values")
     return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else None
 
 

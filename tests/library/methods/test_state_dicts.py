@@ -158,6 +158,8 @@ def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str
     np.testing.assert_array_equal(flat(tallmasks.consensus(merged, count, k=3)), flat(merged))
 
 
+SPARSE = {"a": torch.eye(5).to_sparse(), "b.weight": torch.ones(3, 4)}
+META = {"a": torch.empty(5, 5, device="meta")}
 QUANTISED = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
 EIGHT = {"b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
 
@@ -170,6 +172,11 @@ def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     ("call", "message"),
     [
         (lambda one: tallmasks.merge([{"steps": np.array(3)}]), "floats"),
+        (lambda one: tallmasks.merge(one), "expected a state dict"),
+        (lambda one: tallmasks.merge({"x": SPARSE}), "x: tensor a .*sparse"),
+        (lambda one: tallmasks.merge({"x": META}), "x: tensor a .*meta"),
+        (lambda one: tallmasks.task_vector([1], [2]), "base: found list; expected a state dict"),
+        (lambda one: tallmasks.apply(one, one, float("inf")), "NaN or infinity"),
         (lambda one: tallmasks.merge([one], "ties_mean", kep=0.1), "did you mean 'keep'"),
         (lambda one: tallmasks.merge([one], "tie"), "did you mean 'ties'"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),

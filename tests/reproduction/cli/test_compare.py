@@ -153,3 +153,12 @@ def test_what_snakemake_would_refuse_is_refused_at_once(
     error = capsys.readouterr().err
     assert all(fact in error for fact in facts), error
     assert not Path("compare.yaml").exists()
+
+
+def test_evaluate_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would print nothing and succeed, or divide by zero."""
+    write_model(tmp_path / "model", **NAMED)
+    (tmp_path / "texts.csv").write_text("text,label\n")
+    call = ["evaluate", str(tmp_path / "model")]
+    for more, fact in (([], "--texts"), ([f"--texts={tmp_path}/texts.csv"], "found no texts")):
+        assert main([*call, *more]) in (1, 2) and fact in capsys.readouterr().err

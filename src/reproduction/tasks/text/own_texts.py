@@ -110,6 +110,8 @@ def evaluated_texts(task: str, entry: Mapping[str, Any], split: str) -> list[Tex
     settings = {"text": [entry["text"]], "label": entry["label"], "split": None, "fractions": {}, "seed": 0}
     rows = [(text, label) for text, label, _ in _rows(task, file, settings)]
     labels = sorted({label for _, label in rows}, key=_numbers_as_such)
+    if not rows:
+        raise TallmasksError(f"{file}: found no texts; expected a row for each text")
     classes = tuple(entry.get("classes", labels))
     number_of = {name: number for number, name in enumerate(classes)}
     if not number_of.keys() >= {*labels}:
