@@ -219,3 +219,11 @@ def test_an_own_merge_declares_weights_and_densities() -> None:
     of_tasks.check(merge, "mine")
     weighted = WeightedMerge(merge, [TaskVector(row, layout, {}) for row in rows], ["x", "y"], of_tasks)
     np.testing.assert_array_equal(weighted(list(rows), TensorPiece("a", 0, 4)), [8.5, 8, 1.5, 2])
+
+
+def test_a_sum_of_weighted_models_stays_a_sum(here: None) -> None:
+    """Weights of 1 would divide a sum by the number of tasks, as only a mean is divided."""
+    call = [*CALL, "--scaling-coefficient", "1"]
+    for method in ("task_arithmetic", "consensus_ties"):
+        plain, weighted = (merged(*call, "--method", method, *more) for more in ([], ["--weight", "1"]))
+        np.testing.assert_allclose(weighted, plain, rtol=1e-6)

@@ -190,6 +190,10 @@ def test_a_head_of_an_adapter_is_the_tasks_own() -> None:
 
 HEADS = {
     "BertForSequenceClassification": ("classifier.", {**SIZE, **WORDS, "num_labels": 70}),
+    "GPT2DoubleHeadsModel": (
+        "multiple_choice_head.",
+        {"n_embd": 48, "n_layer": 2, "n_head": 2, "vocab_size": 70, "n_positions": 16, "num_labels": 1},
+    ),
     "LlamaForCausalLM": (None, {**SIZE, **WORDS, "vocab_size": 70}),
     "MixtralForSequenceClassification": (
         "score.", {**CLASSES["MixtralForCausalLM"], "intermediate_size": 64, "num_labels": 70, "pad_token_id": 0},

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import PreTrainedTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from reproduction.cli.compare import entry
 from tallmasks.cli.main import main
@@ -162,3 +162,15 @@ def test_evaluate_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFix
     call = ["evaluate", str(tmp_path / "model")]
     for more, fact in (([], "--texts"), ([f"--texts={tmp_path}/texts.csv"], "found no texts")):
         assert main([*call, *more]) in (1, 2) and fact in capsys.readouterr().err
+
+
+def test_a_head_of_another_size_is_not_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """transformers would replace the head by random values, and the accuracy would be that of chance."""
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertForSequenceClassification(BertConfig(**small, vocab_size=4, num_labels=3)).save_pretrained(tmp_path / "model")
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    (tmp_path / "model/config.json").write_text(json.dumps({**config, **NAMED, "label2id": {"red": 0, "blue": 1}}))
+    write_tokenizer(tmp_path / "model", lower=False)
+    (tmp_path / "texts.csv").write_text("text,label\nx,red\ny,blue\n")
+    assert main(["evaluate", str(tmp_path / "model"), f"--texts={tmp_path}/texts.csv"]) == 1
+    assert "transformers cannot load it" in capsys.readouterr().err
