@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import reprlib
 import sys
 import traceback
 import warnings
@@ -21,11 +20,6 @@ _LINE_BREAKS = (0x2028, 0x2029)
 _SURROGATES = range(0xD800, 0xE000)
 _UNSEEN = (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS, *_LINE_BREAKS, *_SURROGATES)
 ESCAPES = {code: ascii(chr(code))[1:-1] for code in _UNSEEN}
-
-_REPR = reprlib.Repr()  # bounded: aliases in a YAML file can stand for billions of values
-_REPR.maxlevel = 4
-_REPR.maxlist = _REPR.maxtuple = _REPR.maxdict = _REPR.maxset = 10
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 200
 
 
 class TallmasksError(Exception):
@@ -146,11 +140,7 @@ def counted(count: int, noun: str) -> str:
 
 def short(value: object) -> str:
     """The repr of a user's value for an error message, cut to 100 characters."""
-    try:
-        text = _REPR.repr(value[:101] if isinstance(value, str) else value)
-    except ValueError:  # a huge integer
-        return f"a {type(value).__name__}"
-    return cut(text)
+    return cut(repr(value[:101] if isinstance(value, str) else value))
 
 
 def cut(text: str) -> str:

@@ -210,10 +210,8 @@ def loopback_hub(folder: Path, cache: Path) -> Iterator[LoopbackHub]:
         )
         utils.close_session()
         hub.reachable.cache_clear()
-        hub.full_commit.cache_clear()
         try:
             yield server
         finally:
             utils.close_session()
             hub.reachable.cache_clear()
-            hub.full_commit.cache_clear()

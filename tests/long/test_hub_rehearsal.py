@@ -39,7 +39,6 @@ from tallmasks.io.hub import with_origin
 from tallmasks.io.tensor_files import open_tensors
 
 pytestmark = pytest.mark.xdist_group("hub")
-SHORT = COMMIT[:7]
 IMAGES = {"train": 40, "test": 8}
 TEXTS = 16
 """Rows of validation and test data. Each has one prompt and, as a rule, two choices, in turn the right ones: whatever a
@@ -297,7 +296,7 @@ def command(hub: LoopbackHub, folder: Path, *arguments: str) -> str:
 
 
 TALLMASKS = ("-m", "tallmasks.cli.main")
-TASKS = ("--task", f"cars=org/cars@{SHORT}", "--task", "dtd=org/dtd")
+TASKS = ("--task", f"cars=org/cars@{COMMIT}", "--task", "dtd=org/dtd")
 
 
 @pytest.mark.short
@@ -314,6 +313,6 @@ def test_models_and_bundles_by_name_and_revision(small_hub: LoopbackHub, tmp_pat
     command(small_hub, tmp_path, *TALLMASKS, "compress", "--base", f"org/base@{COMMIT}", *TASKS, "-o", "bundle")
     small_hub.repositories["models", "org/bundle"] = Repository(tmp_path / "bundle")
     load = "import tallmasks; print(tallmasks.load_bundle({!r}).arrays('dtd')['w.weight'].tobytes().hex())"
-    here, there = (command(small_hub, tmp_path, "-c", load.format(name)) for name in ("bundle", f"org/bundle@{SHORT}"))
+    here, there = (command(small_hub, tmp_path, "-c", load.format(name)) for name in ("bundle", f"org/bundle@{COMMIT}"))
     assert there.splitlines()[-1] == here.splitlines()[-1]
     assert "bundle.json" in small_hub.downloads

@@ -6,12 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 from conftest import ROOT
 from project import Project
-from tallmasks.io.tensor_files import open_tensors, write_tensors
 
 
 def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_path: Path) -> None:
@@ -87,34 +83,3 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode != 1
-
-
-@pytest.mark.parametrize(
-    ("command", "fact"),
-    [
-        ("{python} -m tallmasks.cli.main methods > /dev/full", "No space left"),
-        ("{python} -m tallmasks.cli.main merge --help > /dev/full", "No space left"),
-        ("{python} -m tallmasks.cli.main storage >&-", "output is closed"),
-        ("{python} {scripts}/merge.py job.json >&-", "output is closed"),
-        ("{python} -m tallmasks.cli.main gc <&- 2>&1; exit 1", "params.yaml"),
-        ("mkdir gone; cd gone; rmdir ../gone; {python} -m tallmasks.cli.main doctor", "no longer exists"),
-        ("mkdir gone; cd gone; rmdir ../gone; {python} {scripts}/tables.py job.json", "no longer exists"),
-    ],
-)
-def test_odd_surroundings_are_one_line(tmp_path: Path, command: str, fact: str) -> None:
-    """A full disk, or a script that closes stdout, ended in a traceback of twenty lines."""
-    names = {"python": sys.executable, "scripts": ROOT / "workflow" / "scripts"}
-    done = subprocess.run(command.format(**names), shell=True, cwd=tmp_path, capture_output=True, text=True)
-    (line,) = (done.stdout + done.stderr).splitlines()
-    assert done.returncode == 1 and line.startswith("error: ") and fact in line
-
-
-def test_a_command_whose_messages_cannot_be_written_does_its_work(tmp_path: Path) -> None:
-    """A warning that could not be printed, on a full disk or without stderr, failed the merge."""
-    write_tensors(tmp_path / "base.safetensors", {"w": np.zeros(4, np.float32)}, {})
-    write_tensors(tmp_path / "task.safetensors", {"w": np.ones(4, np.float32)}, {})
-    words = "merge --base base.safetensors --task a=task.safetensors --method task_arithmetic --scaling-coefficient 1"
-    for number, stderr in enumerate(("/dev/full", "&-")):
-        command = f"{sys.executable} -m tallmasks.cli.main {words} -o {number}.safetensors 2>{stderr}"
-        subprocess.run(command, shell=True, cwd=tmp_path, check=True)
-        assert (open_tensors(tmp_path / f"{number}.safetensors").view("w") == 1).all()

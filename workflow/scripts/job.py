@@ -28,7 +28,6 @@ import checked_inputs
 import gpu
 from reproduction.artifacts.labels import as_metadata, write_json
 from tallmasks.errors import TallmasksError, user_errors
-from tallmasks.io.surroundings import checked_surroundings
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def main(run: Callable[[Job], None]) -> Callable[[Job], None]:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     start = time.monotonic()
     try:
-        with checked_surroundings(), user_errors(), checked_inputs.damage_put_away():
+        with user_errors(), checked_inputs.damage_put_away():
             job = Job.read(file, copies)
             use_threads(job.threads)
             gpu.lease(job.gpus, job.submitted, job.jobs_per_gpu)

@@ -31,7 +31,7 @@ from tallmasks import methods
 from tallmasks.cli.options import by_name, number, pair, whole_number
 from tallmasks.errors import OptionError, TallmasksError, counted, short, warn
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
-from tallmasks.io.plain_files import new_path, read_plain_json
+from tallmasks.io.plain_files import expanded, read_plain_json
 from tallmasks.io.yaml_files import read_yaml, yaml_text
 from tallmasks.methods.few_bits import PLAIN
 from tallmasks.methods.options import parse_spec
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if taken := sorted(models.keys() & TASKS.keys()):
         raise OptionError(f"--task: {taken[0]} is the name of a built-in task; choose another name")
-    out = new_path(arguments.output)
+    out = Path(expanded(arguments.output))
     if out.is_dir():
         raise OptionError(f"-o: {out} is a folder; expected a new file, such as {out / 'compare.yaml'}")
     refuse_existing(out, folder=False)

@@ -61,7 +61,7 @@ class Wanted:
     def command(self) -> str:
         """The line of a shell that downloads the files."""
         files = [word for names in self.files for name in names for word in ("--include", name)]
-        words = ["hf", "download", self.repository, "--repo-type", self.kind, "--revision", hub.to_type(self.revision)]
+        words = ["hf", "download", self.repository, "--repo-type", self.kind, "--revision", self.revision]
         return shlex.join([*words, *files])
 
     def is_cached(self) -> bool:

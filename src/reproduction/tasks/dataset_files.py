@@ -71,7 +71,7 @@ def missing_from_hub(task: str, source: HubFiles, local: str) -> str | None:
     if is_cached(source.hub, revision, source.files.values()) or hub.reachable():
         return None
     patterns = " ".join(f"--include '{pattern}'" for pattern in source.files.values())
-    arguments = f"{source.hub} --repo-type dataset --revision {hub.to_type(revision)} {patterns}"
+    arguments = f"{source.hub} --repo-type dataset --revision {revision} {patterns}"
     where = hub.address(source.hub, "", revision, "dataset")
     return f"{task}: {where} is {hub.not_cached(arguments)}. {_instead(task, local)}"
 
@@ -136,20 +136,17 @@ def _cached(repository: str, revision: str, pattern: str) -> tuple[Path, ...]:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    for commit in hub.cached_commits(repository, revision, "dataset"):
-        try:
-            folder = Path(snapshot_download(repository, repo_type="dataset", revision=commit, local_files_only=True))
-        except LocalEntryNotFoundError:
-            continue
-        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-        matching = sorted(fnmatch.filter(names, pattern), key=_natural)
-        if not all((folder / name).exists() for name in matching):
-            continue  # a dangling link: the cached file was deleted
-        if not all(_SHARD.search(name) for name in matching) and hub.reachable():
-            continue  # the names do not say how many files there should be
-        if matching and not _problem_with_shards(matching):
-            return tuple(folder / name for name in matching)
-    return ()
+    try:
+        folder = Path(snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return ()
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    matching = sorted(fnmatch.filter(names, pattern), key=_natural)
+    if not all((folder / name).exists() for name in matching):
+        return ()  # a dangling link: the cached file was deleted
+    if not all(_SHARD.search(name) for name in matching) and hub.reachable():
+        return ()  # the names do not say how many files there should be
+    return () if _problem_with_shards(matching) else tuple(folder / name for name in matching)
 
 
 _SHARD = re.compile(r"(?<!\d)(\d+)[-_.]of[-_.](\d+)(?!\d)")
@@ -176,9 +173,8 @@ def _names_on_the_hub(task: str, source: HubFiles, local: str) -> list[str]:
     revision = source.revision or "main"
     if not hub.reachable():
         raise TallmasksError(missing_from_hub(task, source, local) or f"{task}: the hub does not answer")
-    commit = hub.full_commit(source.hub, revision, "dataset")
     try:
-        return HfApi().list_repo_files(source.hub, revision=commit, repo_type="dataset")
+        return HfApi().list_repo_files(source.hub, revision=revision, repo_type="dataset")
     except Exception as error:  # missing, moved, gated and disconnected raise different types
         where = hub.address(source.hub, "", revision, "dataset")
         raise TallmasksError(f"{task}: {where}: {hub.trouble(error)}. {_instead(task, local)}") from None

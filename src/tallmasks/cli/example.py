@@ -22,7 +22,7 @@ from rich.filesize import decimal
 from safetensors.numpy import save_file
 
 from tallmasks.io.atomic_files import whole
-from tallmasks.io.plain_files import new_path
+from tallmasks.io.plain_files import expanded
 
 BASE = ("airplane", "bicycle", "boat", "cat", "chair", "dog", "house", "tree")
 TASKS = {
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the models and print their sizes."""
-    out = new_path(arguments.folder)
+    out = Path(expanded(arguments.folder))
     base = _base(np.random.default_rng(0))
     with whole(out, folder=True, new=True) as hidden:
         _save(hidden / "base", base, BASE)

@@ -21,7 +21,7 @@ from tallmasks.cli.printed_models import print_copied
 from tallmasks.errors import option_errors
 from tallmasks.io.atomic_files import refuse_inside, whole
 from tallmasks.io.markdown import code_span, plain_markdown
-from tallmasks.io.plain_files import expanded, new_path
+from tallmasks.io.plain_files import expanded
 from tallmasks.operations.merge_recipes import library_of
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    output = new_path(arguments.output)
+    output = Path(expanded(arguments.output))
     refuse_inside(output, arguments.bundle, arguments.base or "")
     bundle = load_bundle(arguments.bundle)
     if not arguments.all:

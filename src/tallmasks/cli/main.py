@@ -13,19 +13,17 @@ import argparse
 import importlib
 import logging
 import os
-import re
 import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from tallmasks import __version__
 from tallmasks.cli.options import Parser
 from tallmasks.errors import OptionError, TallmasksError, TallmasksWarning, nearest, needed_for, one_line, user_errors
-from tallmasks.io.surroundings import checked_surroundings
 
 OF_A_CLONE = "a clone of the project, in its folder (params.yaml, store/, results/)"
 GROUPS = {
@@ -54,7 +52,6 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 
 _IN_REPRODUCTION = {path.stem for path in (Path(__file__).parents[2] / "reproduction" / "cli").glob("*.py")}
 """The commands of the package `reproduction`, which lies beside this one in a clone."""
-_LONGEST_WORD = 500
 
 
 @contextmanager
@@ -65,34 +62,30 @@ def _own_warnings() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", TallmasksWarning)
-            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {_message(text)}", file=sys.stderr)
+            warnings.showwarning = lambda text, *rest, **more: print(f"warning: {one_line(text)}", file=sys.stderr)
             yield
     finally:
         logging.disable(logging.NOTSET)
-
-
-def _message(text: object) -> str:
-    """One line, without the rest of very long names."""
-    return re.sub(rf"(\S{{{_LONGEST_WORD}}})\S+", r"\1...", one_line(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Errors that a user can fix are one line without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        with checked_surroundings(), _own_warnings():
-            return _run(arguments)
+        with _own_warnings():
+            status = _run(arguments)
+        sys.stdout.flush()
+        return status
     except TallmasksError as error:
         in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        with suppress(OSError):
-            message = "\n".join(map(_message, error.args))
-            print("\033[31merror:\033[0m" if in_colour else "error:", message, file=sys.stderr)
+        message = "\n".join(map(one_line, error.args))
+        print("\033[31merror:\033[0m" if in_colour else "error:", message, file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt:
-        with suppress(OSError):
-            print("\nInterrupted.", file=sys.stderr)
+        print("\nInterrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit does not fail
         return 128 + signal.SIGPIPE
 
 

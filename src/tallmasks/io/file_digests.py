@@ -37,7 +37,7 @@ def sha256_of_folder(folder: Path) -> str:
     """sha256 over the names and contents of all files under a folder. Links are followed, hidden files skipped.
 
     File digests are cached in .tallmasks/content, so unchanged files are not read again. Raises TallmasksError if
-    something cannot be read, or if a link leads back to a parent folder.
+    something cannot be read.
     """
     memory = REMEMBERED / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]}.json"
     remembered: dict[str, list[int | str]] = {}
@@ -77,24 +77,18 @@ def _sha256(path: str, identity: Identity) -> str:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _unreadable(Path(path), error) from None
-    if _identity(Path(path)) != identity:
-        raise TallmasksError(f"{path} changed while it was read; run again when no program is writing to it")
     return digest
 
 
-def _files(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Path]:
+def _files(folder: Path) -> Iterator[Path]:
     """Every file under a folder, including broken links, which raise an error later when they are read."""
     try:
-        stat = folder.stat()
         entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
     except OSError as error:
         raise _unreadable(folder, error) from None
-    here = (stat.st_dev, stat.st_ino)
-    if here in above:
-        raise TallmasksError(f"{folder} is a link to a folder above it; remove the link")
     for path in entries:
         if path.is_dir():
-            yield from _files(path, (*above, here))
+            yield from _files(path)
         else:
             yield path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,52 +20,8 @@ def cached(repo: str, file: str, revision: str, kind: Kind = "model") -> Path | 
     """The path of a file in the local hub cache, or None. Does not use the network."""
     from huggingface_hub import try_to_load_from_cache
 
-    for commit in cached_commits(repo, revision, kind):
-        path = try_to_load_from_cache(repo, file, revision=commit, repo_type=kind)
-        if isinstance(path, str):
-            return Path(path)
-    return None
-
-
-def _is_short(revision: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{7,39}", revision) is not None
-
-
-def to_type(revision: str) -> str:
-    """A revision for use on a command line; an abbreviated commit becomes a placeholder."""
-    return f"<the commit that begins with {revision}>" if _is_short(revision) else revision
-
-
-def cached_commits(repo: str, revision: str, kind: Kind) -> list[str]:
-    """The cached commits that match an abbreviated hash; any other revision is returned unchanged."""
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
-    if not _is_short(revision):
-        return [revision]
-    folder = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repo, repo_type=kind), "snapshots")
-    return sorted(path.name for path in folder.glob(f"{revision}*"))
-
-
-@functools.cache
-def full_commit(repo: str, revision: str, kind: Kind = "model") -> str:
-    """The full hash of an abbreviated commit; any other revision is returned unchanged. Raises TallmasksError unless
-    exactly one commit on the main branch matches."""
-    from huggingface_hub import HfApi
-
-    if not _is_short(revision):
-        return revision
-    where = address(repo, "", revision, kind)
-    try:
-        commits = [commit.commit_id for commit in HfApi().list_repo_commits(repo, repo_type=kind)]
-    except Exception as error:  # see `trouble`
-        raise TallmasksError(f"{where}: its commits cannot be listed: {trouble(error)}") from None
-    matching = [commit for commit in commits if commit.startswith(revision)]
-    if len(matching) != 1:
-        raise TallmasksError(
-            f"{where}: {len(matching)} of {len(commits)} commits begin with {revision}; write all 40 digits"
-        )
-    return matching[0]
+    path = try_to_load_from_cache(repo, file, revision=revision, repo_type=kind)
+    return Path(path) if isinstance(path, str) else None
 
 
 @functools.cache
@@ -98,10 +53,9 @@ def download_first(repo: str, files: Sequence[str], revision: str, kind: Kind = 
             return path
     if not reachable():
         raise TallmasksError(absent(repo, files, revision, kind))
-    commit = full_commit(repo, revision, kind)
     for file in files:
         try:
-            return Path(hf_hub_download(repo, file, revision=commit, repo_type=kind))
+            return Path(hf_hub_download(repo, file, revision=revision, repo_type=kind))
         except RemoteEntryNotFoundError:
             continue
         except Exception as error:  # see `trouble`
@@ -114,9 +68,8 @@ def sizes(repo: str, revision: str, kind: Kind = "model") -> dict[str, int]:
     repository or revision does not exist, or access is denied."""
     from huggingface_hub import HfApi
 
-    commit = full_commit(repo, revision, kind)
     try:
-        info: Any = HfApi().repo_info(repo, revision=commit, repo_type=kind, files_metadata=True, timeout=30)
+        info: Any = HfApi().repo_info(repo, revision=revision, repo_type=kind, files_metadata=True, timeout=30)
         if info.gated:  # the list is public, the files are not
             HfApi().auth_check(repo, repo_type=kind)
     except Exception as error:  # see `trouble`
@@ -142,7 +95,7 @@ def trouble(error: Exception) -> str:
 def absent(repo: str, files: Sequence[str], revision: str, kind: Kind = "model") -> str:
     """The message for files that are not cached when the hub does not answer, with the command that downloads them."""
     option = " --repo-type dataset" if kind == "dataset" else ""
-    arguments = f"{repo} {' '.join(files)} --revision {to_type(revision)}{option}"
+    arguments = f"{repo} {' '.join(files)} --revision {revision}{option}"
     return f"{address(repo, files[0], revision, kind)} is {not_cached(arguments)}. Or give a local file"
 
 

