@@ -1,4 +1,4 @@
-"""Write docs/params.md, every key that params.yaml may hold, from `reproduction.plan.params_model`."""
+"""Write docs/params.md, every key of params.yaml, from `reproduction.plan.params_model`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _KINDS = {
     "number": "number",
     "string": "text",
     "array": "list",
-    "object": "keys",
+    "object": "mapping",
     "boolean": "true or false",
     "null": "nothing",
 }
 _BOUNDS = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"), ("below", "exclusiveMaximum"))
 
-HEAD = """# What params.yaml may hold
+HEAD = """# Keys of params.yaml
 
-Written by `python docs/params_page.py`. Keys with * are required. [`params.yaml`](../params.yaml) says more of what
-people change, and has an example of nearly every key. Other keys are refused.
+Written by `python docs/params_page.py`. Keys with * are required. Other keys are refused. The comments in
+[`params.yaml`](../params.yaml) explain the settings that people change most, and it has an example of nearly every key.
 """
 
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from tallmasks import methods
-from tallmasks.cli.main import COMMANDS, command_parser
+from tallmasks.cli.main import COMMANDS, GROUPS, OF_A_CLONE, command_parser
 from tallmasks.methods import Method
 from tallmasks.methods.method_protocols import Scaled
 from tallmasks.methods.registry import data_needed
@@ -19,7 +19,8 @@ WRITTEN = "Written by `python docs/reference_pages.py`."
 
 def commands_page() -> str:
     """Every command: what it does, and its arguments."""
-    parts, shown = [f"# Commands\n\n{WRITTEN} `tallmasks COMMAND --help` also has examples.\n"], set[str]()
+    head = f"{WRITTEN} `tallmasks COMMAND --help` also has examples. {_in_a_clone()}"
+    parts, shown = [f"# Commands\n\n{head}\n"], set[str]()
     for name, summary in COMMANDS.items():
         groups = command_parser(name)._action_groups  # argparse has no public list of them
         arguments = [one for group in groups for one in group._group_actions]
@@ -34,9 +35,17 @@ def commands_page() -> str:
     return "\n".join(parts)
 
 
+def _in_a_clone() -> str:
+    *names, last = (f"`{name}`" for name in GROUPS[OF_A_CLONE])
+    return f"{', '.join(names)} and {last} need a clone of the project, with its environment active."
+
+
 def _names(argument: argparse.Action) -> str:
     value = argument.metavar or ("" if argument.nargs == 0 else argument.dest.upper())
+    if argument.choices and not argument.metavar:
+        value = f"{{{','.join(map(str, argument.choices))}}}"
     value = value if isinstance(value, str) else " ".join(value)
+    value = f"[{value} ...]" if argument.nargs == "*" else value
     names = [f"{flag} {value}".strip() for flag in argument.option_strings] or [value]
     return ", ".join(f"`{name}`" for name in names)
 

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", help="the bundle's base (default: the one that the bundle names)")
     add_texts(parser, converted(_texts, "[NAME=]FILE"), "[NAME=]FILE", "labelled texts; repeat for each task")
     parser.add_argument(
-        "--split", choices=("all", "validation", "test"), default="all", help="which texts (default: all)"
+        "--split", choices=("all", "validation", "test"), default="all", help="texts to use (default: all)"
     )
 
 

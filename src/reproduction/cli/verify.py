@@ -1,4 +1,4 @@
-"""Verify the checksum of every artifact and result.
+"""Verify the checksums of artifacts, results and bundles.
 
     tallmasks verify
     tallmasks verify store/tiny results/tiny/8tasks

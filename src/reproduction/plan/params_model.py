@@ -66,12 +66,12 @@ Setting = TypeAliasType("Setting", "float | str | bool | list[Setting] | dict[st
 
 
 class Grids(Section):
-    scaling_coefficient: Grid
-    mask_lambda: Grid
+    scaling_coefficient: Grid = Field(description="values of alpha to try, in ascending order")
+    mask_lambda: Grid = Field(description="values of lambda to try, in ascending order")
 
 
 class Statistics(Section):
-    examples: WholeNumber
+    examples: WholeNumber = Field(description="training examples per task")
 
 
 class Subsets(Section):
@@ -297,12 +297,14 @@ class ModelEntry(Section):
     ) = optional("numbers of the prompts for text tasks")
     finetuning: Finetuning
     pretraining: dict[str, Setting] = optional("settings that produced the weights shipped with the project")
-    benchmarks: dict[Name, Benchmark] = optional("added to those of all models, or instead of those with the same name")
+    benchmarks: dict[Name, Benchmark] = optional(
+        "for this model only: more benchmarks, or replacements of those with the same name"
+    )
     grids: dict[Literal["scaling_coefficient", "mask_lambda"], Grid] = optional(
         "scaling_coefficient, mask_lambda; override the grids of all models"
     )
     sweeps: dict[Literal["thresholds", "subsets"], SplitImages] = optional(
-        "thresholds (figure 6), subsets (figure 5): examples per plotted value, over all tasks, by split"
+        "thresholds (figures 6 and 7), subsets (figure 5): examples per plotted value, over all tasks, by split"
     )
     resources: Resources
 
@@ -325,18 +327,20 @@ class Params(Section):
     build: list[Name] = Field(description="models to build if no target is named")
     benchmarks: dict[Name, Benchmark] = Field(
         min_length=1,
-        description="lists of tasks; {merge: [...], evaluate: [...]} allows only rows with one model for all tasks",
+        description="lists of tasks; or {merge: [...], evaluate: [...]}, for methods with one model for all tasks",
     )
     methods: Group | Annotated[list[Row], Field(min_length=1)] = Field(
         description="rows of every table; a name can have options, such as {ties: {keep: 0.1}}"
     )
-    bundle: Row = optional("row stored in bundles, with or without options; default: stochastic_rounding")
+    bundle: Row = optional("method of bundles, with or without options; default: stochastic_rounding")
     grids: Grids
     kept_fractions_of: Literal["parameters", "trainable"] = Field(
-        description="base of the fractions that TIES and magnitude masking keep"
+        description="TIES and magnitude masking keep a fraction of these"
     )
-    statistics: Statistics = optional("task data used by RegMean and Fisher merging")
-    seeds: Annotated[list[Seed], Different, Field(min_length=1, max_length=1000, description="no duplicates")]
+    statistics: Statistics = optional("for RegMean and Fisher merging")
+    seeds: Annotated[
+        list[Seed], Different, Field(min_length=1, max_length=1000, description="for fine-tuning; no duplicates")
+    ]
     paper: Paper = Field(description="contents of figures and tables")
     data: dict[
         Name, Annotated[Annotated[Data, Tag("Data")] | Annotated[OwnTexts, Tag("OwnTexts")], Discriminator(_data)]

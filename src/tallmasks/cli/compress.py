@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bits",
         type=whole_number,
         metavar="BITS",
-        help="about the bits of a value of the vector that masks share: 2, 3, 4 or 8 (default: 3)",
+        help="for methods with masks: approximate bits per value of the shared vector: 2, 3, 4 or 8 (default: 3)",
     )
     output.add_argument("--include-base", action="store_true", default=None, help="copy the base model into the bundle")
 

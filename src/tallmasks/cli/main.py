@@ -31,7 +31,7 @@ GROUPS = {
         "example": "write a small base and four fine-tuned models, to try the other commands on",
         "merge": "merge fine-tuned models of one base into one model",
         "compress": "compress fine-tuned models of one base into a bundle, which restores any of them",
-        "export": "write one task's model from a bundle",
+        "export": "write the model of one task of a bundle, or the models of all",
         "info": "show what a bundle or a checkpoint contains",
         "verify": "verify the checksums of bundles, and of the project's artifacts and results",
     },
@@ -40,7 +40,7 @@ GROUPS = {
         "gc": "list stored files that params.yaml no longer needs, and remove them on confirmation",
         "why": "explain why a result or an artifact would be rebuilt, or that it would not",
         "compare": "write the settings for a table of methods on your own text classifiers",
-        "evaluate": "print the accuracy of a text classifier, a merged one or a bundle",
+        "evaluate": "print the accuracy of text classifiers: one model, a merged model, or a bundle",
         "prompts": "print the data and the prompts of the text tasks",
     },
     "reference": {

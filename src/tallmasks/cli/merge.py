@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--heads",
         nargs="*",
         metavar="PATTERN",
-        help="do not merge tensors whose names match or whose shapes differ: the merged model has the base's, and each"
-        " task's are written to heads/NAME.safetensors",
+        help="do not merge tensors whose names match, whose shapes differ, or that a model lacks: the merged model has"
+        " the base's, and each task's are written to heads/NAME.safetensors",
     )
     inputs.add_argument(
         "--tokens",

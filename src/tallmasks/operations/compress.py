@@ -65,7 +65,7 @@ def compress(
         mask_lambda: one value, or a mapping by task.
         step: of `stochastic_rounding`, in units of the root mean square of each row of the base (default: 0.1). With a
             larger one, the bundle is smaller and the noise larger.
-        bits: 2, 3, 4 or 8: about the bits of a value of the vector that masks share (default: 3).
+        bits: for methods with masks: approximate bits per value of the shared vector, 2, 3, 4 or 8 (default: 3).
         keep_base: patterns of tensor names.
 
     `tallmasks.load_bundle` opens the bundle. Raises TallmasksError like the command.
