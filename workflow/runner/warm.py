@@ -47,7 +47,7 @@ def in_fork(arguments: list[str]) -> int | None:
             connection.sendall(json.dumps(job).encode() + b"\n")
             status = connection.recv(1)
     if not status:
-        print("error: the job's process died (out of memory, or killed); nothing half-written is kept", file=sys.stderr)
+        print("error: the job's process died (out of memory, or killed); no incomplete file is kept", file=sys.stderr)
         return 137
     return status[0]
 

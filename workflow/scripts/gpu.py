@@ -44,7 +44,7 @@ def lease(count: int, submitted: bool = False, jobs_per_gpu: int = 1) -> list[in
         for lock in chain.from_iterable(held.values()):
             os.close(lock)
         if not is_waiting:
-            print(f"waiting for {count} of {', '.join(uuids)}, which other jobs hold", file=sys.stderr, flush=True)
+            print(f"waiting for {count} of {', '.join(uuids)}, which other jobs use", file=sys.stderr, flush=True)
         is_waiting = True
         time.sleep(random.uniform(0.5, 1.5) * POLL_SECONDS)
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(held)

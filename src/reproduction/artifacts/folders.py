@@ -81,5 +81,5 @@ def try_lock(file: int) -> bool:
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
-        warn("this file system has no locks, so nothing keeps two runs or two GPU jobs apart; start one at a time")
+        warn("this file system does not support locks, so runs and GPU jobs can collide; start one at a time")
     return True

@@ -124,8 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
             data[name]["classes"] = list(task.classes)
             if not all(re.fullmatch(r"(LABEL_)?\d+", label) for label in task.classes):
                 warn(
-                    f"the model's config.json has no class names; {out} has the labels of {texts[name]} in "
-                    "the order of their names and numbers. Write them in the order of the model's outputs",
+                    f"the model's config.json has no class names; {out} has the sorted labels of "
+                    f"{texts[name]}. Put them into the order of the model's outputs",
                     name,
                 )
     settings = {

@@ -105,7 +105,7 @@ def _merge_of(name: str, count: int) -> tuple[str, float]:
     registry.check_name(name, dict.fromkeys([*merges(), *rows]))
     method = registry.get(name)
     if method.merge is None or method.update is not merged_vector:
-        raise TallmasksError(f"{name} is not a merge alone; expected one of: {', '.join(merges())}")
+        raise TallmasksError(f"{name} does more than merge; expected one of: {', '.join(merges())}")
     return method.merge, method.protocol.coefficient_for(count) if isinstance(method.protocol, Fixed) else 1.0
 
 

@@ -53,7 +53,7 @@ class Weighting:
         """Raises TallmasksError if a merge does not support these weights, densities or trimming."""
         if merge.combine is None:
             able = ", ".join(name for name in registry.merge_names() if registry.get_merge(name).combine)
-            raise TallmasksError(f"{whose} has no task weights; expected a method on one of: {able}")
+            raise TallmasksError(f"{whose} does not support task weights; expected a method based on one of: {able}")
         if self.densities and merge.sparsify is None:
             raise TallmasksError(f"{whose} keeps every weight, so it has no density; leave it out, or use ties")
         if self.trim == "tensor" and merge.sparsify != "keep":

@@ -120,8 +120,8 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
     is_spectral = registry.get_merge(str(method.merge)).prepare is noise_of_tasks
     if is_spectral and models.left_out.heads and settings.scaling_coefficient is None:
         warn(
-            f"the tasks have heads of their own, for which {method.title} can be far off with its default alpha, 1:"
-            " choose scaling_coefficient on validation data, and compare with other methods"
+            f"each task has its own head, so {method.title} can lose much accuracy with its default alpha, 1: choose"
+            " scaling_coefficient on validation data, and compare with other methods"
         )
     blocks = 1 + max((block[1] for block in map(block_of, models.base.layout.names) if block), default=-1)
     if settings.layers not in (None, blocks):
@@ -162,7 +162,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
             parallel(average, pieces_of(sizes, kernels.SLICE))
     if statistics:
         warn(
-            "the result differs in kind from all models, so these are probably not weights:"
+            "these tensors are probably not weights, because the result lacks a property that they have in all models:"
             f" {name_some(f'{name} ({kind})' for name, kind in sorted(statistics.items()))}. Keep the base's values"
             f" with `keep_base: {min(statistics)}`"
         )

@@ -175,7 +175,7 @@ BASE = ["--base", "base", "--task", "cars=cars"]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["t_switch"], "has no bundles; stochastic_rounding, the default, is smaller and keeps"),
+        (["t_switch"], "cannot be stored in a bundle; use stochastic_rounding, the default"),
         (["tis"], "(did you mean 'ties'?); expected one of: task_arithmetic, dare, ties, breadcrumbs, tsv_m"),
         (["lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),
         (["lossless", "--keep-base", "w*"], "lossless stores every tensor exactly"),

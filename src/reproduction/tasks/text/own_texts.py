@@ -153,7 +153,7 @@ def _labels(task: str, file: Path, settings_json: str, _identity: tuple[int, ...
                 "Add texts, or remove the class"
             )
     if twice := sum(len(parts) > 1 for parts in parts_of_text.values()):
-        warn(f"{file}: {counted(twice, 'text')} in more than one split: the accuracy on them says little", task)
+        warn(f"{file}: {counted(twice, 'text')} in more than one split, so the accuracy can be too high", task)
     return sorted(counts, key=_numbers_as_such)
 
 

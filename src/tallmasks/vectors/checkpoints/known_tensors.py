@@ -105,7 +105,7 @@ def _answer(about: str, *arguments: str) -> Any:
     try:
         return _asked(os.getpid(), about, *arguments).result()
     except TimeoutError:
-        warn(f"transformers cannot read the {about} of {short(arguments[0])} in time, so it is not used")
+        warn(f"transformers needs too long to read the {about} of {short(arguments[0])}, so it is ignored")
         return None
 
 

@@ -92,8 +92,8 @@ def _planned_file(
         in_file = base.file_name(name).removeprefix(part_prefix(file))
         if in_file in names or in_file == METADATA:
             raise TallmasksError(
-                f"{base.title}: found a second tensor, or a key of safetensors files, in the name {short(in_file)};"
-                " expected a name of its own for each tensor. Rename it"
+                f"{base.title}: the tensor name {short(in_file)} occurs twice in {file}, or is reserved by safetensors;"
+                " expected a different name for each tensor. Rename it"
             )
         names[in_file] = name
     return PlannedFile(file, {in_file: infos[name] for in_file, name in names.items()}, names, metadata)

@@ -51,7 +51,7 @@ def uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set
         heads = _outside_main_module(base)
         may_have_head = not heads and "model_type" in base.config
         if may_have_head and not all(task_only_tensors(base, one) for one in tasks):
-            warn(f"heads with the shape of the base's are compressed with loss{library_advice(*tasks, base)}")
+            warn(f"heads that have the same shape as the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
     return heads | (small - weights)
 
