@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-help:  ## what can be made
+help:  ## list the targets
 	@echo "make results/tiny/8tasks/table.csv   set up .venv and build a table (any file under results/ works)"
 	@sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1 :\2/p' Makefile | column -t -s: -l 2 2>/dev/null \
 	  || sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1:\2/p' Makefile
@@ -104,19 +104,19 @@ $(REMOTES): $(INSTALLED) requirements-remotes.lock tests/helpers/moto.txt
 	$(UV_INSTALL) --target $(@D) --no-deps -r requirements-remotes.lock -r tests/helpers/moto.txt && touch $@ \
 	  || echo "DVC's plugins could not be installed: the tests of remotes are skipped" >&2
 
-figures: $(INSTALLED)  ## every table of the paper, and every figure but figure 5, of the models under `build`
+figures: $(INSTALLED)  ## all tables of the paper, and all figures except figure 5, for the models under `build`
 	@$(SNAKEMAKE) $@
 
 sweep: $(INSTALLED)  ## figure 5: the first 1, 2, ... 20 tasks of eight orders
 	@$(SNAKEMAKE) $@
 
-paper: $(INSTALLED)  ## both of these
+paper: $(INSTALLED)  ## `figures` and `sweep`
 	@$(SNAKEMAKE) $@
 
 report: $(INSTALLED)  ## one page with all tables and figures: results/report.html
 	@$(SNAKEMAKE) $@
 
-report-only: $(INSTALLED)  ## the same page from the results that exist; makes no new ones
+report-only: $(INSTALLED)  ## the same page from the results that exist; builds no new ones
 	@$(SNAKEMAKE) report_only
 
 # One process more than there are cores: tests of the workflow wait for a third of their time.
@@ -128,10 +128,10 @@ test: $(INSTALLED)  ## code checks and the tests: unit, contract, workflow, and 
 test-long: check $(SLURM) $(REMOTES)  ## code checks and all tests, first those that failed the last time
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --failed-first -rs
 
-rehearsal: $(INSTALLED)  ## every data set and download on stand-ins, through a hub on this machine
+rehearsal: $(INSTALLED)  ## test every data set and download with small substitutes, through a hub on this machine
 	$(BIN)/python -m pytest -n0 tests/long/test_hub_rehearsal.py
 
-record: $(INSTALLED)  ## record what every stage makes, once its version was raised
+record: $(INSTALLED)  ## record the outputs of every stage, after its version was raised
 	TALLMASKS_RECORD=1 $(BIN)/python -m pytest -n0 tests/workflow/test_stage_bytes.py tests/library/contract/test_exact_values.py \
 	  -k "same_bytes or changed_arithmetic"
 
@@ -142,7 +142,7 @@ check: $(INSTALLED)  ## formatting, lint, types and the workflow's own lint
 	$(BIN)/mypy --no-error-summary
 	@! $(BIN)/snakemake --lint 2>&1 | grep '^    \* ' | grep -v -e 'Specify a conda' -e 'variable rule '  # one environment; {rule}
 
-format: $(INSTALLED)  ## put the code into its format
+format: $(INSTALLED)  ## format the code
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
 	$(BIN)/snakefmt Snakefile workflow/rules
@@ -194,7 +194,7 @@ bench: $(INSTALLED) $(if $(PEER),.venv/$(PEER)/installed)  ## measure merge, com
 	$(UV_INSTALL) --target $(@D) --no-deps -r $<
 	@touch $@
 
-bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forward pass
+bench-eval: $(INSTALLED)  ## measure the evaluation engine, compared with a bare forward pass
 	$(BIN)/python benchmarks/evaluation.py
 	$(BIN)/python benchmarks/evaluation_text.py
 	$(BIN)/python benchmarks/evaluation_text.py --free
@@ -202,7 +202,7 @@ bench-eval: $(INSTALLED)  ## measure the evaluation engine beside the bare forwa
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-header --no-annotate
 
-lock: $(INSTALLED)  ## resolve requirements.lock and the other lock files anew from pyproject.toml
+lock: $(INSTALLED)  ## resolve requirements.lock and the other lock files again from pyproject.toml
 	$(COMPILE) --group reproduction --group dev pyproject.toml -o requirements.lock
 	$(COMPILE) --group uv -o requirements-uv.lock
 	$(COMPILE) --no-deps --group slurm -o requirements-slurm.lock
@@ -213,7 +213,7 @@ lock: $(INSTALLED)  ## resolve requirements.lock and the other lock files anew f
 	$(COMPILE) --constraints requirements.lock --group llms -o examples/llms/requirements.lock \
 	  $$(sed -n 's/^\([a-zA-Z0-9_.-]*\)==.*/--no-emit-package \1/p' requirements.lock | sort -u)
 
-clean:  ## remove what make and the workflow made, but not results/; asks first, YES=1 answers
+clean:  ## remove what make and the workflow made, except results/; asks first (YES=1: does not ask)
 	@if [ -e store ] && [ -z "$(YES)" ]; then \
 	  echo "store/ holds $$(du -sh store | cut -f1) of checkpoints and what was made from them; without DVC's copies" \
 	       "they have to be made again."; \
