@@ -1,41 +1,11 @@
 """Several runs at once, and a disk that fills up: nothing twice, nothing corrupt, a clear error."""
 
-import hashlib
-import json
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from project import Project, Run
-
-
-def at_once(both: list[subprocess.Popen[str]]) -> list[Run]:
-    """Two runs to their ends, which must be good ones."""
-    runs = [Run(process.wait(), output) for process in both for output in [process.communicate()[0]]]
-    assert [run.status for run in runs] == [0, 0], "\n".join(run.output for run in runs)
-    return runs
-
-
-def test_two_clones_on_one_cache_at_once(built: tuple[Project, Run], tmp_path: Path) -> None:
-    """A group's shared cache would be damaged by two members at work."""
-    clones = [built[0].copy(tmp_path / name) for name in ("one", "other")]
-    for clone in clones:
-        clone.dvc("cache", "dir", "--local", str(tmp_path / "shared-cache"))
-        clone.benchmark("new", ["mnist", "dtd"])
-    at_once([clone.start("dvc", "repro") for clone in clones])
-    assert clones[0].path("dvc.lock").read_bytes() == clones[1].path("dvc.lock").read_bytes()
-    objects = [path for path in (tmp_path / "shared-cache" / "files" / "md5").rglob("*") if path.is_file()]
-    for path in objects:
-        assert hashlib.md5(path.read_bytes()).hexdigest() == (path.parent.name + path.name).removesuffix(".dir")
-    manifests = [json.loads(path.read_text()) for path in objects if path.suffix == ".dir"]
-    stored = {
-        hashlib.md5(path.read_bytes()).hexdigest() for path in clones[0].path("store").rglob("*") if path.is_file()
-    }
-    assert stored == {entry["md5"] for manifest in manifests for entry in manifest}
-    assert clones[0].up_to_date()
-
+from project import Project
 
 FULL_DISK = """
 export TALLMASKS_WARM=0  # the tests' server is outside this namespace

@@ -20,7 +20,7 @@ import torch
 import yaml
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_tensors
-from transformers import AutoConfig, AutoModelForSequenceClassification, CLIPVisionConfig, CLIPVisionModel
+from transformers import CLIPVisionConfig, CLIPVisionModel
 
 import image_files
 import small_classifier
@@ -204,29 +204,6 @@ def test_the_20_classification_data_sets_and_a_table(hub: LoopbackHub, project: 
     hub.repositories["models", pretrained["hub"]] = Repository(folder, pretrained["revision"])
     project.change(lambda params: classifier(params, "minilm_hub", small_classifier.ARCHITECTURE, 12))
     rehearse(project, "minilm_hub", "8texts", "20texts", {name: task for name, task in TEXT.items() if task.texts})
-
-
-def test_fine_tuned_gpt2_with_heads_of_their_own(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
-    """A user of FusionBench's GPT-2 would learn only after seven downloads that they cannot be read."""
-    gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 24, "n_positions": 32}
-    gpt2 |= {"bos_token_id": 0, "eos_token_id": 0}
-    pretrained = shipped_params()["models"]["gpt2_glue"]["pretrained"]
-    folder = small_classifier.save_folder(tmp_path / "gpt2", gpt2)
-    hub.repositories["models", pretrained["hub"]] = Repository(folder, pretrained["revision"])
-    tasks = shipped_params()["models"]["gpt2_glue"]["benchmarks"]["7glue"]
-    for task in tasks:
-        config = AutoConfig.for_model(**gpt2, num_labels=len(TEXT[task].classes))
-        AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / task)
-
-    def shrink(params: dict[str, Any]) -> None:
-        classifier(params, "gpt2_glue", gpt2, 30)
-        params["models"]["gpt2_glue"]["checkpoints"] = {
-            "source": "finetune", "tasks": {task: str(tmp_path / task) for task in tasks},
-        }  # fmt: skip
-
-    project.change(shrink)
-    run = project.snakemake("results/gpt2_glue/7glue/table.csv")
-    assert run.jobs["import_checkpoint"] == run.jobs["head"] == len(tasks)
 
 
 @pytest.mark.short

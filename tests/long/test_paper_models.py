@@ -2,31 +2,16 @@
 
 import os
 import re
-import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from conftest import ROOT, shipped_params
+from conftest import shipped_params
 from gpus import fake_nvml
 from project import Project, lay_out
-from reproduction.plan.settings import Plan
 
-DRY_RUNS = """\
-import contextlib, sys
-from snakemake.cli import main
-from snakemake.executors.dryrun import Executor
-def run_job(self, job, run_job=Executor.run_job):
-    print(table, job.name, job.resources.get("runtime", 0))
-    run_job(self, job)
-Executor.run_job = run_job
-for table in sys.argv[1:]:
-    with contextlib.suppress(SystemExit):
-        main(["-nq", "all", "--profile", "profiles/slurm", "--cores", "16", "--executor", "dryrun", "--", table])
-"""
 pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
 
 STEPS = ("cpu", "one_task", "evaluation", "finetuning")
@@ -45,20 +30,6 @@ def offline(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return lay_out(tmp_path / "project")
-
-
-def test_no_job_of_any_table_asks_slurm_for_more_than_a_day(project: Project, tmp_path: Path) -> None:
-    """Slurm never starts a job that asks for more time than its partition gives, and does not end it either."""
-    params = shipped_params()
-    project.change(lambda small: small.update(params))
-    shutil.copytree(ROOT / "models", project.path("models"), dirs_exist_ok=True)
-    plan = Plan(params, project.root)
-    tables = [f"results/{model}/{name}/table.csv" for model in plan.models for name in plan.benchmarks(model)]
-    printed = Project(project.root, offline(tmp_path)).run(sys.executable, "-c", DRY_RUNS, *tables).output
-    asked = re.findall(r"^(results/\S+) (\w+) (\d+)$", printed, re.MULTILINE)
-    assert {table for table, _, _ in asked} == set(tables) and "heads_head" in {name for _, name, _ in asked}
-    assert max(int(minutes) for _, _, minutes in asked) <= 24 * 60
-    assert not (tmp_path / "hub").exists()
 
 
 @pytest.mark.short

@@ -41,12 +41,6 @@ def refused(run: Run) -> str:
     return line.removeprefix("error: ")
 
 
-def test_other_rerun_triggers_are_refused(bare: Project) -> None:
-    """Under other triggers, wrong jobs would run."""
-    run = bare.run("snakemake", "-j1", "--rerun-triggers", "mtime", "params", "--", TABLE, fails=True)
-    assert "--rerun-triggers" in message(run)
-
-
 def test_nothing_in_params_is_evaluated(bare: Project) -> None:
     """A params.yaml from somebody else would run their code, through a key that Snakemake evaluates."""
     path, evil = bare.path("params.yaml"), "?__import__('pathlib').Path('ran').touch()"

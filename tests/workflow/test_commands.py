@@ -6,12 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from conftest import ROOT
 from project import Project
-from tallmasks.io.tensor_files import open_tensors, write_tensors
 
 
 def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_path: Path) -> None:
@@ -79,16 +77,6 @@ def test_why_says_what_is_new(project: Project) -> None:
         assert f"did you mean '{meant}'" in project.tallmasks("why", f"results/tiny/{slip}", fails=True).output
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    """`tallmasks storage | head` would end in a traceback."""
-    command = [sys.executable, "-m", "tallmasks.cli.main", "storage"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout and process.stderr
-        process.stdout.close()
-        assert process.stderr.read() == b""
-    assert process.returncode != 1
-
-
 @pytest.mark.parametrize(
     ("command", "fact"),
     [
@@ -107,14 +95,3 @@ def test_odd_surroundings_are_one_line(tmp_path: Path, command: str, fact: str) 
     done = subprocess.run(command.format(**names), shell=True, cwd=tmp_path, capture_output=True, text=True)
     (line,) = (done.stdout + done.stderr).splitlines()
     assert done.returncode == 1 and line.startswith("error: ") and fact in line
-
-
-def test_a_command_whose_messages_cannot_be_written_does_its_work(tmp_path: Path) -> None:
-    """A warning that could not be printed, on a full disk or without stderr, failed the merge."""
-    write_tensors(tmp_path / "base.safetensors", {"w": np.zeros(4, np.float32)}, {})
-    write_tensors(tmp_path / "task.safetensors", {"w": np.ones(4, np.float32)}, {})
-    words = "merge --base base.safetensors --task a=task.safetensors --method task_arithmetic --scaling-coefficient 1"
-    for number, stderr in enumerate(("/dev/full", "&-")):
-        command = f"{sys.executable} -m tallmasks.cli.main {words} -o {number}.safetensors 2>{stderr}"
-        subprocess.run(command, shell=True, cwd=tmp_path, check=True)
-        assert (open_tensors(tmp_path / f"{number}.safetensors").view("w") == 1).all()

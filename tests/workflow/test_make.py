@@ -1,14 +1,11 @@
 """`make`: wrong targets, and errors of the installation."""
 
-import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from processes import default_signals, wait_for
 from project import ROOT
 
 
@@ -54,37 +51,6 @@ def test_a_result_may_have_its_whole_path(folder: Path) -> None:
     for name in ("results/tiny/table.csv", folder / "results/tiny/table.csv"):
         status, lines = make(folder, name, "JOBS=1")
         assert (status, lines) == (0, ["snakemake -j1 -- results/tiny/table.csv"])
-
-
-def test_a_python_that_is_not_there_is_one_line(folder: Path) -> None:
-    """The reason would stand behind the shell's own complaints."""
-    (folder / ".venv/installed").unlink()
-    status, lines = make(folder, "PYTHON=nosuch", "install")
-    assert status == 2 and len(lines) == 1 and lines[0].startswith("error: nosuch: ")
-
-
-def test_an_interrupted_installation_ends_with_one_line(folder: Path) -> None:
-    """Ctrl-C would print the tracebacks of pip and of venv."""
-    (folder / ".venv/installed").unlink()
-    program(
-        folder / "python",
-        'case "$*" in *venv*.venv) trap "echo Traceback; exit 1" INT; touch begun; while sleep 0.1; do :; done; esac',
-    )
-    making = subprocess.Popen(
-        ["make", "PYTHON=./python", "install"],
-        cwd=folder,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=default_signals,
-    )
-    wait_for(lambda: (folder / "begun").exists() or making.poll() is not None)
-    os.killpg(making.pid, signal.SIGINT)
-    said, interrupted, *rest = making.communicate(timeout=60)[0].splitlines()
-    assert said == "./python -m venv .venv"
-    assert interrupted.startswith("Interrupted")
-    assert all(line.startswith("make: ***") for line in rest) and making.returncode
 
 
 def test_clean_asks(folder: Path) -> None:

@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -127,18 +124,6 @@ def test_files_that_are_set_aside_are_kept(tmp_path):
         moved = str(set_aside(path, tmp_path)).removeprefix("moved to ")
         assert (tmp_path / moved).read_text() == "damaged" and not (tmp_path / path).exists()
     assert set_aside(path, tmp_path) is None
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Without root's permissions."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 def chain(folder: Path) -> dict[str, Node]:

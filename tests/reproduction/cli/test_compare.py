@@ -15,7 +15,6 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 from reproduction.cli.compare import entry
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
-from tallmasks.io.yaml_files import read_yaml
 
 NAMED = {"id2label": {"0": "red", "1": "blue"}}
 NUMBERED = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
@@ -108,20 +107,6 @@ def test_models_that_one_network_cannot_evaluate_are_told(
     assert "error: a: transformers cannot load the tokenizer" in " ".join(capsys.readouterr().err.split())
 
 
-def test_class_names_that_look_like_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """YAML 1.2 reads 1e5 as a number, so the file that `compare` wrote was refused."""
-    monkeypatch.chdir(tmp_path)
-    write_model(Path("base"))
-    options = []
-    for task in ("one", "two"):
-        write_model(Path(task), id2label={"0": "1e5", "1": "0o17"})
-        rows = [f"text {n},{('1e5', '0o17')[n % 2]}\n" for n in range(20)]
-        Path(f"{task}.csv").write_text("".join(["text,label\n", *rows]))
-        options += ["--task", f"{task}=./{task}", "--texts", f"{task}=./{task}.csv"]
-    assert main(["compare", "--base", "./base", *options]) == 0
-    assert read_yaml(Path("compare.yaml"))["data"]["one"]["classes"] == ["1e5", "0o17"]
-
-
 def two_models(folder: Path, config: dict[str, object], labels: Sequence[str], header: str = "text,label") -> list[str]:
     """The options for two models with the same configuration and texts."""
     write_model(folder / "base")
@@ -153,15 +138,6 @@ def test_what_snakemake_would_refuse_is_refused_at_once(
     error = capsys.readouterr().err
     assert all(fact in error for fact in facts), error
     assert not Path("compare.yaml").exists()
-
-
-def test_evaluate_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It would print nothing and succeed, or divide by zero."""
-    write_model(tmp_path / "model", **NAMED)
-    (tmp_path / "texts.csv").write_text("text,label\n")
-    call = ["evaluate", str(tmp_path / "model")]
-    for more, fact in (([], "--texts"), ([f"--texts={tmp_path}/texts.csv"], "found no texts")):
-        assert main([*call, *more]) in (1, 2) and fact in capsys.readouterr().err
 
 
 def test_a_head_of_another_size_is_not_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

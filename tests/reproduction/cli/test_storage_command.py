@@ -36,10 +36,3 @@ def test_it_prints_the_papers_figures(
     said = capsys.readouterr().out
     assert "base + stochastic_rounding, 0.5 bits   26.0 MB          8.1%\n" in said
     assert "base + masks over ties                 39.0 MB         12.2%\n" in said
-
-
-@pytest.mark.parametrize("bits", ["nan", "-1", "40"])
-def test_a_wrong_number_of_bits_is_refused(bits, capsys):
-    """A bundle of a negative size, or one larger than the models, would look like a result."""
-    assert cli.main(["storage", "--parameters", "7e9", "--bits", bits]) == 2
-    assert "expected a number from 0 to 32" in capsys.readouterr().err

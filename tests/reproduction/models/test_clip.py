@@ -13,13 +13,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
-from reproduction.models import cuda
 from reproduction.models.clip import FAMILY
 from reproduction.models.clip import network as clip
 from reproduction.models.clip.onednn import use_onednn
 from reproduction.models.families import load
 from small_clip import SPEC, save_random
-from tallmasks.errors import TallmasksError
 from tiny_worlds.drawn import NAMES, TASKS, examples
 
 
@@ -44,14 +42,6 @@ def test_head_is_the_plain_statement(weights: Path) -> None:
         mean = functional.normalize(embedded, dim=-1).mean(0)
         rows.append(mean / mean.norm() * network.logit_scale.exp())
     torch.testing.assert_close(model.head(task), torch.stack(rows).detach())
-
-
-def test_another_family_and_a_word_of_no_prompt_are_named(weights: Path) -> None:
-    """A mistyped family in params.yaml, or a class name with an unknown word, would show only as poor results."""
-    with pytest.raises(TallmasksError, match="'t6'"):
-        load({"family": "t6"}, weights)
-    with pytest.raises(TallmasksError, match="flower"):  # a word that pretraining never saw
-        load(SPEC, weights).head(TASKS["flowers102"])
 
 
 PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
@@ -138,16 +128,3 @@ def test_convolutions_compute_what_linear_layers_do(count: int) -> None:
     expected.square().sum().backward()
     for found, wanted in zip(ours.parameters(), own.parameters(), strict=True):
         torch.testing.assert_close(found.grad, wanted.grad, atol=1e-4, rtol=1e-4)
-
-
-def test_repeatable_is_strict_float32_and_fills_no_memory() -> None:
-    """Scores would differ between GPUs and CPUs in the fourth digit."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
-    try:
-        for tf32 in (True, False):
-            cuda.make_repeatable(tf32=tf32)
-            assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == tf32
-        assert torch.are_deterministic_algorithms_enabled() and not torch.utils.deterministic.fill_uninitialized_memory
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.utils.deterministic.fill_uninitialized_memory = before[1]

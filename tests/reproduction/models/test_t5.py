@@ -22,13 +22,11 @@ from small_t5 import (
     ARCHITECTURE,
     SPEC,
     plain_network,
-    random_state,
     save_small,
     sentences,
     small_examples,
     tokenizer_json,
 )
-from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import load_state, write_tensors
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
@@ -96,14 +94,6 @@ def test_the_tensors_are_those_of_the_network(projection: str) -> None:
         network = T5ForConditionalGeneration(T5Config(**architecture.config))
     state = {name: tuple(t.shape) for name, t in network.state_dict().items() if "embed_tokens" not in name}
     assert architecture.shapes == state and list(architecture.shapes) == sorted(state)
-
-
-def test_layers_are_told_from_names() -> None:
-    """Plots of the masks would show all layers at the same position."""
-    names = [*Architecture.of(ARCHITECTURE).shapes, *Architecture.of(ARCHITECTURE).trainable("ia3")]
-    layers, kinds = (set(found) for found in zip(*map(FAMILY.layer_of, names), strict=True))
-    assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
-    assert FAMILY.layer_of("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
 
 
 def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) -> None:
@@ -228,12 +218,6 @@ def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> N
     assert all((gradient != 0).any() for gradient in gradients), "a tensor that no gradient reaches"
 
 
-def test_texts_are_not_augmented() -> None:
-    """An `augmentation` setting in params.yaml would be silently ignored for text models."""
-    with pytest.raises(TallmasksError, match=r"models\.x\.finetuning\.augmentation"):
-        FAMILY.check("x", {**SPEC, "finetuning": {"augmentation": "crop"}})
-
-
 def test_bfloat16_products_keep_float32_scores(folder: Path) -> None:
     """Scores in half precision would make choices tie, or overflow as float16 does."""
     model: Any = load(SPEC, folder / "weights.safetensors", "bfloat16", device="cpu")
@@ -312,28 +296,3 @@ def test_one_pass_serves_many_weight_sets(
         torch.testing.assert_close(found, torch.stack(expected))
         seen.add(len(set(found.tolist())))
     assert max(seen) > 1, "weight sets that all give the same show nothing"
-
-
-SMALL: dict[str, Any] = {**SPEC, "architecture": {**ARCHITECTURE, "vocab_size": 20}}
-UNPADDED = b'{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}'
-
-
-def as_bytes(text: bytes) -> dict[str, np.ndarray]:
-    return {"tokenizer.json": np.frombuffer(text, np.uint8)}
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda state: state.update(as_bytes(b"{")), "tokenizer"),
-        (lambda state: state.update(as_bytes(UNPADDED)), "<pad>"),
-        (lambda state: state.update(random_state(0, SMALL["architecture"])), "20 rows"),
-    ],
-)
-def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path: Path) -> None:
-    """Users would see only a traceback from inside transformers."""
-    state = load_state(folder / "weights.safetensors")
-    change(state)
-    write_tensors(tmp_path / "spoiled.safetensors", state, {})
-    with pytest.raises(TallmasksError, match=f"spoiled.safetensors.*{said}"):
-        load(SMALL if "20 rows" in said else SPEC, tmp_path / "spoiled.safetensors", device="cpu")

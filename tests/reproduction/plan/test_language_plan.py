@@ -12,8 +12,6 @@ import pytest
 from conftest import ROOT, shipped_params
 from reproduction.models.t5 import FAMILY
 from reproduction.plan import chain
-from reproduction.plan.figures_and_tables import FIGURES_AND_TABLES, figure
-from reproduction.plan.node import STAGES
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks import methods
@@ -108,20 +106,3 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
             for plan in (Plan(params, ROOT), Plan(other, ROOT))
         )
         assert {name for name in one if one[name] != two[name]} == expected | {"counted"}
-
-
-def test_figures_and_tables_show_a_models_own_benchmarks(params: Params) -> None:
-    """`make paper` would draw the figure of CLIP's tasks for a language model."""
-    plan = Plan(params, ROOT)
-    for kind, (_, known) in FIGURES_AND_TABLES.items():
-        for name in known:
-            shown = {
-                model: [each for each, _ in STAGES[kind](plan, model, name).params["benchmarks"]]
-                for model in ("tiny", "tiny_t5")
-            }
-            assert shown["tiny_t5"] and {*shown["tiny_t5"]} <= {*MEMBERS} and not {*shown["tiny"]} & {*MEMBERS}
-    largest = figure(plan, "tiny_t5", "task_count").recipe
-    assert [name for name, _ in largest["params"]["benchmarks"]] == ["11nlp"]
-    params["paper"]["benchmarks"] = ["8tasks"]
-    with pytest.raises(TallmasksError, match=r"tiny_t5/figures/per_task: .*paper\.benchmarks.* 7nlp, 8qa,"):
-        figure(Plan(params, ROOT), "tiny_t5", "per_task")

@@ -7,7 +7,6 @@ import pytest
 from conftest import ROOT
 from reproduction.plan import chain
 from reproduction.plan.figures_and_tables import figure
-from reproduction.plan.project import Index
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS, results_of
 from reproduction.results.figures import FIGURES
@@ -47,14 +46,6 @@ def test_a_parameter_redraws_what_shows_it_and_nothing_else(
     assert {name for name in before if before[name] != after[name]} == expected
 
 
-def test_figures_show_what_params_name(params: Params) -> None:
-    """A benchmark of a user's own would miss in the figures, or one that he left out come back."""
-    params["paper"]["benchmarks"] = ["14tasks", "8tasks"]
-    shown = dict(figure(Plan(params, ROOT), "tiny", "per_task").recipe["params"]["benchmarks"])
-    assert list(shown) == ["8tasks", "14tasks"]
-    assert len(shown["14tasks"]) == 14
-
-
 def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     """The controlled experiment would overwrite the fine-tuned models, or find theirs."""
     plan = Plan(params, ROOT)
@@ -65,19 +56,6 @@ def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     artifacts = VIEWS["controlled"](plan, "tiny", "8tasks").inputs
     behind = {node.path for top in artifacts["controlled"] for node in top.walk() if node.kind == "finetune"}
     assert len(behind) == 8 and all("controlled" in path for path in behind)
-
-
-def test_every_point_of_figure_5_is_one_job(params: Params) -> None:
-    """The mean over the orders would lack a point, or jobs would be known only after the zero-shot evaluations."""
-    params["paper"]["subsets"]["orders"] = ["zeroshot_ascending", "name_wave"]
-    plan = Plan(params, ROOT)
-    inputs = VIEWS["subsets"](plan, "tiny", "8tasks").inputs
-    for order in params["paper"]["subsets"]["orders"]:
-        points = [node.params for node in inputs[order]]
-        assert [(point["order"], point["n"]) for point in points] == [(order, n) for n in range(1, 9)]
-        assert all(point["tasks"] == list(plan.members(plan.tasks("tiny", "8tasks"))) for point in points)
-    node = inputs["name_wave"][3]
-    assert Index(Plan(params, ROOT)).find("tiny", node.name).recipe == node.recipe, "a cluster job is told a name only"
 
 
 def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params) -> None:

@@ -3,7 +3,6 @@
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -69,12 +68,3 @@ def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
         plan = open_plan(project)
         assert plan.model("tiny")["finetuning"]["learning_rate"] == 1e-5
         assert plan.params == YAML(typ="safe", pure=True).load(project / "params.yaml")
-
-
-def test_a_benchmark_is_a_list_of_tasks(params: dict[str, Any]) -> None:
-    """The error would name a class of this package's code."""
-    params["benchmarks"]["two"] = "mnist"
-    with pytest.raises(TallmasksError) as error:
-        check_params(params)
-    assert all(fact in str(error.value) for fact in ("benchmarks.two", "expected a list", "'mnist'"))
-    assert "UnseenTasks" not in str(error.value)

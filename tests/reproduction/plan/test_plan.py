@@ -61,24 +61,6 @@ def test_a_lone_job_finds_its_recipe(params: Params) -> None:
         assert Index(plan).find(node.model, node.name).path == node.path
 
 
-@pytest.fixture
-def dots(params: Params, monkeypatch: pytest.MonkeyPatch) -> Params:
-    """A drawn task that no vision model has, and a benchmark with it."""
-    monkeypatch.setitem(TASKS, "dots", dataclasses.replace(TASKS["cars"], name="dots"))
-    params["benchmarks"]["mine"] = ["cars", "dots"]
-    return params
-
-
-def test_a_benchmark_of_one_model_does_not_concern_the_others(dots: Params) -> None:
-    """A drawn task of one's own would be refused since CLIP has none of that name, and then all of CLIP."""
-    plan = Plan(dots, ROOT)
-    assert any(node.slug == "dots-s0" for node in closure(plan, "tiny"))
-    assert plan.benchmarks("vit_b32") == ("8tasks", "14tasks", "20tasks")
-    assert not any("dots" in node.slug for node in closure(plan, "vit_b32"))
-    assert "mine" in plan.paper_benchmarks("tiny") and "mine" not in plan.paper_benchmarks("vit_b32")
-    assert any("dots" in path for path in Index(plan).declared())
-
-
 def test_other_prompts_of_a_task_concern_that_task_alone(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed wording of one task would fine-tune all tasks again, or leave the old head in use."""
     params["benchmarks"] = {"three": ["mnist", "svhn", "dtd"], "two": ["mnist", "svhn"]}

@@ -55,19 +55,6 @@ def test_a_local_file_enters_by_its_content(params: Params, tmp_path: Path) -> N
     assert kinds == ["head", "pretrained"], "what is not in the project's format is converted once"
 
 
-def test_published_checkpoints_are_pinned(params: Params) -> None:
-    """A second replacement of the authors' files would pass for the same checkpoints."""
-    params["models"]["vit_b32"]["checkpoints"] = "published"
-    recipe = chain.finetune(Plan(params, ROOT), "vit_b32", "mnist", 0).recipe["params"]["checkpoint"]
-    assert recipe["revision"] == "c8d352f"
-    params["models"]["vit_b32"]["checkpoints"] = {
-        "source": "fusionbench", "revision": "1" * 40, "tasks": {"mnist": "published"},
-    }  # fmt: skip
-    plan = Plan(params, ROOT)
-    assert chain.finetune(plan, "vit_b32", "mnist", 0).recipe["params"]["checkpoint"] == recipe, "not another's commit"
-    assert chain.finetune(plan, "vit_b32", "fer2013", 0).recipe["params"]["checkpoint"]["revision"] == "1" * 40
-
-
 def test_zero_shot_needs_no_checkpoint(params: Params, tmp_path: Path) -> None:
     """The first look at a new machine would wait for checkpoints, or be stale for another seed."""
     before = VIEWS["zeroshot"](Plan(params, ROOT), "vit_b32", "two").recipe

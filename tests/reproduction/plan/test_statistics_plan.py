@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from plans import paths
 from reproduction.plan import chain
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
@@ -27,19 +26,6 @@ def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Param
         assert splits == ["train"]
         merged = chain.merge(plan, "tiny", TASKS, merge, 1)
         assert merged.inputs["statistics"] == tuple(chain.statistic(plan, "tiny", task, 1, needed) for task in TASKS)
-
-
-def test_more_examples_are_other_statistics_and_nothing_else(params: Params) -> None:
-    """A new number would show old merges, or fine-tune anew; a file without the key would stand for another number."""
-    params["benchmarks"], params["methods"] = {"two": list(TASKS)}, ["task_arithmetic", "regmean", "fisher"]
-    before = paths(params)
-    params["statistics"] = {"examples": 64}
-    after = paths(params)
-    assert {name.split("-")[0] for name in before if before[name] != after[name]} == {
-        "statistic/grams", "statistic/fisher", "merge/regmean", "merge/fisher", "evaluate/regmean", "evaluate/fisher"
-    }  # fmt: skip
-    del params["statistics"]
-    assert paths(params) == before
 
 
 @pytest.mark.parametrize(

@@ -231,28 +231,6 @@ def test_methods_differ_without_colour() -> None:
     assert len({(look.marker, look.color) for look in looks}) == len(names), "where no line is drawn"
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.filterwarnings("error:constrained_layout not applied")
-def test_small_projects(tmp_path: Path, count: int) -> None:
-    """A user with one benchmark, or two, would get no figure, or one with its legend on top of the panels."""
-    few = write_results(tmp_path, (2, 5)[:count])
-    for name in FIGURES:
-        module = figures.figure_module(name)
-        figure = module.draw(module.data(shown(few, name)))
-        figure.draw_without_rendering()
-        assert figure.axes
-
-
-def test_the_overview_says_where_consensus_is_below_task_arithmetic(results: ResultFiles) -> None:
-    """With two tasks a reader would take consensus below task arithmetic for a mistake."""
-    data, figure = drawn(results, "overview")
-    assert not figure.get_supxlabel()
-    lower = data["method"].eq("consensus_task_arithmetic") & data["tasks"].eq(8)
-    data.loc[lower, "normalized_accuracy"] = 1.0
-    figure = figures.figure_module("overview").draw(data)
-    assert figure.get_supxlabel().startswith("At 8 tasks consensus is below task arithmetic")
-
-
 def test_the_documents_example_is_a_figure(results: ResultFiles, tmp_path: Path) -> None:
     """A reader who copies the example would get no figure, or one without its numbers."""
     *_, source = re.findall(r"^```python\n(.*?)^```$", (DOCS.parent / "CONTRIBUTING.md").read_text(), re.M | re.S)

@@ -51,17 +51,6 @@ def test_the_papers_numbers_stand_beside_ours(results: ResultFiles, model: str, 
     assert data.query("benchmark == '14tasks'").set_index("method")["accuracy"].to_dict() == ours.to_dict()
 
 
-@pytest.mark.parametrize(("model", "number"), [("vit_b32", 4), ("vit_b16", 5)])
-def test_consensus_has_the_papers_rows(results: ResultFiles, model: str, number: int) -> None:
-    """k = 1 and k = 2 would be mixed up."""
-    data, layout = written(results, "consensus", model)
-    paper = paper_table(number).query("model == @model and benchmark == '20tasks'").set_index("method")["accuracy"]
-    shown = data.query("benchmark == '20tasks'")
-    assert shown["method"].tolist() == list(TABLES["consensus"].methods)
-    assert shown.set_index("method")["accuracy_paper"].to_dict() == paper.to_dict()
-    assert [row[0].text for _, rows in layout.sections for row in rows][1:3] == ["Consensus TA (k = 1)", "Consensus TA"]
-
-
 def test_controlled_beside_table_1(results: ResultFiles) -> None:
     """Standard and controlled fine-tuning would be mixed up."""
     data, layout = written(results, "controlled", "vit_b32")

@@ -8,7 +8,6 @@ from reproduction.plan.figures_and_tables import paper_table as paper_table_of
 from reproduction.plan.settings import Plan
 from reproduction.results.paper import published_name
 from reproduction.results.reference import (
-    BENCHMARKS,
     PAPER_TASKS,
     TABLES,
     beside_paper,
@@ -19,8 +18,6 @@ from reproduction.results.reference import (
     shipped,
 )
 from tallmasks import methods
-
-NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7nlp", "8qa", "11nlp")}
 
 
 @pytest.mark.parametrize(
@@ -144,33 +141,6 @@ def test_the_published_accuracies_are_those_of_their_generation(
         assert paper.set_index("method").loc["fine_tuned", "accuracy"] == pytest.approx(means[keys[1]], abs=0.1)
     assert not table.duplicated(["task", "method", "generation"]).any() and len(table) == 60
     assert set(shipped("single_task")["split"]) == {"validation", "test"}
-
-
-LEAK, REACH, PRECISION = "merged a DTD", "can be reached", "bfloat16"
-NOTES = (LEAK, REACH, PRECISION, "FER2013", "QASC", "embedding table", "in the loss")
-
-
-@pytest.mark.parametrize(
-    ("model", "method", "expected"),
-    [
-        ("vit_b32", "zeroshot", (PRECISION,)),
-        ("vit_b32", "ties", (PRECISION, LEAK)),
-        ("vit_l14", "fine_tuned", (PRECISION, "about 1.8", REACH)),
-        ("t5_large", "ties", ("QASC", "embedding table", "in the loss")),
-        ("t5_large_ia3", "ties", ("QASC", "in the loss")),
-    ],
-)
-def test_where_the_paper_differs_is_said_beside_it(model: str, method: str, expected: tuple[str, ...]) -> None:
-    """A reader would look in their own code for two points that the paper gained by a leak."""
-    tasks = PAPER_TASKS[:8] if "vit" in model else NLP["7nlp"]
-    numbers = {"accuracy": 70.0, "normalized_accuracy": 90.0, "formula_gbit": 3.0}
-    summary = pd.DataFrame([{"section": methods.get(method).section, "method": method, **numbers}])
-    paper = paper_rows(model, tasks)
-    assert paper is not None
-    (note,) = beside_paper(summary, paper, model, tasks)["note"]
-    assert all(words in note for words in expected)
-    assert {words for words in NOTES if words in note} <= set(expected)
-    assert dtd_excess("vit_b32", ["cars", "mnist"]) == dtd_excess("t5_large", ["dtd"]) == 0
 
 
 def test_each_publication_stands_beside_ours() -> None:

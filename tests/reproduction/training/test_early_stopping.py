@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from reproduction.training import finetuning
 from reproduction.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
 from reproduction.training.unfinished import TrainingState
 from resumption import ends_as_undisturbed
-from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
 from toys.numbers_toy import LinearModel, Numbers
 
@@ -279,43 +277,3 @@ def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monk
         stop=10,
     )
     assert found.curve == expected.curve and threads and threading.current_thread().name not in threads
-
-
-@pytest.mark.parametrize(
-    ("owner", "function", "what"),
-    [
-        (DroppingModel, "loss", "training"),
-        (DroppingModel, "count_right", "validation"),
-        (torch.optim.AdamW, "step", "AdamW"),
-    ],
-)
-def test_a_gpu_without_memory_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, function: str, what: str
-) -> None:
-    """A job would retry forever, end with a traceback of torch, or not say what did not fit."""
-    monkeypatch.setattr(owner, function, Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(TallmasksError, match=f"{what}.* jobs_per_gpu: 1"):
-        run(model(tmp_path), config())
-
-
-@pytest.mark.filterwarnings("ignore:put_ does not have a deterministic")
-def test_an_operation_without_a_deterministic_algorithm_is_reported_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A training on a GPU would fail there, or attention would be nondeterministic without a message."""
-
-    class Putting(DroppingModel):
-        def loss(self, batch: Numbers) -> Any:
-            places = torch.arange(batch.numbers.numel())
-            numbers = torch.zeros_like(batch.numbers).put_(places, batch.numbers)
-            return super().loss(Numbers(numbers, batch.answers))
-
-    expected = run(model(tmp_path), config(iterations=12))
-    try:
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        found = run(Putting(tmp_path / "weights.safetensors"), config(iterations=12))
-        assert torch.is_deterministic_algorithms_warn_only_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert found.curve == expected.curve, "dropout draws the same numbers when the batch is repeated"
-    assert capsys.readouterr().out.count("put_") == 1

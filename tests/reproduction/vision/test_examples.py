@@ -63,15 +63,6 @@ def test_a_few_undecodable_images_are_left_out_by_name(tmp_path: Path, monkeypat
     assert [name.split(":")[0] for name in facts["undecodable"]] == ["example 2", "example 5"]
 
 
-def test_one_odd_image_does_not_spoil_small_ones(tmp_path: Path) -> None:
-    """Images of several sizes would all be resized to the size of the first."""
-    sizes = [(28, 28)] * 5 + [(40, 28)]
-    stored = [encoded(picture(RNG, *size), "PNG") for size in sizes]
-    write_parquet(tmp_path / "test.parquet", stored, [0] * 6, image_type=pa.binary())
-    write_examples(TASKS["mnist"], "test", 64, tmp_path / "out", {}, tmp_path)
-    assert open_tensors(tmp_path / "out").shapes["images"] == (6, 64, 64, 3)
-
-
 def test_a_stored_training_image_gives_the_reference_crops(tmp_path: Path) -> None:
     """Fine-tuning would see different images from those that open_clip's training transform gives."""
     torch.manual_seed(0)

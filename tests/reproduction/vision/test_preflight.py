@@ -22,12 +22,6 @@ def behind(params: Params, tasks: tuple[str, ...] = ("mnist", "kmnist")) -> list
     return [node for top in tops for node in top.walk()]
 
 
-def test_checkpoints_of_others_are_named(params: Params, offline: Path) -> None:
-    """Users would learn only after an hour of decoding that the checkpoints are not available."""
-    params["models"]["vit_b32"]["checkpoints"] = "published"
-    assert any("nik-dim/tall_masks/single_task/ViT-B-32/MNISTVal" in message for message in unavailable(behind(params)))
-
-
 def test_weights_without_their_tokenizer_are_not_enough(params: Params, offline: Path) -> None:
     """Only the first job would report a missing tokenizer, and the suggested command would not download it."""
     pretrained = params["models"]["t5_large"]["pretrained"]
@@ -52,13 +46,6 @@ def test_what_is_on_this_machine_is_not_missing(params: Params, offline: Path, m
     write_repository(cached_repository(offline, "mnist"), "mnist", {"train": 4, "test": 4})
     monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("asked the network"))
     assert unavailable(behind(params)) == []
-
-
-def test_what_is_to_be_downloaded_is_known_before_the_first_job(params: Params, offline: Path) -> None:
-    """The disk could fill up after three of twenty datasets, without a warning beforehand."""
-    write_repository(cached_repository(offline, "mnist"), "mnist", {"train": 4, "test": 4})
-    named = [(one.kind, one.repository) for one in downloads(behind(params))]
-    assert sorted(named) == [("dataset", "tanganke/kmnist"), ("model", "timm/vit_base_patch32_clip_224.openai")]
 
 
 def test_a_file_that_the_hub_lacks_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Where the data come from, and the errors if they are missing or not the expected data."""
 
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
-from image_files import RNG, cached_repository, encoded, picture, write_parquet, write_repository
+from image_files import RNG, cached_repository, encoded, picture, write_parquet
 from reproduction.models.families import family
 from reproduction.tasks.vision import TASKS
 from reproduction.tasks.vision.data_files import files_of, label_named, open_dataset
@@ -134,15 +133,6 @@ def test_weights_trained_with_quick_gelu_need_a_network_that_has_it() -> None:
         family(CLIP).download_pretrained(CLIP, {"tag": "openai"})
 
 
-def test_a_tar_with_an_image_and_no_label(tmp_path: Path) -> None:
-    """All labels after the unlabelled image would be off by one."""
-    write_repository(tmp_path, "fer2013", {"train": 3, "test": 2})
-    with tarfile.open(tmp_path / "train" / "1.tar", "w") as archive:
-        archive.addfile(tarfile.TarInfo("s0000001.jpg"))
-    with pytest.raises(TallmasksError, match="example 1 has no label"):
-        open_dataset(TASKS["fer2013"], files_of(TASKS["fer2013"], "train", tmp_path))
-
-
 def test_some_shards_do_not_pass_for_all(tmp_path: Path, offline: Path) -> None:
     """Two of PCAM's thirteen files would be used as the whole training set, and the accuracy would be wrong."""
     task = TASKS["pcam"]
@@ -158,15 +148,3 @@ def test_some_shards_do_not_pass_for_all(tmp_path: Path, offline: Path) -> None:
             with pytest.raises(TallmasksError, match="does not answer"):
                 files_of(task, "train")
     assert len(files_of(task, "train", tmp_path / "local").paths) == len(files_of(task, "train").paths) == 13
-
-
-def test_shards_of_two_sets_are_not_mixed(tmp_path: Path) -> None:
-    """Images of a dataset that was downloaded twice would be counted twice."""
-    for name in ("train-00000-of-00002", "train-00001-of-00002"):
-        (tmp_path / f"{name}.parquet").touch()
-    for other in ("train-00001-of-00002-0123456789abcdef", "train-00002-of-00003", "train"):
-        path = tmp_path / f"{other}.parquet"
-        path.touch()
-        with pytest.raises(TallmasksError, match="shards"):
-            files_of(MNIST, "train", tmp_path)
-        path.unlink()
