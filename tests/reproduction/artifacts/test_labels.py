@@ -13,7 +13,6 @@ from safetensors.numpy import load_file, save_file
 from reproduction.artifacts import labels
 from reproduction.artifacts.folders import set_aside
 from reproduction.artifacts.labels import Damaged, as_metadata, check, digest_of, write_json
-from reproduction.cli import verify  # noqa: F401  (imported before as_nobody, who cannot read the package)
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.project import (
     Files,
@@ -70,7 +69,6 @@ def content(path):
 
 MUTATIONS = {
     "bit": lambda data, at, byte: data[:at] + bytes([data[at] ^ (1 << byte % 8)]) + data[at + 1 :],
-    "byte": lambda data, at, byte: data[:at] + bytes([byte]) + data[at + 1 :],
     "zeros": lambda data, at, byte: data[:at] + bytes(min(byte + 1, len(data) - at)) + data[at + byte + 1 :],
     "cut": lambda data, at, byte: data[:at],
     "longer": lambda data, at, byte: data + bytes([byte]) * (1 + at % 9),
@@ -186,7 +184,6 @@ def test_verify_notices_an_edited_provenance(tmp_path, capsys):
     text = path.read_text()
     assert main(["verify", str(tmp_path)]) == 0
     for value in ("aa", "mnist", "cc", "this one", "zeroshot"):
-        assert text.count(f'"{value}"') == 1
         path.write_text(text.replace(f'"{value}"', '"another"'))
         assert main(["verify", str(tmp_path)]) == 1, value
         assert f"{path} has changed" in capsys.readouterr().out

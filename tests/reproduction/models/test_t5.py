@@ -140,15 +140,9 @@ def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
     pad, end = map(tokenizer.token_to_id, ("<pad>", "</s>"))
     expected = []
     for example in examples:
-        row = network.generate(
-            torch.tensor([tokens_of(example.input)]),
-            max_new_tokens=12,
-            do_sample=False,
-            num_beams=1,
-            pad_token_id=pad,
-            eos_token_id=end,
-            decoder_start_token_id=pad,
-        )[0].tolist()
+        words = torch.tensor([tokens_of(example.input)])
+        tokens = {"pad_token_id": pad, "eos_token_id": end, "decoder_start_token_id": pad}
+        (row,) = network.generate(words, max_new_tokens=12, do_sample=False, num_beams=1, **tokens).tolist()
         expected.append(tokenizer.decode(row))
     assert written(model, examples, 4) == expected and len(set(expected)) > 1
     plainly = TextModel.written(model, model.prepare(examples))  # type: ignore[arg-type]

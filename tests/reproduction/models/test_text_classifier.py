@@ -45,14 +45,8 @@ LLAMA = {
     "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16, "eos_token_id": 3,
 }  # fmt: skip
 XLNET = {
-    "model_type": "xlnet",
-    "d_model": 16,
-    "n_layer": 2,
-    "n_head": 2,
-    "d_inner": 24,
-    "vocab_size": 24,
-    "pad_token_id": 0,
-}
+    "model_type": "xlnet", "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24, "vocab_size": 24, "pad_token_id": 0,
+}  # fmt: skip
 ROBERTA = {**ARCHITECTURE, "model_type": "roberta", "type_vocab_size": 1, "max_position_embeddings": 18}
 MODERNBERT = {
     "model_type": "modernbert", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
@@ -173,7 +167,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # the networ
     "other classes": ({}, {"classes": 4}, "classifier"),
     "other order": ({}, {"id2label": {0: "dog", 1: "cat", 2: "bird"}}, "found the classes dog, cat"),
     "other setting": ({"num_attention_heads": 4}, {}, "num_attention_heads"),
-    "other width": ({"intermediate_size": 20}, {}, "intermediate_size"),
 }
 
 
@@ -231,42 +224,26 @@ def test_the_tokenizer_is_the_one_that_transformers_loads(tmp_path: Path) -> Non
     family(SPEC).convert_pretrained(SPEC, folder)  # without the folder's code
 
 
-@pytest.mark.parametrize("damage", ["{}", "cut off", "one token more", "missing"])
-def test_a_tokenizer_that_does_not_fit_is_refused(damage: str, tmp_path: Path) -> None:
+def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     """A training would end in a traceback of the library, or all tokens be unknown."""
     folder, larger = save_folder(tmp_path / "bert"), small_tokenizer()
     larger.add_tokens([f"more {n}" for n in range(20)])
-    contents = {"{}": "{}", "cut off": small_tokenizer().to_str()[:99], "one token more": larger.to_str()}
-    (folder / "tokenizer.json").write_text(contents.get(damage, ""))
-    if damage == "missing":
-        for file in folder.glob("tokenizer*"):
-            file.unlink()
-    with pytest.raises(TallmasksError, match=r"bert: .*belongs? to the weights"):
-        family(SPEC).convert_pretrained(SPEC, folder)
+    for content in (larger.to_str(), small_tokenizer().to_str()[:99]):
+        (folder / "tokenizer.json").write_text(content)
+        with pytest.raises(TallmasksError, match=r"bert: .*belongs? to the weights"):
+            family(SPEC).convert_pretrained(SPEC, folder)
 
 
-@pytest.mark.parametrize(
-    ("saved", "written", "refused"),
-    [
-        ({"pad_token_id": 5, "eos_token_id": 2}, {}, 5),
-        ({"pad_token_id": None, "eos_token_id": 7}, {}, None),
-        ({"pad_token_id": 5, "eos_token_id": 2}, {"pad_token_id": 5}, None),
-        ({"pad_token_id": None, "eos_token_id": 7}, {"pad_token_id": 6}, None),
-    ],
-)
-def test_another_padding_token_than_the_models_is_refused(
-    saved: dict[str, int | None], written: dict[str, int], refused: int | None, tmp_path: Path
-) -> None:
+def test_another_padding_token_than_the_models_is_refused(tmp_path: Path) -> None:
     """A language model looks for the last token that is no padding: with 0, Qwen would not see `!` at the end."""
     folder = save_folder(tmp_path / "folder", LLAMA)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **saved}))
-    spec = {**TRAINED, "architecture": {**LLAMA, **written}}
-    if refused is None:
+    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": 5}))
+    spec = {**TRAINED, "architecture": LLAMA}
+    with pytest.raises(TallmasksError, match="write pad_token_id: 5 under"):
         family(spec).convert_pretrained(spec, folder)
-        return
-    with pytest.raises(TallmasksError, match=f"write pad_token_id: {refused} under"):
-        family(spec).convert_pretrained(spec, folder)
+    spec["architecture"] = {**LLAMA, "pad_token_id": 5}
+    family(spec).convert_pretrained(spec, folder)
 
 
 def test_the_published_names_describe_the_published_networks() -> None:

@@ -28,8 +28,6 @@ def digests(params: Params) -> dict[str, str]:
         (("models", "tiny", "sweeps", "subsets", "test"), 7, {"subsets", "task_count"}),
         (("models", "tiny", "sweeps", "thresholds", "validation"), 7, {"thresholds", "threshold"}),
         (("paper", "subsets", "orders"), ["name_wave"], {"subsets", "task_count"}),
-        (("paper", "subsets", "methods"), ["ties"], {"subsets", "task_count"}),
-        (("paper", "benchmarks"), ["8tasks", "14tasks", "20tasks"], set()),
         (("build",), [], set()),
     ],
 )

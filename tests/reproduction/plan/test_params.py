@@ -24,10 +24,10 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(project: Path, content: str | bytes) -> str:
+def refused(project: Path, content: str) -> str:
     """The one-line error for a params.yaml with that content."""
     path = project / "params.yaml"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.write_text(content)
     with pytest.raises(TallmasksError) as error:
         open_plan(project)
     message = str(error.value)
@@ -45,16 +45,13 @@ def test_the_shipped_file_is_what_everybody_else_reads(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         ("seeds: [1]\nbuild: []\nseeds: [2]\n", "line .*seeds"),
-        (f"seeds: {'[' * 100}1{']' * 100}", "seeds.0: .*found \\[\\[\\["),
         ("a: !!python/object/apply:os.system [exit]", "line 1: .*os.system"),
         ("seeds: [2024-01-31]", "seeds.0: .*2024"),
         ("a: 1\nb: [1, 2\nc: 3\n", "line 3: "),
-        ("a: 1".encode("utf-16"), "0xff"),
-        ("[a, b]", "expected keys"),
     ],
     ids=lambda value: re.sub(r"\W+", "-", str(value)[:30]),
 )
-def test_a_file_that_cannot_be_meant_is_refused(project: Path, content: str | bytes, expected: str) -> None:
+def test_a_file_that_cannot_be_meant_is_refused(project: Path, content: str, expected: str) -> None:
     """It would hang, end in a traceback, run code, or silently mean something else."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")

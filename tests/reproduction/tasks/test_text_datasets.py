@@ -106,9 +106,7 @@ def other(name: str, values: list[Any]) -> Any:
     ("task", "change", "said"),
     [
         ("wiki_qa", lambda t: t.drop_columns(["answer"]), "wiki_qa: .*answer.*question, document_title"),
-        ("qasc", other("choices", ["a"] * 8), "choices .*string.*struct<text"),
         ("quartz", other("para", ["a", "b", None] + ["c"] * 5), "quartz: row 2 .*para"),
-        ("wsc", lambda t: t.slice(0, 4), "4 train rows.* 554"),
         ("wsc", other("label", [0, 1, -1] * 2 + [0, 1]), "row 2 of train"),
     ],
 )

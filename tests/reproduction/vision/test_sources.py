@@ -22,12 +22,7 @@ CLIP = {"family": "clip", "architecture": "ViT-B-32"}
 
 
 @pytest.mark.parametrize(
-    "files",
-    [
-        ("train.parquet", "test.parquet"),
-        ("train-00000-of-00001.parquet", "test-00000-of-00001.parquet"),
-        ("deep/train/0000.parquet", "deep/test/0000.parquet"),
-    ],
+    "files", [("train.parquet", "test.parquet"), ("deep/train/0000.parquet", "deep/test/0000.parquet")]
 )
 def test_a_local_folder_of_parquet_files(files: tuple[str, str], tmp_path: Path) -> None:
     """Users whose files have slightly different names would have to rename them."""
@@ -85,13 +80,9 @@ def test_labels_go_by_name(
     ("labels", "columns", "message"),
     [
         ([0, 10], {}, r"stl10: example 1 .* 10 .*0 to 9"),
-        ([0, None], {}, "example 1 has no label"),
         (["sofa"], {"label_type": pa.string()}, "'sofa'.*airplane, bird"),
-        (["ship", "Ship"], {"label_type": pa.string()}, "'ship' and 'Ship'"),
         ([1.0, 1.7], {"label_type": pa.float32()}, "found 1.7.* whole"),
-        ([0], {"names": [str(i) for i in range(62)]}, "62 classes .* 10"),
         ([0], {"names": list("abcdefghij")}, r"\(a, b.*\(airplane, "),
-        ([0], {"image_column": "picture"}, "image.*picture, label"),
     ],
 )
 def test_what_is_not_this_tasks_data_is_refused(
@@ -114,8 +105,6 @@ def test_greys_of_more_than_8_bits_are_refused() -> None:
     ("classes", "name", "label"),
     [
         (("2", "3", "4"), "1", None),
-        (("0", "1"), "-1", None),
-        (("C", "C++"), "c++", 1),
         (("C", "D"), "C++", None),
         (("caf\u00e9", "cafe"), "cafe\u0301", 0),
         (("a tree", "b"), "A_Tree", 0),
