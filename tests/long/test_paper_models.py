@@ -1,15 +1,12 @@
 """The paper's models before their first job: what is planned, and what ends a run on a machine that lacks something."""
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from conftest import shipped_params
-from gpus import fake_nvml
 from project import Project, lay_out
 
 pytestmark = pytest.mark.xdist_group("clip")  # a group starts early
@@ -43,15 +40,3 @@ def test_a_run_without_a_network_stops_at_once(project: Project, tmp_path: Path)
     data = {f"datasets/{name}" for name in ("tanganke/eurosat", "ufldl-stanford/svhn", "ylecun/mnist")}
     assert named == data | {"timm/vit_base_patch32_clip_224.openai/open_clip_model.safetensors"}
     assert not run.jobs and "Traceback" not in run.output
-
-
-@pytest.mark.short
-@pytest.mark.skipif(torch.cuda.is_available(), reason="asks what happens without a GPU")
-def test_a_run_without_a_usable_gpu_stops_at_once(project: Project, tmp_path: Path) -> None:
-    """Gigabytes would be downloaded and decoded for hours before the first job said that it has no GPU."""
-    project.change(one_model)
-    paths = os.pathsep.join([str(project.path("src")), str(fake_nvml(tmp_path / "tools"))])
-    four = Project(project.root, offline(tmp_path) | {"PYTHONPATH": paths})
-    run = four.snakemake("results/vit_b32/three/table.csv", fails=True)
-    assert not run.jobs and "Traceback" not in run.output and "huggingface.co" not in run.output
-    assert "gpu: 0" in run.output

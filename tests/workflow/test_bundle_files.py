@@ -70,9 +70,6 @@ def test_another_grid_or_method_costs_what_follows_from_it_and_gc_knows_bundles(
     removed = project.tallmasks("gc", "--yes").output
     assert "mnist.safetensors" in removed and "derived/bundle_archive/tall_mask_ties" in removed
     assert len(list(project.path("store/tiny/derived/bundle_archive").iterdir())) == 1
-    project.git("checkout", "-q", "params.yaml")
-    project.change(lambda params: params.update(bundle={"tall_mask_task_arithmetic": {"bits": 3}}))
-    assert project.dry_run(TARGET).planned.keys() == {"mask", "evaluate", "bundle_archive", "bundle"}
     project.change(lambda params: params.pop("bundle"))
     assert project.snakemake(TARGET).jobs.keys() == {"bundle_archive", "bundle"}
     assert verify_bundle(project.path(FOLDER)) == [], "what each task has of its own comes in the place of masks"

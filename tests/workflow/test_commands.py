@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
 from project import Project
 
 
@@ -53,18 +52,10 @@ def test_why_says_what_is_new(project: Project) -> None:
     """A user would have to guess why a night of fine-tuning starts again."""
     table = "results/tiny/three/table.csv"
     assert "would not be rebuilt" in project.tallmasks("why", table).output
-    artifact = str(project.one("store/tiny/checkpoints/finetune/dtd-*").relative_to(project.root))
-    assert "would not be rebuilt" in project.tallmasks("why", artifact).output
-
     project.change(lambda params: params["models"]["tiny"]["finetuning"].update(learning_rate=0.5))
     said = project.tallmasks("why", table).output
     assert "3 finetune" in said
     assert re.search(r"params\.finetuning\.learning_rate: was .*, is now 0\.5", said)
-    assert "params.yaml" in project.tallmasks("why", artifact, fails=True).output
-
-    project.git("checkout", "-q", "params.yaml")
-    project.change(lambda params: params["models"]["tiny"]["finetuning"].update(weight_decay=0))
-    assert re.search(r"weight_decay: was 0\.0, is now 0\n", project.tallmasks("why", table).output)
     project.git("checkout", "-q", "params.yaml")
     project.benchmark("new", ["mnist", "cars"])
     said = project.tallmasks("why", "results/tiny/new/table.csv").output
@@ -81,17 +72,13 @@ def test_why_says_what_is_new(project: Project) -> None:
     ("command", "fact"),
     [
         ("{python} -m tallmasks.cli.main methods > /dev/full", "No space left"),
-        ("{python} -m tallmasks.cli.main merge --help > /dev/full", "No space left"),
         ("{python} -m tallmasks.cli.main storage >&-", "output is closed"),
-        ("{python} {scripts}/merge.py job.json >&-", "output is closed"),
-        ("{python} -m tallmasks.cli.main gc <&- 2>&1; exit 1", "params.yaml"),
         ("mkdir gone; cd gone; rmdir ../gone; {python} -m tallmasks.cli.main doctor", "no longer exists"),
-        ("mkdir gone; cd gone; rmdir ../gone; {python} {scripts}/tables.py job.json", "no longer exists"),
     ],
 )
 def test_odd_surroundings_are_one_line(tmp_path: Path, command: str, fact: str) -> None:
     """A full disk, or a script that closes stdout, ended in a traceback of twenty lines."""
-    names = {"python": sys.executable, "scripts": ROOT / "workflow" / "scripts"}
-    done = subprocess.run(command.format(**names), shell=True, cwd=tmp_path, capture_output=True, text=True)
+    command = command.format(python=sys.executable)
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
     (line,) = (done.stdout + done.stderr).splitlines()
     assert done.returncode == 1 and line.startswith("error: ") and fact in line

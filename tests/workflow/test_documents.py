@@ -1,9 +1,7 @@
 """Pages that are written from the code, messages that they quote, and links."""
 
-import ast
 import re
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,50 +23,6 @@ def test_the_reference_is_that_of_the_code(page: str, script: str, function: str
     """A reader would miss an option, a method or a key, or look for one that is gone."""
     written = runpy.run_path(str(DOCS / script))[function]()
     assert (DOCS / page).read_text() == written, f"run `python docs/{script}`"
-
-
-def texts(source: Path) -> Iterator[str]:
-    """The texts in a file of code, without what is filled into them."""
-    if source.suffix != ".py":
-        yield source.read_text()
-        return
-    for node in ast.walk(ast.parse(source.read_text())):
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-OF_OTHERS = {
-    "Invalid config definition",
-    "No space left on device", "No rule to produce", "Nothing to be done", "Target rules may not contain wildcards",
-    "failed to load some plots", "Can't remove the following unsaved files without confirmation",
-    "failed to connect to s3 (...) - Unable to locate credentials", "Permission denied for user ... on host ...",
-    "Unable to read RWLock-file",
-    "argument --executor/-e: invalid choice: 'slurm'",
-}  # fmt: skip
-"""Messages of make, pip, Snakemake and DVC."""
-
-
-def test_the_messages_of_troubleshooting_are_in_the_code() -> None:
-    """Somebody who searches the page for a message would find the words of an earlier version."""
-    folders = (ROOT / "src", ROOT / "workflow")
-    sources = [
-        ROOT / "Makefile",
-        ROOT / "workflow" / "dvc-stage.sh",
-        *(path for folder in folders for path in folder.rglob("*.py")),
-    ]
-    said = "\n".join(text for source in sources for text in texts(source))
-    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "troubleshooting.md").read_text(), re.M)
-    quoted = {
-        quote for row in rows if re.fullmatch(r"`[^`]+`( or `[^`]+`)*", row) for quote in re.findall(r"`([^`]+)`", row)
-    }
-    lost = [
-        quote
-        for quote in quoted - OF_OTHERS
-        if not all(part.strip() in said for part in re.split(r"\.\.\.", quote) if part.strip())
-    ]
-    assert len(quoted) > 20 and not lost
 
 
 def headings(document: Path) -> set[str]:

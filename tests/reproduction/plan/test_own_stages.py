@@ -8,7 +8,6 @@ from conftest import ROOT
 from reproduction.plan import chain
 from reproduction.plan.node import Node, Spec, Stage
 from reproduction.plan.settings import Plan
-from reproduction.plan.views import field_methods
 from tallmasks.methods import INPUTS, Input, Merge, PerTask, registry, storage_formulas
 from tallmasks.methods.contract import Method
 from tallmasks.methods.merges import Statistic
@@ -69,13 +68,6 @@ def test_a_joint_stage_is_made_once_from_all_tasks(plan: Plan) -> None:
     assert other.params["merge"] == "largest_own:share=0.2"
     assert (made.params["share"], other.params["share"]) == (0.5, 0.2)
     assert made in chain.mask(plan, "tiny", TASKS, "largest_own", 0).walk()
-
-
-def test_a_methods_own_input_may_be_of_all_tasks_without_a_merge(plan: Plan) -> None:
-    """A method would have to name a merge that it does not use, or its row be missing where all methods are."""
-    made = only(chain.evaluate(plan, "tiny", TASKS, "scaled_own", 0).inputs["overlaps"])
-    assert made.params == {"tasks": list(TASKS), "merge": None, "share": 0.3}
-    assert "scaled_own" in field_methods(plan, "tiny")
 
 
 def test_the_options_of_an_input_that_its_stage_takes_reach_its_recipe(plan: Plan) -> None:

@@ -170,18 +170,6 @@ def test_mask_density(results: ResultFiles) -> None:
     assert row["percentage"].item() == pytest.approx(expected, abs=1e-4)
 
 
-def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:
-    """A later method would be missing in the figures of all methods, or appear in the paper's."""
-    later = {name for name in methods.names() if methods.get(name).group == "later"}
-    assert set(drawn(results, "field_pareto")[0]["method"]) == set(methods.names())
-    assert later and not later & set(drawn(results, "pareto")[0]["method"])
-    table = results.each("field.csv").query("method != 'fine_tuned'")
-    means = table.groupby(["section", "method"])["normalized_accuracy"].mean().sort_values(ascending=False)
-    for section, part in drawn(results, "field_task_count")[0].groupby("section"):
-        assert list(dict.fromkeys(part["method"])) == means[section].index[:6].tolist()
-        assert part["tasks"].tolist() == [8, 14, 20] * 6
-
-
 def test_the_front_holds_what_nothing_beats(tmp_path: Path) -> None:
     """A method that another one beats in both would be recommended, or the best one left out."""
     rows = [("task_arithmetic", 60, 1), ("ties", 70, 1), ("tall_mask_ties", 99, 2), ("magnitude_masking", 80, 2)]

@@ -19,18 +19,12 @@ from small_clip import SPEC, save_random
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
 from tiny_worlds.drawn import TASKS, examples
-from tiny_worlds.pretraining.tiny_clip import all_captions, draw_pairs
 
 STILL = dict.fromkeys(("rotation", "scale", "shift", "brightness", "noise"), 0.0)
 MOVING: dict[str, float] = {"rotation": 7.0, "scale": 0.1, "shift": 0.08, "brightness": 0.2, "noise": 0.2}
 KNOBS: dict[str, Any] = {
     "iterations": 5, "batch_size": 16, "learning_rate": 1e-3, "warmup_iterations": 2, "weight_decay": 0.0,
     "epsilon": 1e-8, "clip_norm": 1.0,
-}  # fmt: skip
-PRETRAINING: dict[str, Any] = {
-    "images": 60, "field_share": 1.0, "steps": 100, "batch_size": 16, "captions": 20, "learning_rate": 1e-3,
-    "warmup_steps": 10, "decay_share": 0.3, "weight_decay": 0.05, "betas": [0.9, 0.98], "clip_norm": 1.0,
-    "largest_logit_scale": 14.0, "text_to_image_weight": 0.5, "seed": 0, "augmentation": MOVING,
 }  # fmt: skip
 
 
@@ -50,21 +44,6 @@ def data(weights: Path) -> ClipExamples:
 
 def config(**changes: Any) -> FinetuneConfig:
     return FinetuneConfig(**{**KNOBS, "seed": 0, "augmentation": MOVING, **changes})
-
-
-def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
-    """Zero-shot accuracy would be that of a model trained on the tasks."""
-    labels = draw_pairs(PRETRAINING, rank=0, processes=1)[1]
-    captions = all_captions()
-    prompts = {
-        prompt for task in TASKS.values() for label in range(len(task.classes)) for prompt in task.prompts(label)
-    }
-    spoken = [captions[label] for label in labels.tolist()]
-    assert any(not prompts & set(row) for row in spoken)
-    same_backwards = {
-        prompt for task in ("mnist", "emnist") for label in range(10) for prompt in TASKS[task].prompts(label)
-    }
-    assert all(not (prompts - same_backwards) & set(row) for row in spoken)
 
 
 def test_a_checkpoint_has_the_trained_tensors(weights: Path, data: ClipExamples) -> None:
