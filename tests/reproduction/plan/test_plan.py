@@ -1,4 +1,4 @@
-"""Recipes: what rebuilds, what is shared, and what a typo in params.yaml gets."""
+"""Recipes: what rebuilds, what is shared, and what each artifact is made from."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,9 @@ from reproduction.plan.project import Index, closure
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from tallmasks import methods
-from tiny_worlds.drawn import TASKS
+from tallmasks.errors import TallmasksError
+from tallmasks.methods.merges import FISHER, GRAMS
+from tiny_worlds import drawn
 
 Params = dict[str, Any]
 EVALUATED = {"evaluate", "evaluate_task", "consensus"}
@@ -61,7 +63,7 @@ def test_other_prompts_of_a_task_concern_that_task_alone(params: Params, monkeyp
     """A changed wording of one task would fine-tune all tasks again, or leave the old head in use."""
     params["benchmarks"] = {"three": ["mnist", "svhn", "dtd"], "two": ["mnist", "svhn"]}
     before = paths(params)
-    monkeypatch.setitem(TASKS, "dtd", dataclasses.replace(TASKS["dtd"], templates=("a picture of {}",)))
+    monkeypatch.setitem(drawn.TASKS, "dtd", dataclasses.replace(drawn.TASKS["dtd"], templates=("a picture of {}",)))
     after = paths(params)
     renamed = {name for name in before if before[name] != after[name]}
     assert {"head/dtd", "finetune/dtd-s0", "task_vector/dtd-s0", "merge/sum-3tasks-s0"} <= renamed
@@ -93,3 +95,91 @@ def test_a_bundle_follows_from_its_row_and_is_made_only_when_it_is_asked_for(par
     of_masks = Plan(params, ROOT)
     (masked,) = VIEWS["bundle"](of_masks, "tiny", "8tasks").inputs["bundle"]
     assert masked.inputs["selection"] == (chain.evaluate(of_masks, "tiny", members, "tall_mask_ties:bits=3", 0),)
+
+
+def test_a_trained_head_is_that_of_its_checkpoint(params: Params) -> None:
+    """A model would be scored with the head of another seed, or wait for a head before it is trained."""
+    params["models"]["minilm"]["heads"] = "trained"
+    plan = Plan(params, ROOT)
+    trained = chain.finetune(plan, "minilm", "news", 1)
+    assert "head" not in trained.inputs and trained.params["classes"][0] == "business"
+    scored = chain.evaluate_task(plan, "minilm", "news", "fine_tuned", 1)
+    ((head,), (checkpoint,)) = scored.inputs["head"], scored.inputs["checkpoint"]
+    assert checkpoint is trained and head.inputs["checkpoint"] == (trained,)
+    merged = chain.evaluate(plan, "minilm", ("jobs", "news"), "task_arithmetic", 1)
+    assert merged.inputs["heads"][1] is head and "classes" not in merged.params
+    assert chain.head(plan, "minilm", "news", 0).path != head.path
+
+
+def test_a_head_of_class_names_is_the_same_for_every_seed(params: Params) -> None:
+    """Three seeds would compute the same head three times."""
+    plan = Plan(params, ROOT)
+    first, second = (chain.finetune(plan, "minilm", "news", seed) for seed in (0, 1))
+    assert first.inputs["head"] == second.inputs["head"] and "classes" not in first.params
+
+
+def test_a_model_has_its_own_benchmarks_and_only_tasks_with_classes(params: Params) -> None:
+    """`8tasks` of the encoder would be the paper's images, or a classifier be asked questions without classes."""
+    plan = Plan(params, ROOT)
+    assert plan.benchmarks("minilm") == ("8tasks",) and "news" in plan.tasks("minilm", "8tasks")
+    assert plan.tasks("tiny", "8tasks")[0] == "cars"
+    assert plan.benchmarks("gpt2_glue") == ("7glue",) and "qasc" not in plan.catalogue_of("gpt2_glue")
+    assert plan.benchmarks("minilm_hub") == ("8texts", "14texts", "20texts")
+
+
+TASKS = ("mnist", "svhn")
+LEARNING = ("adamerging", "adamerging:steps=3")
+
+
+def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Params) -> None:
+    """A merge would have seen validation or test data, or the statistics of another seed's models."""
+    plan = Plan(params, ROOT)
+    for needed, merge in {GRAMS: "regmean", FISHER: "fisher"}.items():
+        node = chain.statistic(plan, "tiny", "mnist", 1, needed)
+        assert node.inputs["checkpoint"] == (chain.finetune(plan, "tiny", "mnist", 1),)
+        assert node.inputs["head"] == (chain.head(plan, "tiny", "mnist"),)
+        splits = [one.params["split"] for one in node.walk() if one.kind == "examples"]
+        assert splits == ["train"]
+        merged = chain.merge(plan, "tiny", TASKS, merge, 1)
+        assert merged.inputs["statistics"] == tuple(chain.statistic(plan, "tiny", task, 1, needed) for task in TASKS)
+
+
+def test_what_a_model_cannot_give_is_no_row_and_is_said_in_one_line(params: Params) -> None:
+    """Jobs would fail one by one, after hours of fine-tuning; or there would be no long table at all."""
+    shown = VIEWS["field"](Plan(params, ROOT), "tiny_t5_ia3", "7nlp").recipe["params"]["methods"]
+    assert "regmean" not in shown and "fisher" in shown
+    params["methods"] = ["task_arithmetic", "regmean"]
+    with pytest.raises(TallmasksError, match=r"models\.tiny_t5_ia3.*regmean") as refused:
+        VIEWS["tables"](Plan(params, ROOT), "tiny_t5_ia3", "7nlp")
+    assert "\n" not in str(refused.value)
+
+
+def test_what_a_merge_learns_is_made_once_from_all_tasks(params: Params) -> None:
+    """Masks over a merge would not be of it, or it would learn with other options than asked for."""
+    plan = Plan(params, ROOT)
+    (made,), (other,) = (chain.merge(plan, "tiny", TASKS, name, 0).inputs["statistics"] for name in LEARNING)
+    assert made.params["tasks"] == list(TASKS) and made.params["merge"] != other.params["merge"]
+    assert made.inputs["task_vectors"] == tuple(chain.task_vectors(plan, "tiny", TASKS, 0))
+    assert {one.params["split"] for one in made.inputs["validation"]} == {"validation"}
+    assert made in chain.mask(plan, "tiny", TASKS, LEARNING[0], 0).walk()
+
+
+def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None:
+    """The accuracy on an unseen task would be that of a model that was fine-tuned on it, or chosen by its data."""
+    params["benchmarks"]["unseen"] = {"merge": ["cars", "dtd"], "evaluate": ["svhn", "mnist"]}
+    plan = Plan(params, ROOT)
+    recipe = VIEWS["tables"](plan, "tiny", "unseen").recipe["params"]
+    assert recipe["tasks"] == ["svhn", "mnist"] and recipe["merged"] == ["cars", "dtd"] and not recipe["agreements"]
+    merging = [name for name in methods.names("paper") if methods.get(name).section == "merging"]
+    assert recipe["methods"] == [*merging, "fine_tuned"], "what has masks of its own is no row"
+    of_table = VIEWS["tables"](plan, "tiny", "unseen").inputs["0/evaluations"]
+    left_out = VIEWS["held_out"](plan, "tiny", "8tasks").inputs["evaluations"]
+    assert len(of_table) == len(merging) - 1 and len(left_out) == 8 * (len(merging) - 1)
+    for node in (*of_table, *left_out):
+        evaluated = set(node.params["tasks"])
+        (selection,) = node.inputs["selection"]
+        assert selection.params["tasks"] == node.params["merged"] and not evaluated & set(node.params["merged"])
+        assert not any(evaluated & {behind.params.get("task")} for behind in selection.walk())
+    behind = closure(plan, "tiny")
+    assert {node.path for node in of_table} <= {node.path for node in behind}
+    assert {node.path for node in left_out} <= Index(plan).declared(["tiny"]).keys()

@@ -19,7 +19,6 @@ from reproduction.results import figures
 from reproduction.results.figures import FIGURES, ResultFiles, pareto, style
 from reproduction.tasks.titles import title
 from result_files import write_results
-from tallmasks import methods
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -209,14 +208,6 @@ def test_equal_data_give_equal_files(results: ResultFiles, name: str, kind: str,
     """git would show a change in every figure after every run, or a file would have the wrong format."""
     one, other = (style.rendered(drawn(results, name)[1], kind) for _ in range(2))
     assert one == other and one.startswith(start)
-
-
-def test_methods_differ_without_colour() -> None:
-    """Two methods would look the same on a greyscale print."""
-    names = methods.names()
-    looks = [style.look_of(name) for name in names]
-    assert len({(look.marker, look.dashes) for look in looks}) == len(names)
-    assert len({(look.marker, look.color) for look in looks}) == len(names), "where no line is drawn"
 
 
 def test_the_documents_example_is_a_figure(results: ResultFiles, tmp_path: Path) -> None:

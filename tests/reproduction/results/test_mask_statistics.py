@@ -94,3 +94,17 @@ def test_the_illustrated_block_shows_real_masks() -> None:
     np.testing.assert_array_equal(shown("vector", "merged"), merged)
     np.testing.assert_array_equal(shown("mask", "merged"), consensus)
     np.testing.assert_array_equal(shown("masked", "merged"), merged * consensus)
+
+
+@pytest.mark.parametrize("shape", [(1024, 1), (1, 2816), (1, 40), (3, 1), (40, 30)])
+def test_figure_1_shows_vectors_too(shape: tuple[int, int]) -> None:
+    """Figure 1 of (IA)^3, which has no matrix, would be a line of pixels."""
+    layout = Layout(("a", "b"), (shape, (2,)))
+    draw = np.random.default_rng(0)
+    vectors = {name: TaskVector(draw.normal(size=layout.size).astype(np.float32), layout, {}) for name in "pq"}
+    table = illustrated_block(vectors, 0.4).query("row == 'vector' and block == 'p'")
+    side = min(SIDE, *shape) if 1 not in shape else min(SIDE, max(1, max(shape) // SIDE))
+    assert table["y"].max() + 1 == (side if max(shape) > 3 else 3)
+    expected = layout.split(vectors["p"].flat)["a"]
+    flat = expected[:SIDE, :SIDE] if 1 not in shape else expected.reshape(-1)[: len(table)]
+    np.testing.assert_array_equal(table["value"].to_numpy(np.float32), flat.reshape(-1))

@@ -1,10 +1,12 @@
-"""The prompts of the text tasks, and the examples rendered from them."""
+"""The prompts of the text tasks, the examples rendered from them, and files of examples."""
 
 import hashlib
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment, meta
 
@@ -12,10 +14,11 @@ from reproduction.tasks.text import TASKS
 from reproduction.tasks.text.prompt_files import Prompt, prompts_of
 from reproduction.tasks.text.rendering import LONGEST, RENDERING, render
 from reproduction.tasks.text.text_catalogue import example
-from reproduction.tasks.texts import FREE
+from reproduction.tasks.texts import FREE, Text, open_texts, write_texts
 from tallmasks.errors import TallmasksError
 
 CHOICES = {"qasc": 8, "cosmos_qa": 4, "quail": 4, "social_iqa": 3}
+
 # all characters except "\r", which Jinja replaces, and the one that protects separators; no white space at the ends
 VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\ue000"), max_size=300).map(str.strip)
 
@@ -107,3 +110,31 @@ def test_changed_examples_have_another_number() -> None:
     texts = [[*example(task, prompt, task.row)] for task, prompt in rows]
     found = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:12]
     assert {1: "75617268e03d"}[RENDERING] == found
+
+
+EXAMPLES = st.lists(
+    st.tuples(st.text(), st.lists(st.text(), min_size=1, max_size=4)).flatmap(
+        lambda drawn: st.builds(Text, st.just(drawn[0]), st.just(tuple(drawn[1])), st.integers(FREE, len(drawn[1]) - 1))
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=10, deadline=None)
+@given(examples=EXAMPLES)
+def test_a_file_gives_back_every_example(tmp_path_factory, examples: list[Text]) -> None:
+    """Lost characters, or answers moved to a neighbouring example, would give wrong scores."""
+    path = tmp_path_factory.mktemp("texts") / "examples.safetensors"
+    assert write_texts(path, examples, {}) == len(examples)
+    assert list(open_texts(path)) == examples
+
+
+def test_some_examples_are_taken_in_the_order_asked_for(tmp_path: Path) -> None:
+    """Training (shuffled indices) and evaluation (slices) would use the wrong examples."""
+    examples = [Text(f"question {n}", ("yes", "no"), n % 2) for n in range(7)]
+    write_texts(path := tmp_path / "examples.safetensors", examples, {})
+    texts = open_texts(path)
+    assert list(texts[2:5]) == examples[2:5]
+    assert list(texts[np.array([6, 0, 3])][1:]) == [examples[0], examples[3]]
+    assert examples[3].target == "no"
+    assert Text("write", ("first", "second"), FREE).target == "first"
