@@ -1,7 +1,11 @@
 """The workflow's own bad input: what is wrong is said in one message, and nothing is written elsewhere."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from conftest import shipped_params
 from project import Project, Run, lay_out
 
 
@@ -55,3 +59,18 @@ def test_params_are_overridden_key_by_key(bare: Project) -> None:
     run = bare.run("snakemake", "-n", *options, "--", TABLE)
     bare.path("more.yaml").unlink()
     assert "-s7-" in run.output and "-s0-" not in run.output and "-s3-" not in run.output
+
+
+def test_a_run_without_a_network_stops_at_once(bare: Project, tmp_path: Path) -> None:
+    """Jobs would fail one by one over hours, each with a traceback of its own."""
+    entry = shipped_params()["models"]["vit_b32"]
+    on_a_cpu = {"threads": 1, "gpu": 0, "mem_mb": 1000, "runtime": 1}
+    entry["resources"] = dict.fromkeys(("cpu", "one_task", "evaluation", "finetuning"), on_a_cpu)
+    three = {"three": ["mnist", "eurosat", "svhn"]}
+    bare.change(lambda params: params.update(models={"vit_b32": entry}, build=["vit_b32"], benchmarks=three))
+    offline = Project(bare.root, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)})
+    run = offline.snakemake("results/vit_b32/three/table.csv", fails=True)
+    bare.git("checkout", "-q", "params.yaml")
+    named = set(re.findall(r"huggingface\.co/(\S+)", message(run)))
+    data = {f"datasets/{name}" for name in ("tanganke/eurosat", "ufldl-stanford/svhn", "ylecun/mnist")}
+    assert named == data | {"timm/vit_base_patch32_clip_224.openai/open_clip_model.safetensors"} and not run.jobs

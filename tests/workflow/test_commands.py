@@ -2,11 +2,7 @@
 
 import fcntl
 import re
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from project import Project
 
@@ -66,19 +62,3 @@ def test_why_says_what_is_new(project: Project) -> None:
     assert table in project.tallmasks("why", table).output
     for slip, meant in (("tree/table.csv", "three"), ("three/tabel.csv", table)):
         assert f"did you mean '{meant}'" in project.tallmasks("why", f"results/tiny/{slip}", fails=True).output
-
-
-@pytest.mark.parametrize(
-    ("command", "fact"),
-    [
-        ("{python} -m tallmasks.cli.main methods > /dev/full", "No space left"),
-        ("{python} -m tallmasks.cli.main storage >&-", "output is closed"),
-        ("mkdir gone; cd gone; rmdir ../gone; {python} -m tallmasks.cli.main doctor", "no longer exists"),
-    ],
-)
-def test_odd_surroundings_are_one_line(tmp_path: Path, command: str, fact: str) -> None:
-    """A full disk, or a script that closes stdout, ended in a traceback of twenty lines."""
-    command = command.format(python=sys.executable)
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
-    (line,) = (done.stdout + done.stderr).splitlines()
-    assert done.returncode == 1 and line.startswith("error: ") and fact in line

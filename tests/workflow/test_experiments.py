@@ -3,7 +3,6 @@
 import json
 
 import pandas as pd
-import pytest
 
 from project import Project
 
@@ -29,24 +28,3 @@ def test_metrics_and_plots_show_the_tables(project: Project) -> None:
     project.dvc("plots", "show")
     assert "task_arithmetic" in project.path("dvc_plots/index.html").read_text()
     assert not project.git("status", "--porcelain", "dvc_plots").output
-
-
-COSTS = {"evaluate", "tables"}
-
-
-def grid(*values: float) -> str:
-    return f"grids.scaling_coefficient=[{','.join(map(str, values))}]"
-
-
-@pytest.mark.long
-def test_experiments_cost_only_what_changed(project: Project) -> None:
-    """An experiment in a folder of its own, or from the queue, would start with fine-tuning."""
-    here = project.dvc("exp", "run", "-n", "here", "-S", grid(0.0, 1.0))
-    assert here.jobs.keys() == COSTS
-    assert project.dvc("exp", "run", "--temp", "-n", "aside", "-S", grid(0.0, 0.4)).jobs.keys() == COSTS
-    project.dvc("exp", "run", "--queue", "-n", "queued", "-S", grid(0.0, 0.8))
-    assert project.dvc("exp", "run", "--run-all").jobs.keys() == COSTS
-    table = json.loads(project.dvc("exp", "show", "--json").output)
-    names = {run["name"] for entry in table for run in entry["experiments"] or [] for run in run["revs"]}
-    assert names == {"here", "aside", "queued"}
-    assert project.path("params.yaml").read_text().count("0.8") == 0, "the queue works elsewhere"

@@ -36,15 +36,6 @@ def make(folder: Path, *words: str | Path) -> tuple[int, list[str]]:
     return done.returncode, [line for line in done.stdout.splitlines() if not line.startswith("make: ***")]
 
 
-@pytest.mark.parametrize("target", ["figure", "results", "results/", "Makefile", "."])
-def test_what_is_no_target_is_an_error_with_the_nearest(target: str, folder: Path) -> None:
-    """`make results` would end with "Nothing to be done", as if all were built."""
-    for name in (target, f"{folder}/{target}".rstrip(".")):
-        status, lines = make(folder, name)
-        assert status == 2 and len(lines) == 1 and lines[0].startswith(f"error: {name}: ")
-        assert name != "figure" or "did you mean figures?" in lines[0]
-
-
 def test_a_result_may_have_its_whole_path(folder: Path) -> None:
     """A path that a shell completed would have nothing to be done, whatever changed."""
     (folder / "results/tiny/table.csv").touch()

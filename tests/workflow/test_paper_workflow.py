@@ -4,7 +4,6 @@ import base64
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -45,13 +44,6 @@ def test_only_what_is_missing_is_made(copy: Project) -> None:
     shutil.rmtree(copy.path("store/tiny/derived/evaluate_first_tasks"))
     shutil.rmtree(copy.path("results/tiny/three/mask_statistics"))
     assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "mask_statistics": 1}
-
-
-def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:
-    """`make paper` would draw everything again, after `git clone` or always."""
-    for place, path in enumerate(sorted(copy.path("results").rglob("*.*"))):
-        subprocess.run(["touch", "-d", f"@{1_000_000_000 + 7919 * place % 5000}", str(path)], check=True)
-    assert copy.dry_run("paper").planned == {}
 
 
 def embedded(project: Project) -> dict[str, dict[str, str]]:

@@ -61,18 +61,6 @@ def test_ties_of_an_adapter_keeps_a_fifth_of_its_values(params: Params, tmp_path
     assert chain.task_vector(other, "tiny_t5", "qasc", 0).params["fractions_of"] == "trainable"
 
 
-def test_validation_examples_are_an_input_where_they_are_looked_at(params: Params) -> None:
-    """Early stopping would have nothing to look at; or every checkpoint that was ever made would get another name."""
-    plan = Plan(params, ROOT)
-    assert set(chain.finetune(plan, "tiny", "mnist", 0).inputs) == {"examples", "head"}
-    reader, spec = chain.finetune(plan, "t5_large", "qasc", 0), params["models"]["t5_large"]
-    assert [node.slug for node in reader.inputs["validation"]] == ["qasc-validation"]
-    assert reader.params["finetuning"] == spec["finetuning"]
-    for key in ("validate_every", "patience"):
-        del spec["finetuning"][key]
-    assert "validation" not in chain.finetune(Plan(params, ROOT), "t5_large", "qasc", 0).inputs
-
-
 @pytest.mark.parametrize(
     ("key", "value", "anew"),
     [

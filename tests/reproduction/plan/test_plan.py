@@ -118,15 +118,6 @@ def test_a_head_of_class_names_is_the_same_for_every_seed(params: Params) -> Non
     assert first.inputs["head"] == second.inputs["head"] and "classes" not in first.params
 
 
-def test_a_model_has_its_own_benchmarks_and_only_tasks_with_classes(params: Params) -> None:
-    """`8tasks` of the encoder would be the paper's images, or a classifier be asked questions without classes."""
-    plan = Plan(params, ROOT)
-    assert plan.benchmarks("minilm") == ("8tasks",) and "news" in plan.tasks("minilm", "8tasks")
-    assert plan.tasks("tiny", "8tasks")[0] == "cars"
-    assert plan.benchmarks("gpt2_glue") == ("7glue",) and "qasc" not in plan.catalogue_of("gpt2_glue")
-    assert plan.benchmarks("minilm_hub") == ("8texts", "14texts", "20texts")
-
-
 TASKS = ("mnist", "svhn")
 LEARNING = ("adamerging", "adamerging:steps=3")
 

@@ -20,7 +20,7 @@ from reproduction.results.sweep_tables import (
     threshold_table,
 )
 from reproduction.results.tables import ParameterCounts
-from reproduction.results.typesetting import Cell, TableLayout, html_page, latex, markdown
+from reproduction.results.typesetting import TableLayout, html_page, latex, markdown
 from result_files import write_results
 
 
@@ -89,19 +89,6 @@ def test_every_format_holds_every_cell(results: ResultFiles, name: str, model: s
     assert {len(row) for row in rows} == {len(layout.columns)}
     assert source.count("{") == source.count("}") and source.count(r"\begin") == source.count(r"\end") == 2
     assert not re.search(r"(?<!\\)%(?! \\usepackage)|(?<!\\)_", source)
-
-
-def test_special_characters() -> None:
-    """A method with an ampersand or an underscore in its name would break LaTeX or the page."""
-    layout = TableLayout(
-        "A & B_c", [], ["", "100 % <x>"], [("", [[Cell("a_b & c"), Cell("α > 1", best=True)]])], "note"
-    )
-    source = latex(layout, "x")
-    assert (
-        r"a\_b \& c & \textbf{$\alpha$ \textgreater{} 1} \\" in source
-        and r"100 \% \textless{}x\textgreater{}" in source
-    )
-    assert "<td>a_b &amp; c</td><td><b>α &gt; 1</b></td>" in html_page(layout)
 
 
 def evaluation(method: str, test: list[int], validation: list[int], tasks: tuple[str, ...] = ("b", "a")) -> Evaluation:

@@ -3,16 +3,12 @@
 import pandas as pd
 import pytest
 
-from conftest import ROOT
-from reproduction.plan.figures_and_tables import paper_table as paper_table_of
-from reproduction.plan.settings import Plan
 from reproduction.results.paper import published_name
 from reproduction.results.reference import (
     PAPER_TASKS,
     TABLES,
     beside_paper,
     beside_published,
-    dtd_excess,
     paper_rows,
     paper_table,
     shipped,
@@ -73,18 +69,6 @@ def test_a_set_of_tasks_finds_its_numbers_whatever_its_name() -> None:
 def test_a_model_finds_its_numbers_whatever_its_name(name, network, expected, params):
     """A network under the paper's name for another one would be compared with that one's numbers."""
     assert published_name({**params["models"][name], **network}) == expected
-
-
-def test_a_table_of_the_paper_knows_whose_numbers_it_shows(params):
-    """Results of another network that is named vit_b32 would stand beside the paper's numbers."""
-    models = params["models"]
-    models["mine"] = models["vit_b32"]
-    models["vit_b16"] = models["vit_b32"] | {"architecture": "RN50"}
-    tables = {name: paper_table_of(Plan(params, ROOT), name, "methods").recipe["params"] for name in models}
-    said = {name: shown["published"] for name, shown in tables.items() if "published" in shown}
-    assert said == {"mine": "vit_b32", "vit_b16": ""}
-    assert paper_rows("", PAPER_TASKS[:8]) is None
-    assert dtd_excess("", PAPER_TASKS[:8]) == dtd_excess("vit_b32", ["cars", "mnist"]) == 0
 
 
 def test_ours_stands_beside_the_papers() -> None:

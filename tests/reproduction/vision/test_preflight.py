@@ -9,7 +9,7 @@ from image_files import cached_repository, write_repository
 from loopback_hub import REPOSITORY, loopback_hub
 from reproduction.plan import chain
 from reproduction.plan.node import Node
-from reproduction.plan.preflight import Wanted, downloads, refused, unavailable
+from reproduction.plan.preflight import Wanted, refused, unavailable
 from reproduction.plan.settings import Plan
 from tallmasks.io import hub
 
@@ -20,20 +20,6 @@ def behind(params: Params, tasks: tuple[str, ...] = ("mnist", "kmnist")) -> list
     plan = Plan(params)
     tops = [chain.evaluate_task(plan, "vit_b32", task, "fine_tuned", 0) for task in tasks]
     return [node for top in tops for node in top.walk()]
-
-
-def test_weights_without_their_tokenizer_are_not_enough(params: Params, offline: Path) -> None:
-    """Only the first job would report a missing tokenizer, and the suggested command would not download it."""
-    pretrained = params["models"]["t5_large"]["pretrained"]
-    node = chain.pretrained(Plan(params), "t5_large")
-    snapshot = offline / "models--google--t5-large-lm-adapt" / "snapshots" / pretrained["revision"]
-    snapshot.mkdir(parents=True)
-    (snapshot / "model.safetensors").touch()
-    (message,) = unavailable([node])
-    assert "`hf download google/t5-large-lm-adapt model.safetensors tokenizer.json spiece.model --revision" in message
-    assert len(downloads([node])) == 1
-    (snapshot / "spiece.model").touch()
-    assert unavailable([node]) == [] == downloads([node])
 
 
 def test_what_is_on_this_machine_is_not_missing(params: Params, offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
