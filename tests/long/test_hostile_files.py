@@ -78,21 +78,9 @@ def made_lora(folder: Path) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
-def sharded(folder: Path) -> None:
-    tensors = {name: torch.ones(3) for name in "abcd"}
-    folder.mkdir()
-    files = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
-    for file, names in zip(files, ("ab", "cd"), strict=True):
-        save_file({name: tensors[name] for name in names}, folder / file)
-    weight_map = {name: files[name in "cd"] for name in tensors}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-
-
 MERGE = ["merge", "--base", "demo/base", "--method", "task_arithmetic", "--heads", "-o", "out", "--task"]
-
 CASES = {
     "lora/adapter_config.json": [["info", "lora", "--base", "demo/base"], [*MERGE, "a=lora"]],
-    "shards/model.safetensors.index.json": [["info", "shards"]],
     "demo/cars/tokenizer.json": [[*MERGE, "a=demo/cars"], [*MERGE, "a=demo/cars", "--tokens", "union"]],
 }
 
@@ -108,7 +96,6 @@ def test_what_a_json_file_says_ends_in_a_line(
         vocabulary = {"added_tokens": [{"id": 3, "content": "<p>"}], "model": {"vocab": {"a": 0, "b": 1, token: 2}}}
         Path("demo", name, "tokenizer.json").write_text(json.dumps(vocabulary))
     made_lora(Path("lora"))
-    sharded(Path("shards"))
     path = Path(file)
     value, draw = json.loads(path.read_text()), random.Random(0)
     for _ in range(60):
@@ -179,11 +166,8 @@ FORMS = {
     "frozen": (torch.float32, (4,)),
     "steps": (torch.int64, (2,)),
 }
-
 TASKS = ("x", "y", "z")
-
 MANY = 1500
-
 """For each of two bundles of a method."""
 
 STRANGE = [

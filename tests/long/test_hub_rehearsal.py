@@ -183,22 +183,21 @@ def test_the_11_text_data_sets_and_a_table(
     rehearse(project, model, "7nlp", "11nlp", {name: task for name, task in TEXT.items() if not task.texts})
 
 
-def classifier(params: dict[str, Any], model: str, architecture: dict[str, Any], length: int) -> None:
-    """The project's own entry of a text classifier with a small network on a CPU."""
-    entry = shipped_params()["models"][model]
-    small_model(params, model, entry["benchmarks"], architecture=architecture)
-    entry = params["models"][model]
-    entry["pretrained"] = {key: entry["pretrained"][key] for key in ("hub", "file", "revision")}
-    entry |= {"examples": {"train": 6, "validation": TEXTS, "test": TEXTS}}
-    entry["scoring"].update(max_input_tokens=length)
-
-
 def test_the_20_classification_data_sets_and_a_table(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
     """The same for text classifiers."""
     pretrained = shipped_params()["models"]["minilm_hub"]["pretrained"]
     folder = small_classifier.save_folder(tmp_path / "encoder")
     hub.repositories["models", pretrained["hub"]] = Repository(folder, pretrained["revision"])
-    project.change(lambda params: classifier(params, "minilm_hub", small_classifier.ARCHITECTURE, 12))
+
+    def shrink(params: dict[str, Any]) -> None:
+        benchmarks = shipped_params()["models"]["minilm_hub"]["benchmarks"]
+        small_model(params, "minilm_hub", benchmarks, architecture=small_classifier.ARCHITECTURE)
+        entry = params["models"]["minilm_hub"]
+        entry["pretrained"] = {key: pretrained[key] for key in ("hub", "file", "revision")}
+        entry |= {"examples": {"train": 6, "validation": TEXTS, "test": TEXTS}}
+        entry["scoring"].update(max_input_tokens=12)
+
+    project.change(shrink)
     rehearse(project, "minilm_hub", "8texts", "20texts", {name: task for name, task in TEXT.items() if task.texts})
 
 

@@ -166,21 +166,14 @@ def test_pefts_names_are_pefts() -> None:
     assert len(shapes) == 2 * (3 + 5)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda c, v: c.update(peft_type="LORA"), "'LORA'"),
-        (lambda c, v: v.pop(min(v)), r"adapter_model\.safetensors.*SelfAttention\.k\.ia3_l"),
-    ],
-)
-def test_other_adapters_are_refused(change: Any, said: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:
+def test_other_adapters_are_refused(pretrained: tuple[Path, State], tmp_path: Path) -> None:
     """A missing vector would silently stay at one, and the task vector would be wrong."""
     vectors = some_vectors()
+    vectors.pop(min(vectors))
     save_as_peft(tmp_path / "out", vectors)
-    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
-    change(config, vectors)
-    (tmp_path / "out" / "adapter_model.safetensors").unlink()
-    write_tensors(tmp_path / "out" / "adapter_model.safetensors", vectors, {})
-    (tmp_path / "out" / "adapter_config.json").write_text(json.dumps(config))
-    with pytest.raises(TallmasksError, match=said):
+    with pytest.raises(TallmasksError, match=r"adapter_model\.safetensors.*SelfAttention\.k\.ia3_l"):
+        FAMILY.convert_checkpoint(IA3, tmp_path / "out", pretrained[0])
+    config = tmp_path / "out" / "adapter_config.json"
+    config.write_text(config.read_text().replace("IA3", "LORA"))
+    with pytest.raises(TallmasksError, match="'LORA'"):
         FAMILY.convert_checkpoint(IA3, tmp_path / "out", pretrained[0])

@@ -17,20 +17,7 @@ def by_seed(tasks: int) -> pd.DataFrame:
     return table.pivot(index="seed", columns="method", values="accuracy")
 
 
-def field(folder: str) -> pd.DataFrame:
-    """Every method over three seeds."""
-    return pd.read_csv(DOCS / folder / "field_seeds" / "table.csv").set_index("method")
-
-
 MASKED = ("tall_mask_task_arithmetic", "tall_mask_ties")
-
-
-def test_what_figure_6_concludes() -> None:
-    """The page would recommend a k that is not the best."""
-    table = pd.read_csv(DOCS / "tiny" / "figures" / "threshold.csv")
-    best = table.loc[table.groupby(["method", "tasks"])["normalized_accuracy"].idxmax()].set_index(["method", "tasks"])
-    assert best["k"]["consensus_task_arithmetic"].to_dict() == {8: 2, 14: 2, 20: 2}
-    assert best["k"]["consensus_ties"].to_dict() == {8: 1, 14: 1, 20: 2}
 
 
 @pytest.mark.parametrize("tasks", [8, 14, 20])
@@ -49,21 +36,3 @@ def test_what_holds_of_the_tiny_model_at_every_number_of_tasks(tasks: int) -> No
     if tasks == 8:
         assert (seeds.consensus_ties_k1 > seeds.ties).all()
     assert by_seed(8).magnitude_masking.mean() - seeds.magnitude_masking.mean() < 1
-
-
-def test_what_later_methods_conclude() -> None:
-    """The page would recommend a merge that its tables do not show to be better."""
-    vision, language = field("tiny/8tasks"), field("tiny_t5/tiny_t5/11nlp")
-    gain = vision.query("section == 'merging'")["gain_mean"].sort_values(ascending=False).drop("task_arithmetic")
-    assert gain.index[:3].tolist() == ["tsv_m", "iso_cts", "iso_c"] and gain.iloc[2] > gain.iloc[3] + 2
-    assert set(gain.index[3:5]) == {"lines", "lines_ties"}
-    below = {"fisher", "weight_averaging", "model_stock", "zeroshot"}
-    assert gain[list(below)].max() < -gain.drop([*gain.index[:5], *below]).abs().max()
-    assert (vision.loc[["tsv_c", "tall_mask_ties", "t_switch"], "normalized_accuracy_mean"] >= 99).all()
-
-    merges = language.query("section == 'merging'").drop("task_arithmetic")
-    gains = merges.index[merges["gain_mean"] > merges["gain_std"]]
-    level = merges.index[merges["gain_mean"].abs() <= merges["gain_std"]]
-    assert set(gains) == {"iso_c", "iso_cts", "dare", "tsv_m"}
-    assert set(level) == {"breadcrumbs", "consensus_breadcrumbs", "consensus_dare", "consensus_task_arithmetic_k1"}
-    assert (merges.drop([*gains, *level])["gain_mean"] < 0).all()

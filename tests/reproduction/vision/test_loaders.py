@@ -137,31 +137,21 @@ def test_a_stored_training_image_gives_the_reference_crops(tmp_path: Path) -> No
         assert np.abs(crop.astype(float) - np.asarray(expected)).mean() < 1.5  # of 255; it was resized twice
 
 
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        ([row % 10 for row in range(20)], None),
-        ([row % 10 for row in range(30)], r"30 .* 20"),
-        ([*range(10), *range(9), 0], r"1 .*'9'.* 2 "),
-    ],
-)
-def test_data_without_a_pinned_commit_are_held_to_their_counts(
-    labels: list[int], said: str | None, tmp_path: Path, offline: Path
-) -> None:
+def test_data_without_a_pinned_commit_are_held_to_their_counts(tmp_path: Path, offline: Path) -> None:
     """Whatever is next uploaded to EMNIST's repository would be decoded as EMNIST's digits."""
     task = replace(TASKS["emnist"], counts={"train": 20, "test": 10})
     cache = offline / f"datasets--{task.source.hub.replace('/', '--')}"
     (cache / "refs").mkdir(parents=True)
     (cache / "refs" / "main").write_text("a" * 40)
-    images = np.zeros((len(labels), 28, 28), np.uint8)
-    for folder in (cache / "snapshots" / ("a" * 40), tmp_path / "local"):
-        write_idx(folder, task.source.files["train"], images, labels)
-    if said is None:
-        write_examples(task, "train", 224, tmp_path / "out", {})
-        assert json.loads(open_tensors(tmp_path / "out").metadata["origin"])["revision"] == "a" * 40
-        return
-    with pytest.raises(TallmasksError, match=rf"{'a' * 40}: emnist: {said}.*data\.emnist\.revision"):
-        write_examples(task, "train", 224, tmp_path / "out", {})
-    noted: list[str] = []  # only a warning for data the user chose
-    write_examples(task, "train", 224, tmp_path / "out", {}, tmp_path / "local", say=noted.append)
-    assert len([line for line in noted if line.startswith("warning: emnist")]) == 1
+    for labels, said in (([*range(10)] * 2, None), ([*range(10)] * 3, "30 .* 20"), ([*range(10), *range(9), 0], "'9'")):
+        images = np.zeros((len(labels), 28, 28), np.uint8)
+        for folder in (cache / "snapshots" / ("a" * 40), tmp_path / "local"):
+            write_idx(folder, task.source.files["train"], images, labels)
+        if said is None:
+            write_examples(task, "train", 224, tmp_path / "out", {})
+            continue
+        with pytest.raises(TallmasksError, match=rf"{'a' * 40}: emnist: .*{said}.*data\.emnist\.revision"):
+            write_examples(task, "train", 224, tmp_path / "out", {})
+        noted: list[str] = []  # only a warning for data the user chose
+        write_examples(task, "train", 224, tmp_path / "out", {}, tmp_path / "local", say=noted.append)
+        assert len([line for line in noted if line.startswith("warning: emnist")]) == 1
