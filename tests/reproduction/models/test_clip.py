@@ -1,7 +1,6 @@
 """The CLIP family: what merging and evaluation rely on; random changes and crops of images."""
 
 import copy
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import torch
 from open_clip import image_transform
 from PIL import Image
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from torchvision.transforms import InterpolationMode, RandomResizedCrop
@@ -21,7 +19,7 @@ from reproduction.models.clip.augmentation import augment, crop_and_resize, rand
 from reproduction.models.clip.onednn import use_onednn
 from reproduction.models.families import load
 from small_clip import SPEC, save_random
-from tiny_worlds.drawn import NAMES, TASKS, examples
+from tiny_worlds.drawn import TASKS, examples
 
 
 @pytest.fixture
@@ -100,18 +98,6 @@ def test_each_weight_set_has_its_own_scores_in_bfloat16(weights: Path) -> None:
         first, second = (model.logits(images, head) for model in models)
         models[0].use(other)
         assert torch.equal(models[0].logits(images, head), second) and not torch.equal(first, second)
-
-
-def test_shipped_model_knows_every_task() -> None:
-    """The first command would fail on a prompt, or the model file would not record how it was made."""
-    path = Path(__file__).parents[3] / "models" / "tiny.safetensors"
-    with safe_open(path, "pt") as file:
-        recipe = json.loads(file.metadata()["recipe"])
-    assert path.stat().st_size <= 25_000_000
-    model = load(recipe, path)
-    for name in NAMES:
-        head = model.head(TASKS[name])
-        assert head.shape[0] == len(TASKS[name].classes) and torch.isfinite(head).all()
 
 
 @pytest.mark.parametrize("count", [1, 20])

@@ -162,15 +162,3 @@ def test_what_cannot_be_a_task_is_refused_before_anything_starts(what: str, tmp_
         catalogue("text").check(params_of(tmp_path, rows, **entry))
     said = str(refused.value)
     assert "\n" not in said and all(word in said for word in words), said
-
-
-@pytest.mark.parametrize("name", ["tickets.csv", "tickets.parquet", "tickets.jsonl"])
-def test_a_file_of_another_kind_is_named(name: str, tmp_path: Path) -> None:
-    """Arrow's error would say nothing of params.yaml."""
-    params = {"data": {"support": {"files": str(tmp_path / name), **ENTRY}}}
-    with pytest.raises(TallmasksError, match="no such file"):
-        catalogue("text").check(params)
-    (tmp_path / name).write_bytes(b'{"body": \x00\xff')
-    with pytest.raises(TallmasksError, match=name) as refused:
-        catalogue("text").check(params)
-    assert "\n" not in str(refused.value)
