@@ -95,6 +95,14 @@ def test_the_tensors_are_those_of_the_network(projection: str) -> None:
     assert architecture.shapes == state and list(architecture.shapes) == sorted(state)
 
 
+def test_layers_are_told_from_names() -> None:
+    """Plots of the masks would show all layers at the same position."""
+    names = [*Architecture.of(ARCHITECTURE).shapes, *Architecture.of(ARCHITECTURE).trainable("ia3")]
+    layers, kinds = (set(found) for found in zip(*map(FAMILY.layer_of, names), strict=True))
+    assert layers == {"before", "0", "1", "d0", "d1", "after"} and "other" not in kinds
+    assert FAMILY.layer_of("decoder.block.1.layer.1.EncDecAttention.o.weight") == ("d1", "cross-attention out")
+
+
 def test_scores_are_the_plain_log_probabilities(model: T5Model, folder: Path) -> None:
     """A choice's score would depend on padding or on how many choices share an input, or would use the wrong table."""
     examples = small_examples(folder, 12, choices=4)

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from reproduction.models.families import family, load
 from reproduction.models.flat_weights import count_right
 from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples
+from reproduction.models.text_classifier.classifier_network import build, positions
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, tokenizer_of
 from reproduction.tasks.task import Task
 from reproduction.tasks.texts import PAIR, Text, Texts
@@ -263,6 +264,14 @@ def test_a_new_head_is_drawn_for_each_seed_and_task(tmp_path: Path) -> None:
         spec = {**TRAINED, "classes": CLASSES, "seed": seed, "task": task}
         heads.add(load(spec, tmp_path / "w.safetensors", device="cpu").named_arrays()[HEAD].tobytes())
     assert len(heads) == 3
+
+
+def test_texts_can_be_as_long_as_the_positions() -> None:
+    """A text would lose its last tokens, or end in an error of torch."""
+    for name in ("bert", "roberta", "gpt2", "llama"):
+        network = build({"architecture": NETWORKS[name], "heads": None})
+        assert positions(network) == 16
+        network(torch.ones(1, 16, dtype=torch.long))
 
 
 def test_a_network_that_overflows_has_no_right_answers() -> None:

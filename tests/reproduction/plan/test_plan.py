@@ -135,13 +135,13 @@ LEARNING = ("adamerging", "adamerging:steps=3")
 
 def test_statistics_are_of_the_checkpoint_and_of_training_examples(params: Params) -> None:
     """A merge would have seen validation or test data, or the statistics of another seed's models."""
-    plan = Plan(params, ROOT)
+    plan = Plan({**params, "statistics": {"examples": 64}}, ROOT)
     for needed, merge in {GRAMS: "regmean", FISHER: "fisher"}.items():
         node = chain.statistic(plan, "tiny", "mnist", 1, needed)
         assert node.inputs["checkpoint"] == (chain.finetune(plan, "tiny", "mnist", 1),)
         assert node.inputs["head"] == (chain.head(plan, "tiny", "mnist"),)
         splits = [one.params["split"] for one in node.walk() if one.kind == "examples"]
-        assert splits == ["train"]
+        assert splits == ["train"] and node.params["count"] == 64
         merged = chain.merge(plan, "tiny", TASKS, merge, 1)
         assert merged.inputs["statistics"] == tuple(chain.statistic(plan, "tiny", task, 1, needed) for task in TASKS)
 
@@ -245,6 +245,7 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
     kept = {key: value for key, value in spec["finetuning"].items() if key not in ("validate_every", "patience")}
     for looks, expected in zip(({}, {"validate_every": 10}), anew, strict=True):
         spec["finetuning"] = kept | looks
+        assert ("validation" in chain.finetune(Plan(params, ROOT), "tiny_t5", "qasc", 0).inputs) == bool(looks)
         other = copy.deepcopy(params)
         other["models"]["tiny_t5"]["scoring"][key] = value
         one, two = (

@@ -72,7 +72,6 @@ def test_a_set_of_tasks_finds_its_numbers_whatever_its_name() -> None:
         ("t5_large", {"architecture": {"name": "google/t5-large-lm-adapt", "frozen_table": "lm_head"}}, "t5_large"),
         ("t5_large", {"architecture": {"name": "t5-large-lm-adapt", "num_layers": 2}}, ""),
         ("t5_large", {"adapter": "ia3"}, "t5_large_ia3"),
-        ("tiny_t5_ia3", {}, ""),
     ],
 )
 def test_a_model_finds_its_numbers_whatever_its_name(name, network, expected, params):

@@ -149,7 +149,6 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[str, ...]]]
     "wrong column": (ROWS, {"label": "quue"}, ("quue", "queue", "id, body")),
     "a class with one text": (row_with(queue="rare"), {}, ("'rare'", "1 text,", "train")),
     "an empty text": (row_with(body=" "), {}, ("row 61", "text is empty")),
-    "an unknown split": (ROWS, {"split": "queue"}, ("'it'", "train, validation, test")),
     "another list of classes": (ROWS, {"classes": ["it", "hr", "lw"]}, ("classes", "'lw'", "'law'")),
 }
 
