@@ -69,9 +69,6 @@ def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
         assert plan.params == YAML(typ="safe", pure=True).load(project / "params.yaml")
 
 
-OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
-
-
 @pytest.mark.parametrize(
     ("keys", "value", "said"),
     [  # a + after a key: one more value in its list
@@ -83,7 +80,6 @@ OAK = {"path": "x", "classes": ["oak", "elm"], "templates": ["a {}"]}
         ("grids mask_lambda", [0, 2, 0, 3], r"grids.mask_lambda: found \[0.0, 2.0, 0.0, 3.0\], .*ascending"),
         ("data", {"minst": {"path": "x"}}, "data: no 'minst' .did you mean 'mnist'"),
         ("data", {"mnist": {"path": "/nowhere/m"}}, "/nowhere/m: no such file"),
-        ("vision_tasks", {"leaves": {**OAK, "classes": ["oak", "oak"]}}, "vision_tasks"),
         ("models tiny tasks", "drawn", "'drawn'.*vision, text"),
         ("models tiny finetuning iterations", 150.0, "iterations: found 150.0, expected a whole number"),
         ("models tiny finetuning learning_rate", 0, "learning_rate: found 0, expected more than 0"),
