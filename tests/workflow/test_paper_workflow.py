@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -35,15 +34,6 @@ def test_the_sweeps_ends_are_those_of_the_tables(paper: Project) -> None:
             assert rows["normalized_accuracy"].iloc[k] == table.loc[name, "normalized_accuracy"]
         last = rows.iloc[-1]
         assert last["accuracy"] == table.loc["zeroshot", "accuracy"] and last["scaling_coefficient"] == 0
-
-
-def test_only_what_is_missing_is_made(copy: Project) -> None:
-    """A deleted picture would cost an evaluation, or an intermediate that nobody needs would be made again."""
-    for file in ("figures/per_task.png", "tables/methods.tex"):
-        copy.path("results/tiny", file).unlink()
-    shutil.rmtree(copy.path("store/tiny/derived/evaluate_first_tasks"))
-    shutil.rmtree(copy.path("results/tiny/three/mask_statistics"))
-    assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "mask_statistics": 1}
 
 
 def embedded(project: Project) -> dict[str, dict[str, str]]:

@@ -1,6 +1,7 @@
 """T5: scoring, batching, training, the two embedding tables and (IA)^3, compared with plain transformers code."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,16 @@ def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder
     for training in (True, False):
         model.train(training)
         assert torch.equal(model.loss(batch), model.loss(batch)) != training
+
+
+def test_micro_batches_are_no_larger_than_asked_for(model: T5Model, folder: Path) -> None:
+    """A GPU's memory would not be enough, or long training texts would be left out."""
+    batch = model.prepare(small_examples(folder, 10))
+    batch = replace(batch, longest=batch.inputs.shape[1])
+    pieces = batch.split(3)
+    assert sum(piece.weight for piece in pieces) == batch.weight and sum(map(len, pieces)) == 10
+    assert all(piece.inputs.numel() <= 3 * batch.longest for piece in pieces)
+    assert len(pieces[0]) == 3 < max(map(len, pieces)), "more at once of short inputs"
 
 
 @pytest.mark.parametrize("table", ["shared", "lm_head", "none"])

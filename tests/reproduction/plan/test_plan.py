@@ -66,7 +66,9 @@ def test_a_parameter_renames_what_depends_on_it_and_nothing_else(
 def test_a_lone_job_finds_its_recipe(params: Params) -> None:
     """A cluster job is told one file name only, and would not know what to make."""
     plan = Plan(params, ROOT)
-    for node in closure(Plan(params, ROOT), "tiny"):
+    points = VIEWS["subsets"](plan, "tiny", "8tasks").inputs["name_wave"]
+    assert [node.params["n"] for node in points] == [*range(1, 9)], "each point of figure 5 is a job"
+    for node in (*closure(Plan(params, ROOT), "tiny"), *points):
         assert Index(plan).find(node.model, node.name).path == node.path
 
 
