@@ -1,10 +1,11 @@
-"""Unseen tasks through the whole workflow."""
+"""Unseen tasks, and a merge that learns, through the whole workflow."""
 
 from pathlib import Path
 
 import pandas as pd
+from safetensors.numpy import load_file
 
-from project import lay_out
+from project import lay_out, read_json
 
 ROWS = ["zeroshot", "weight_averaging", "task_arithmetic", "lines", "consensus_ties", "fine_tuned"]
 
@@ -35,3 +36,37 @@ def test_the_tables_of_unseen_tasks(tmp_path: Path) -> None:
     assert set(same["scaling_coefficient"].dropna()) <= tried | {0.1 * step for step in range(1, 11)}
     assert project.dry_run("results/tiny/three/held_out.csv").planned == {}
     project.run("snakemake", "-n", "results/tiny/unseen/mask_statistics/density.csv", fails=True)
+
+
+OVER = """
+from tallmasks.methods.rows.masks_over_merges import consensus_row, masking_row
+
+masking_row("adamerging", row=901, title="TALL Mask + AdaMerging")
+consensus_row("adamerging", row=902, title="Consensus AdaMerging")
+"""
+
+
+def test_adamerging_from_unlabelled_data_to_tables_and_bundles(tmp_path: Path) -> None:
+    """It would learn with other options than asked for, on test data, or nothing could follow from it."""
+    project = lay_out(tmp_path / "project")
+    project.path("src/tallmasks/methods/rows/over.py").write_text(OVER)
+    three = {"steps": 3, "rate": 0.05}
+    names = ("adamerging", "adamerging_ties", "tall_mask_adamerging", "consensus_adamerging")
+
+    def learning(params: dict) -> None:
+        params["methods"] = ["zeroshot", *({name: three} for name in names), "fine_tuned"]
+        params["bundle"] = {"tall_mask_adamerging": three | {"bits": 3}}
+
+    project.change(learning)
+    run = project.snakemake("results/tiny/three/table.csv", "results/tiny/three/bundle/bundle.json")
+    assert run.jobs["learn"] == 2, "masks and consensus share what their merge has learned"
+    table = pd.read_csv(project.path("results/tiny/three/table.csv"))
+    assert [name.partition(":")[0] for name in table["method"]] == ["zeroshot", *names, "fine_tuned"]
+    for path in project.path("store/tiny/derived/learn").iterdir():
+        learned = load_file(path)
+        assert all(values.shape == (3,) and 0 <= values.min() <= values.max() <= 1 for values in learned.values())
+        assert any(abs(values - 0.3).max() > 0.01 for values in learned.values())
+    assert read_json(project.path("results/tiny/three/bundle/bundle.json"))["method"].startswith("tall_mask_adamerging")
+    assert project.dry_run("results/tiny/three/table.csv").planned == {}
+    field = project.dry_run("results/tiny/three/field.csv")
+    assert not field.planned["learn"], "rows without these options are not built"

@@ -1,9 +1,11 @@
-"""Files of a stranger, changed at random: each command ends in a line, and no other values than torch's are read."""
+"""Files of a stranger, changed at random: commands end in a line, read no wrong values, and reach no network."""
 
 import copy
+import hashlib
 import io
 import json
 import random
+import resource
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -16,14 +18,22 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from loopback_hub import loopback_hub
+from small_models import made
+from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.manifest import bundle_digest
+from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
+from tallmasks.vectors.checkpoints import known_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from task_bundles import METHODS, all_same, make
 
 DEEP: Any = 0
+
 for _ in range(400):
     DEEP = [DEEP]
+
 ODD = [
     float("inf"), float("nan"), 10**400, -1, 5, 2**63, 1.5, True, None, "", "x" * 300, "x" * 5000, "a\nerror: b\x1b[2J",
     "\ud800", "\0", ".", "../up", "/etc/passwd", "a/b/c", "a\\b", [], {}, [1], ["x"], {"a": 1}, [[1, 2], [3]], DEEP,
@@ -37,9 +47,9 @@ def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
             yield from places(value[key], (*path, key))
 
 
-def changed(value: Any, draw: random.Random) -> Any:
+def changed(value: Any, draw: random.Random, strange: list[Any] = ODD) -> Any:
     """A JSON value with one value or key replaced or removed."""
-    value, odd = copy.deepcopy(value), draw.choice(ODD)
+    value, odd = copy.deepcopy(value), draw.choice(strange)
     path = draw.choice([*places(value)])
     if not path:
         return odd
@@ -68,22 +78,10 @@ def made_lora(folder: Path) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
-def sharded(folder: Path) -> None:
-    tensors = {name: torch.ones(3) for name in "abcd"}
-    folder.mkdir()
-    files = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
-    for file, names in zip(files, ("ab", "cd"), strict=True):
-        save_file({name: tensors[name] for name in names}, folder / file)
-    weight_map = {name: files[name in "cd"] for name in tensors}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-
-
 MERGE = ["merge", "--base", "demo/base", "--method", "task_arithmetic", "--heads", "-o", "out", "--task"]
 CASES = {
     "lora/adapter_config.json": [["info", "lora", "--base", "demo/base"], [*MERGE, "a=lora"]],
-    "shards/model.safetensors.index.json": [["info", "shards"]],
     "demo/cars/tokenizer.json": [[*MERGE, "a=demo/cars"], [*MERGE, "a=demo/cars", "--tokens", "union"]],
-    "bundle/bundle.json": [["info", "bundle"], ["export", "bundle", "--task", "a", "-o", "out"]],
 }
 
 
@@ -98,15 +96,10 @@ def test_what_a_json_file_says_ends_in_a_line(
         vocabulary = {"added_tokens": [{"id": 3, "content": "<p>"}], "model": {"vocab": {"a": 0, "b": 1, token: 2}}}
         Path("demo", name, "tokenizer.json").write_text(json.dumps(vocabulary))
     made_lora(Path("lora"))
-    sharded(Path("shards"))
-    main(["compress", "--base", "demo/base", "--task", "a=demo/cars", "-o", "bundle"])
     path = Path(file)
     value, draw = json.loads(path.read_text()), random.Random(0)
     for _ in range(60):
         content = changed(value, draw)
-        if file == "bundle/bundle.json" and isinstance(content, dict):
-            with suppress(ValueError):  # values that are not JSON are refused anyway
-                content["digest"] = bundle_digest(content)
         path.write_text(json.dumps(content))
         for command in CASES[file]:
             shutil.rmtree("out", ignore_errors=True)
@@ -164,3 +157,139 @@ def test_a_damaged_file_of_torch_has_torchs_values_or_is_refused(zipped: bool, t
             assert stored.tobytes() == tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(), name
         read += 1
     assert read > 10
+
+
+FORMS = {
+    "a.weight": (torch.bfloat16, (3, 7)),
+    "b.bias": (torch.float32, (9,)),
+    "c": (torch.float16, ()),
+    "frozen": (torch.float32, (4,)),
+    "steps": (torch.int64, (2,)),
+}
+TASKS = ("x", "y", "z")
+MANY = 1500
+"""For each of two bundles of a method."""
+
+STRANGE = [
+    None, True, 0, -1, 2**31, 2**64, 10**400, 1.5, 1e308, "", "..", "/etc/passwd", "multiples", "differences", "\ud800",
+    "masks/../bundle.json", "masks/x.safetensors", "masks/\0.safetensors", "a" * 5000, "x", "c", "frozen", [], [[]],
+    [2**40, 2**40], [2**62, 0], [0, 2**59], ["x", "x"], ["x", 1], {}, {"x": 1}, {"a.weight": "c"}, {"steps": "c"},
+]  # fmt: skip
+
+
+def edited(draw, facts):
+    """Some values of bundle.json changed, deleted or renamed."""
+    for _ in range(draw.choice([1, 1, 1, 2, 3])):
+        facts = changed(facts, draw, STRANGE)
+    return facts
+
+
+def flipped(rng, content, start=0, stop=None):
+    """A few bits of a file the other way."""
+    damaged = bytearray(content)
+    for _ in range(rng.choice([1, 1, 2, 8])):
+        damaged[rng.randrange(start, stop or len(damaged))] ^= 1 << rng.randrange(8)
+    return bytes(damaged)
+
+
+def damaged_bundle(rng, files):
+    """The content of a bundle with one file damaged; and whether bundle.json is forged, and its digest with it."""
+    name, facts, kind = rng.choice(list(files)), json.loads(files["bundle.json"]), rng.random()
+    if kind < 0.3:
+        return files | {name: flipped(rng, files[name])}, False
+    if kind < 0.36:
+        return files | {name: files[name][: rng.randrange(len(files[name]))]}, False
+    if kind < 0.48:
+        return files | {name: files[rng.choice(list(files))]}, False
+    if kind < 0.5:
+        return {other: content for other, content in files.items() if other != name}, False
+    if kind < 0.85:
+        facts = edited(rng, facts)
+    else:
+        name = rng.choice([name for name in files if name.endswith(".safetensors")])
+        header = int.from_bytes(files[name][:8], "little")
+        start, stop = rng.choice([(0, 8), (8, 8 + header), (8 + header, None), (8 + header, None)])
+        files = files | {name: flipped(rng, files[name], start, stop)}
+        facts["files"][name] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
+    with suppress(ValueError, TypeError):  # of what is no JSON, or no object
+        facts["digest"] = bundle_digest(facts)
+    return files | {"bundle.json": json.dumps(facts).encode()}, True
+
+
+@pytest.mark.parametrize("include_base", [False, True])
+@pytest.mark.parametrize("cases", [MANY, pytest.param(60, marks=pytest.mark.short)])
+@pytest.mark.parametrize("method", METHODS)
+def test_damaged_and_forged_bundles(tmp_path, method, cases, include_base, monkeypatch):
+    """A file damaged on its way would give slightly wrong models; a forged one would crash, fill the memory, or run
+    something."""
+    monkeypatch.setattr("tallmasks.io.hub.reachable", lambda: False)
+    monkeypatch.setattr("tallmasks.parallel.cores", lambda: 1)  # for five small tensors a pool is slow to start
+    made = make(tmp_path, method, forms=FORMS, tasks=TASKS, include_base=include_base)
+    base = None if include_base else open_checkpoint(made.base_file)
+    files = {str(p.relative_to(made.folder)): p.read_bytes() for p in made.folder.rglob("*") if p.is_file()}
+    folder, rng = tmp_path / "damaged", random.Random(f"{method} {include_base}")
+
+    def given(content, forged):
+        """The number of tasks that give weights; the others must fail with a one-line error."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, part in content.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(part)
+        found = 0
+        try:
+            bundle = load_bundle(folder, base)
+            for task in bundle.tasks:
+                weights, _ = bundle.state_dict(task), bundle.update(task, "a.weight", 1, 5)
+                assert forged or all_same(weights, made.wanted[task])
+                found += 1
+        except TallmasksError as error:
+            assert "\n" not in str(error), error
+        assert found == 3 or verify_bundle(folder)
+        return found
+
+    assert given(files, False) == 3
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert 0 < sum(given(*damaged_bundle(rng, files)) for _ in range(cases)) < cases * 3
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 16  # KiB
+
+
+@pytest.mark.short
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"[]", b'{"format": "tallmasks/bundle/2"}', b"[" * 100_000, b"\xff\xfe",
+        b'{"format": "tallmasks/bundle/1", "x": NaN}', b'{"format": "tallmasks/bundle/1", "x": ' + b"9" * 5000 + b"}",
+        b'{"format": "tallmasks/bundle/1", "digest": "0"}', b" " * ((1 << 24) + 1),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_any_bundle_json_is_refused_in_a_line(tmp_path, text):
+    """A file from somebody would end the program with a traceback, or never."""
+    (tmp_path / "bundle.json").write_bytes(text)
+    with pytest.raises(TallmasksError, match=r"bundle\.json") as error:
+        load_bundle(tmp_path)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
+    assert verify_bundle(tmp_path) == [str(error.value)]
+
+
+HOSTILE = [
+    {"num_hidden_layers": 10**7},
+    {"hidden_size": "x"},
+    {"architectures": ["Trainer"]},
+    {"model_type": "timm_backbone", "architectures": ["TimmBackbone"], "backbone": "hf-hub:evil/model"},
+]
+
+
+def test_a_configuration_neither_builds_without_end_nor_downloads(tmp_path):
+    """A stranger's config.json could keep a command from ending, or download a repository that nobody named."""
+    folder = tmp_path / "base"
+    made("Dinov2Model").save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text()) | {"use_pretrained_backbone": True}
+    with loopback_hub(folder, tmp_path / "cache") as server:
+        known_tensors._questions.cache_clear()  # one that knows of this hub
+        for change in HOSTILE:
+            (folder / "config.json").write_text(json.dumps(config | change))
+            one = open_checkpoint(folder)
+            assert not known_tensors.known_tensors(one.names, one), change
+        known_tensors._questions.cache_clear()
+    assert not server.requests

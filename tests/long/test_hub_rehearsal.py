@@ -20,22 +20,18 @@ import torch
 import yaml
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_tensors
-from transformers import AutoConfig, AutoModelForSequenceClassification, CLIPVisionConfig, CLIPVisionModel
 
 import image_files
 import small_classifier
 import small_t5
 import text_data
 from conftest import ROOT, shipped_params
-from loopback_hub import COMMIT, REPOSITORY, LoopbackHub, Repository, loopback_hub, serving
+from loopback_hub import COMMIT, LoopbackHub, Repository, serving
 from models_made import make_small
 from project import Project, lay_out
 from reproduction.models.clip import network as clip
 from reproduction.tasks.text import TASKS as TEXT
 from reproduction.tasks.vision import TASKS as VISION
-from reproduction.tasks.vision.decoding import write_examples
-from tallmasks.errors import TallmasksError
-from tallmasks.io.hub import with_origin
 from tallmasks.io.tensor_files import open_tensors
 
 pytestmark = pytest.mark.xdist_group("hub")
@@ -186,91 +182,22 @@ def test_the_11_text_data_sets_and_a_table(
     rehearse(project, model, "7nlp", "11nlp", {name: task for name, task in TEXT.items() if not task.texts})
 
 
-def classifier(params: dict[str, Any], model: str, architecture: dict[str, Any], length: int) -> None:
-    """The project's own entry of a text classifier with a small network on a CPU."""
-    entry = shipped_params()["models"][model]
-    small_model(params, model, entry["benchmarks"], architecture=architecture)
-    entry = params["models"][model]
-    entry["pretrained"] = {key: entry["pretrained"][key] for key in ("hub", "file", "revision")}
-    entry |= {"examples": {"train": 6, "validation": TEXTS, "test": TEXTS}}
-    entry["scoring"].update(max_input_tokens=length)
-
-
 def test_the_20_classification_data_sets_and_a_table(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
     """The same for text classifiers."""
     pretrained = shipped_params()["models"]["minilm_hub"]["pretrained"]
     folder = small_classifier.save_folder(tmp_path / "encoder")
     hub.repositories["models", pretrained["hub"]] = Repository(folder, pretrained["revision"])
-    project.change(lambda params: classifier(params, "minilm_hub", small_classifier.ARCHITECTURE, 12))
-    rehearse(project, "minilm_hub", "8texts", "20texts", {name: task for name, task in TEXT.items() if task.texts})
-
-
-def test_fine_tuned_gpt2_with_heads_of_their_own(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
-    """A user of FusionBench's GPT-2 would learn only after seven downloads that they cannot be read."""
-    gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 24, "n_positions": 32}
-    gpt2 |= {"bos_token_id": 0, "eos_token_id": 0}
-    pretrained = shipped_params()["models"]["gpt2_glue"]["pretrained"]
-    folder = small_classifier.save_folder(tmp_path / "gpt2", gpt2)
-    hub.repositories["models", pretrained["hub"]] = Repository(folder, pretrained["revision"])
-    tasks = shipped_params()["models"]["gpt2_glue"]["benchmarks"]["7glue"]
-    for task in tasks:
-        config = AutoConfig.for_model(**gpt2, num_labels=len(TEXT[task].classes))
-        AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / task)
 
     def shrink(params: dict[str, Any]) -> None:
-        classifier(params, "gpt2_glue", gpt2, 30)
-        params["models"]["gpt2_glue"]["checkpoints"] = {
-            "source": "finetune", "tasks": {task: str(tmp_path / task) for task in tasks},
-        }  # fmt: skip
+        benchmarks = shipped_params()["models"]["minilm_hub"]["benchmarks"]
+        small_model(params, "minilm_hub", benchmarks, architecture=small_classifier.ARCHITECTURE)
+        entry = params["models"]["minilm_hub"]
+        entry["pretrained"] = {key: pretrained[key] for key in ("hub", "file", "revision")}
+        entry |= {"examples": {"train": 6, "validation": TEXTS, "test": TEXTS}}
+        entry["scoring"].update(max_input_tokens=12)
 
     project.change(shrink)
-    run = project.snakemake("results/gpt2_glue/7glue/table.csv")
-    assert run.jobs["import_checkpoint"] == run.jobs["head"] == len(tasks)
-
-
-@pytest.mark.short
-def test_a_repository_that_is_no_longer_what_it_was_is_said(tmp_path: Path) -> None:
-    """A job would end in the traceback of a library, or go on from other weights."""
-    cars = VISION["cars"].source
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files" / "weights.json").write_text("{}")
-    with loopback_hub(tmp_path / "files", tmp_path / "cache") as server:
-        server.repositories["datasets", cars.hub] = Repository(tmp_path / "files", str(cars.revision))
-        with pytest.raises(TallmasksError, match=r"weights\.json"):
-            write_examples(VISION["cars"], "test", 32, tmp_path / "out", {})
-        with pytest.raises(TallmasksError, match="0000"):
-            with_origin(REPOSITORY, ["weights.json"], "main", "0" * 64)
-
-
-def test_published_checkpoints_of_two_publishers(hub: LoopbackHub, project: Project, tmp_path: Path) -> None:
-    """A user of published checkpoints would learn only after 600 MB that they cannot be read."""
-    torch.manual_seed(0)
-    state = clip.build("ViT-B-32-quickgelu").state_dict()
-    published = {f"model.{name}": tensor + 1 for name, tensor in state.items() if name.startswith("visual.")}
-    theirs = CLIPVisionModel(CLIPVisionConfig()).state_dict()
-    pretrained = {**shipped_params()["models"]["vit_b32"]["pretrained"]}
-    del pretrained["sha256"]
-    file = tmp_path / "published" / "single_task/ViT-B-32/SVHNVal/nonlinear_finetuned.pt"
-    for folder in (tmp_path / "weights", tmp_path / "fusionbench", file.parent):
-        folder.mkdir(parents=True)
-    save_tensors(state, tmp_path / "weights" / pretrained["file"])
-    torch.save(published, file)
-    save_tensors({f"vision_model.{n}": t for n, t in theirs.items()}, tmp_path / "fusionbench" / "model.safetensors")
-    hub.repositories |= {
-        ("models", pretrained["hub"]): Repository(tmp_path / "weights", pretrained["revision"]),
-        ("models", "nik-dim/tall_masks"): Repository(tmp_path / "published", "c8d352f".ljust(40, "0")),
-        ("models", "tanganke/clip-vit-base-patch32_mnist"): Repository(tmp_path / "fusionbench"),
-    }
-    more = {"pretrained": pretrained, "checkpoints": {"source": "published", "tasks": {"mnist": "fusionbench"}}}
-    project.change(lambda params: small_model(params, "vit_b32", {"two": ["svhn", "mnist"]}, **more))
-    planned = project.run("snakemake", "-n", "--quiet", "host", "--", "results/vit_b32/two/table.csv").output
-    project.snakemake(*set(re.findall(r"store/vit_b32/checkpoints/import_checkpoint/\w+-\w+\.safetensors", planned)))
-    for task, expected in (
-        ("svhn", published["model.visual.conv1.weight"]),
-        ("mnist", theirs["embeddings.patch_embedding.weight"]),
-    ):
-        found = open_tensors(project.one(f"store/vit_b32/checkpoints/import_checkpoint/{task}-*"))
-        np.testing.assert_array_equal(found.read("visual.conv1.weight"), expected.numpy())
+    rehearse(project, "minilm_hub", "8texts", "20texts", {name: task for name, task in TEXT.items() if task.texts})
 
 
 def test_doctor_names_what_the_hub_refuses(hub: LoopbackHub, project: Project) -> None:

@@ -59,9 +59,3 @@ def test_the_wheel_brings_neither_torch_nor_the_workflow(environment: Path) -> N
     listed = json.loads(run(environment, UV, "pip", "list", "--format", "json", "--python", "venv"))
     heavy = {"torch", "transformers", "datasets", "dvc", "snakemake", "pandas", "matplotlib", "scipy"}
     assert not heavy & {package["name"] for package in listed}
-
-
-@pytest.mark.parametrize("extra", ["torch", "transformers"])
-def test_every_extra_can_be_added(extra: str, environment: Path) -> None:
-    """The commands name an extra where a library is missing; its installation would end with an error."""
-    run(environment, UV, "pip", "install", "--quiet", "--dry-run", "--python", "venv", f"tallmasks[{extra}]")

@@ -1,10 +1,11 @@
-"""A remote on S3 and one over SSH, on the loopback, set up by the commands of docs/share.md.
+"""A remote on S3 and one over SSH, on the loopback, set up by the commands of docs/share.md; a storage for all files.
 
 The S3 server is moto's. The SSH server is asyncssh's, which serves files alone, as DVC needs them.
 """
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,3 +93,22 @@ def test_another_machine_goes_on_from_a_remote(remote: Remote, project: Project,
     assert 0 < int(fetched) < total
     assert there.sha256("store", "results") == here.sha256("store", "results")
     assert not there.dry_run().planned
+
+
+TABLE = "results/tiny/two/table.csv"
+
+
+@pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync")
+def test_a_storage_gets_the_same_bytes(project: Project) -> None:
+    """On Kubernetes every job would end with "output files are missing": it wrote beside Snakemake's own copy."""
+    before = project.sha256("store", "results")
+    storage = project.root.with_name("storage")
+    for folder in ("store", "results"):
+        shutil.rmtree(project.path(folder))
+    shutil.copytree(project.path("models"), storage / "models")
+    apart = Project(project.root, {"PYTHONPATH": f"{project.root / 'src'}:{PACKAGES}"})
+    options = f"--default-storage-provider fs --default-storage-prefix {storage} --shared-fs-usage none"
+    first, second = (apart.run("snakemake", "-j2", *options.split(), "--", TABLE) for _ in range(2))
+    assert first.jobs["tables"] == 1 and not second.jobs
+    made = Project(storage).sha256("store", "results")
+    assert made and made == {path: before[path] for path in made}

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from gpus import LISTED, fake_nvml
-from processes import job_command
 from project import ROOT
 
 SCRIPTS = ROOT / "workflow" / "scripts"
@@ -87,28 +86,3 @@ def test_jobs_that_share_a_gpu_fill_idle_ones_first(machine: dict[str, str], lea
 def test_of_a_submitted_job_the_scheduler_decides(lease: Start, assigned: str, taken: set[str]) -> None:
     """A job would use a device that slurm gave to another job, or two steps would share the first device."""
     assert said(lease(1, 1, CUDA_VISIBLE_DEVICES=assigned)) <= taken
-
-
-def run_job(machine: dict[str, str], folder: Path, code: str, gpus: int = 1) -> list[str]:
-    """The command of a job that runs `code` as one of the workflow's steps."""
-    script = folder / "finetune.py"
-    script.write_text(f"from job import main\n{code}\nmain(run)\n")
-    told = {"recipe": {"params": {}}, "inputs": {}, "outputs": {}, "threads": 1, "gpus": gpus, "imports": ["torch"]}
-    return job_command(folder, script, told)
-
-
-MODEL = """
-from reproduction.models import cuda
-def run(job):
-    print(cuda.choose("cuda" if job.gpus else "cpu"))
-"""
-
-
-def test_a_job_without_its_gpu_says_so(machine: dict[str, str], tmp_path: Path) -> None:
-    """It would compute for weeks on a CPU and end as if all were well."""
-    without = machine | {"CUDA_VISIBLE_DEVICES": ""}
-    command = run_job(machine, tmp_path, MODEL)
-    done = subprocess.run(command, env=without, cwd=tmp_path, capture_output=True, text=True, check=False)
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("error: ") and "gpu: 0" in last, done.stderr
-    assert "Traceback" not in done.stderr and not done.stdout

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import ROOT
 from processes import job_command
-from reproduction.artifacts.labels import as_metadata, digest_of
+from reproduction.artifacts.labels import as_metadata
 from reproduction.plan import project  # noqa: F401
 from reproduction.plan.node import STAGES, Node, stage_versions
 from tallmasks import methods
@@ -87,12 +87,3 @@ def test_a_job_refuses_what_other_code_was_to_make(changes: dict[str, Any], tmp_
     """After `git checkout` of another branch, this branch's names would get that one's bytes."""
     _, told = merge_job(tmp_path, **changes)
     assert "the code has changed" in refused(run_merge(tmp_path, told))
-
-
-def test_a_source_file_that_changed_is_refused(tmp_path: Path) -> None:
-    """Pretrained weights exchanged while a run is at work would be mixed with the old ones."""
-    _, told = merge_job(tmp_path)
-    (tmp_path / "weights.safetensors").write_bytes(b"new")
-    told["inputs"]["pretrained"] = ["weights.safetensors"]
-    told["recipe"] = told["recipe"] | {"sources": {"pretrained": digest_of("old")}}
-    assert "weights.safetensors" in refused(run_merge(tmp_path, told))

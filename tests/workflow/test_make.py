@@ -1,97 +1,23 @@
-"""`make`: wrong targets, and errors of the installation."""
+"""`make clean` asks before it deletes."""
 
-import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from processes import default_signals, wait_for
 from project import ROOT
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with programs that print their arguments, unaffected by `make test`'s own variables."""
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "results/tiny").mkdir(parents=True)
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    for name in ("requirements.lock", "requirements-uv.lock", "pyproject.toml"):
-        (tmp_path / name).touch()
-    (tmp_path / ".venv/installed").write_text(f"{tmp_path}\n")
-    program(tmp_path / ".venv/bin/snakemake", 'echo "snakemake $*"')
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    return tmp_path
-
-
-def program(path: Path, lines: str) -> None:
-    path.write_text(f"#!/bin/sh\n{lines}\n")
-    path.chmod(0o755)
-
-
-def make(folder: Path, *words: str | Path) -> tuple[int, list[str]]:
-    """The exit status of make, and what it prints but for its own last line."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(["make", *words], cwd=folder, text=True, **pipes)
-    return done.returncode, [line for line in done.stdout.splitlines() if not line.startswith("make: ***")]
-
-
-@pytest.mark.parametrize("target", ["figure", "results", "results/", "Makefile", "."])
-def test_what_is_no_target_is_an_error_with_the_nearest(target: str, folder: Path) -> None:
-    """`make results` would end with "Nothing to be done", as if all were built."""
-    for name in (target, f"{folder}/{target}".rstrip(".")):
-        status, lines = make(folder, name)
-        assert status == 2 and len(lines) == 1 and lines[0].startswith(f"error: {name}: ")
-        assert name != "figure" or "did you mean figures?" in lines[0]
-
-
-def test_a_result_may_have_its_whole_path(folder: Path) -> None:
-    """A path that a shell completed would have nothing to be done, whatever changed."""
-    (folder / "results/tiny/table.csv").touch()
-    for name in ("results/tiny/table.csv", folder / "results/tiny/table.csv"):
-        status, lines = make(folder, name, "JOBS=1")
-        assert (status, lines) == (0, ["snakemake -j1 -- results/tiny/table.csv"])
-
-
-def test_a_python_that_is_not_there_is_one_line(folder: Path) -> None:
-    """The reason would stand behind the shell's own complaints."""
-    (folder / ".venv/installed").unlink()
-    status, lines = make(folder, "PYTHON=nosuch", "install")
-    assert status == 2 and len(lines) == 1 and lines[0].startswith("error: nosuch: ")
-
-
-def test_an_interrupted_installation_ends_with_one_line(folder: Path) -> None:
-    """Ctrl-C would print the tracebacks of pip and of venv."""
-    (folder / ".venv/installed").unlink()
-    program(
-        folder / "python",
-        'case "$*" in *venv*.venv) trap "echo Traceback; exit 1" INT; touch begun; while sleep 0.1; do :; done; esac',
-    )
-    making = subprocess.Popen(
-        ["make", "PYTHON=./python", "install"],
-        cwd=folder,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=default_signals,
-    )
-    wait_for(lambda: (folder / "begun").exists() or making.poll() is not None)
-    os.killpg(making.pid, signal.SIGINT)
-    said, interrupted, *rest = making.communicate(timeout=60)[0].splitlines()
-    assert said == "./python -m venv .venv"
-    assert interrupted.startswith("Interrupted")
-    assert all(line.startswith("make: ***") for line in rest) and making.returncode
-
-
-def test_clean_asks(folder: Path) -> None:
+def test_clean_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A month of fine-tuning would be gone with one word."""
-    weights = folder / "store/weights"
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):  # of `make test`
+        monkeypatch.delenv(name, raising=False)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    weights = tmp_path / "store/weights"
     weights.parent.mkdir()
     weights.write_bytes(bytes(3_000_000))
-    status, lines = make(folder, "clean")
-    assert status == 2 and weights.exists() and "2.9M" in "".join(lines)
-    assert make(folder, "clean", "YES=1")[0] == 0 and not weights.parent.exists()
+    done = subprocess.run(["make", "clean"], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 2 and weights.exists() and "2.9M" in done.stdout + done.stderr
+    subprocess.run(["make", "clean", "YES=1"], cwd=tmp_path, stdin=subprocess.DEVNULL, check=True)
+    assert not weights.parent.exists()

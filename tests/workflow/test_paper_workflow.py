@@ -3,8 +3,6 @@
 import base64
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +10,7 @@ import pytest
 
 from project import ORDERS, Project
 from reproduction.artifacts.labels import digest_of
-from reproduction.results.figures import FIGURES, FORMATS
+from reproduction.results.figures import FIGURES
 from reproduction.results.paper import TABLES
 
 pytestmark = pytest.mark.xdist_group("paper")  # builds every table and figure of a small model first, once
@@ -22,16 +20,6 @@ OF_THE_PAPER = [name for name, figure in FIGURES.items() if not {"field", "held_
 @pytest.fixture
 def copy(paper: Project, tmp_path: Path) -> Project:
     return paper.copy(tmp_path / "copy")
-
-
-def test_every_file_is_there(paper: Project) -> None:
-    """A figure or table of the paper would be missing in one of its formats."""
-    figures = {f"{name}.{ending}" for name in OF_THE_PAPER for ending in (*FORMATS, "csv", "provenance.json")}
-    tables = {f"{name}.{ending}" for name in TABLES for ending in ("csv", "md", "tex", "html", "provenance.json")}
-    for folder, names in (("figures", figures), ("tables", tables)):
-        found = {path.name: path for path in paper.path("results/tiny", folder).iterdir()}
-        assert found.keys() == names
-        assert all(path.stat().st_size > 100 for path in found.values())
 
 
 def test_the_sweeps_ends_are_those_of_the_tables(paper: Project) -> None:
@@ -46,34 +34,6 @@ def test_the_sweeps_ends_are_those_of_the_tables(paper: Project) -> None:
             assert rows["normalized_accuracy"].iloc[k] == table.loc[name, "normalized_accuracy"]
         last = rows.iloc[-1]
         assert last["accuracy"] == table.loc["zeroshot", "accuracy"] and last["scaling_coefficient"] == 0
-
-
-def test_figure_data_are_the_results(paper: Project) -> None:
-    """A figure would show numbers that no results file has."""
-    drawn = pd.read_csv(paper.path("results/tiny/figures/per_task.csv")).set_index(["method", "task"])["accuracy"]
-    tested = pd.read_csv(paper.path("results/tiny/three/per_task.csv")).query("split == 'test'")
-    assert not drawn.empty
-    assert drawn.to_dict().items() <= tested.set_index(["method", "task"])["accuracy"].to_dict().items()
-    masks = pd.read_csv(paper.path("results/tiny/figures/mask_percentage.csv"))
-    assert masks["mask_percentage"].between(0.1, 99.9).all()
-    tensors = pd.read_csv(paper.path("results/tiny/three/mask_statistics/tensors.csv"))
-    assert tensors.groupby("method")["weights"].sum().unique().tolist() == [1394112]
-
-
-def test_only_what_is_missing_is_made(copy: Project) -> None:
-    """A deleted picture would cost an evaluation, or an intermediate that nobody needs would be made again."""
-    for file in ("figures/per_task.png", "tables/methods.tex"):
-        copy.path("results/tiny", file).unlink()
-    shutil.rmtree(copy.path("store/tiny/derived/evaluate_first_tasks"))
-    shutil.rmtree(copy.path("results/tiny/three/mask_statistics"))
-    assert copy.dry_run("paper").planned == {"figure_per_task": 1, "paper_table_methods": 1, "mask_statistics": 1}
-
-
-def test_a_second_call_does_nothing_whatever_the_file_times(copy: Project) -> None:
-    """`make paper` would draw everything again, after `git clone` or always."""
-    for place, path in enumerate(sorted(copy.path("results").rglob("*.*"))):
-        subprocess.run(["touch", "-d", f"@{1_000_000_000 + 7919 * place % 5000}", str(path)], check=True)
-    assert copy.dry_run("paper").planned == {}
 
 
 def embedded(project: Project) -> dict[str, dict[str, str]]:

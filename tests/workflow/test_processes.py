@@ -1,7 +1,6 @@
 """Tests that need a process of their own: imports, memory use, and leftovers of a kill."""
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from conftest import PARAMS, ROOT
-from processes import gone, wait_for
 from reproduction.plan.project import closure
 from reproduction.plan.settings import Plan
 from small_checkpoints import file_of, saved_llama, state
@@ -121,26 +119,3 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path: Path, mon
     with new_checkpoint(out, base, None), TemporaryFolder():
         assert not hidden.exists() and not temporary.exists()
     assert open_checkpoint(out).tensors == base.tensors
-
-
-ASKING = """
-import sys, time
-from pathlib import Path
-from tallmasks.vectors.checkpoints.known_tensors import library_settings
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
-
-assert library_settings(open_checkpoint(Path(sys.argv[1])))
-print(*[path.read_text() for path in Path("/proc/self/task").glob("*/children")], flush=True)
-time.sleep(600)
-"""
-
-
-def test_the_process_that_reads_a_configuration_ends_with_the_one_that_asks(tmp_path: Path) -> None:
-    """A configuration that takes long to read kept a core busy for minutes after its command was killed."""
-    source = saved_llama(tmp_path / "model")
-    with subprocess.Popen([sys.executable, "-c", ASKING, str(source)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        child = int(process.stdout.readline())
-        os.kill(child, signal.SIGSTOP)  # it reads nothing, as in a long computation
-        process.kill()
-    wait_for(lambda: gone(child))

@@ -10,10 +10,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from snakemake.exceptions import WorkflowError
-
-from bridge.run import check_slurm
 from processes import gone, wait_for
 from project import ROOT, Project
 
@@ -78,12 +74,3 @@ def test_a_second_run_ends_and_says_why(project: Project) -> None:
         assert "another snakemake is running in this folder" in run.output.strip().splitlines()[-1]
         assert "Traceback" not in run.output and not run.jobs and not table.exists()
     assert project.snakemake("results/tiny/two/table.csv").jobs
-
-
-def test_slurm_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs would be submitted to nobody, and the run would not even end on SIGTERM."""
-    (tmp_path / "sinfo").write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
-    (tmp_path / "sinfo").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(WorkflowError, match="Unable to contact slurm controller"):
-        check_slurm(None)

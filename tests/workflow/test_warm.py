@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge import LIBRARIES
 from processes import WARM, gone, job_command, serve, wait_for
 from project import ROOT, warm_python
 
@@ -73,13 +72,6 @@ def test_a_killed_job_leaves_nothing_behind(tmp_path: Path, bare: tuple[Path, in
     process.kill()
     process.wait(60)
     wait_for(lambda: gone(worker))
-
-
-def test_the_server_has_one_thread_at_the_fork(tmp_path: Path, bare: tuple[Path, int]) -> None:
-    """A fork of a process with threads may wait for ever for a lock that one of them held."""
-    status, _, errors = ended(probe(tmp_path, "pass", bare[0], *LIBRARIES))
-    assert status == 0, errors
-    assert len(list(Path(f"/proc/{bare[1]}/task").iterdir())) == 1
 
 
 def test_a_job_that_dies_is_an_error(tmp_path: Path, bare: tuple[Path, int]) -> None:

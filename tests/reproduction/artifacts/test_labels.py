@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,6 @@ from safetensors.numpy import load_file, save_file
 from reproduction.artifacts import labels
 from reproduction.artifacts.folders import set_aside
 from reproduction.artifacts.labels import Damaged, as_metadata, check, digest_of, write_json
-from reproduction.cli import verify  # noqa: F401  (imported before as_nobody, who cannot read the package)
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.project import (
     Files,
@@ -73,7 +69,6 @@ def content(path):
 
 MUTATIONS = {
     "bit": lambda data, at, byte: data[:at] + bytes([data[at] ^ (1 << byte % 8)]) + data[at + 1 :],
-    "byte": lambda data, at, byte: data[:at] + bytes([byte]) + data[at + 1 :],
     "zeros": lambda data, at, byte: data[:at] + bytes(min(byte + 1, len(data) - at)) + data[at + byte + 1 :],
     "cut": lambda data, at, byte: data[:at],
     "longer": lambda data, at, byte: data + bytes([byte]) * (1 + at % 9),
@@ -127,18 +122,6 @@ def test_files_that_are_set_aside_are_kept(tmp_path):
         moved = str(set_aside(path, tmp_path)).removeprefix("moved to ")
         assert (tmp_path / moved).read_text() == "damaged" and not (tmp_path / path).exists()
     assert set_aside(path, tmp_path) is None
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Without root's permissions."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 def chain(folder: Path) -> dict[str, Node]:
@@ -201,7 +184,6 @@ def test_verify_notices_an_edited_provenance(tmp_path, capsys):
     text = path.read_text()
     assert main(["verify", str(tmp_path)]) == 0
     for value in ("aa", "mnist", "cc", "this one", "zeroshot"):
-        assert text.count(f'"{value}"') == 1
         path.write_text(text.replace(f'"{value}"', '"another"'))
         assert main(["verify", str(tmp_path)]) == 1, value
         assert f"{path} has changed" in capsys.readouterr().out

@@ -82,17 +82,6 @@ def test_own_counts(model: Model, tasks: list[TaskData], resident: int, monkeypa
     ]
 
 
-def test_tensors_are_scored_like_arrays(model: Model, tasks: list[TaskData]) -> None:
-    """Updates that were computed on a GPU would have other scores, or fail."""
-    update = direction(model, 3)
-    evaluator = Evaluator(model, tasks)
-    by_array = evaluator.scaled("test", update, [1.0])
-    assert evaluator.scaled("test", torch.from_numpy(update), [1.0]) == by_array
-    assert evaluator.per_task("test", lambda index: iter([torch.from_numpy(update)]), 1) == by_array
-    weights = model.initial() + torch.from_numpy(update)
-    assert [[count] for count in evaluator.as_is("test", weights)] == by_array
-
-
 @pytest.mark.parametrize("size", [1, 8, 8191])
 def test_masks_are_unpacked_on_the_device(size: int) -> None:
     """On a GPU every task would be scored with a wrong mask."""

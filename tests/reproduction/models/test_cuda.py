@@ -48,6 +48,16 @@ def test_the_gpu_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n" not in str(no.value)
 
 
+def test_products_are_float32_unless_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores would differ between GPUs and CPUs in the fourth digit."""
+    before = torch.are_deterministic_algorithms_enabled()
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)  # which is undone afterwards
+    for tf32 in (True, False):
+        cuda.make_repeatable(tf32=tf32)
+        assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == tf32
+    torch.use_deterministic_algorithms(before)
+
+
 def test_jobs_on_one_gpu_take_no_memory_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluation would fill a GPU with weight sets, and training on the same GPU would run out of memory."""
     limit = Mock()

@@ -22,13 +22,11 @@ from small_t5 import (
     ARCHITECTURE,
     SPEC,
     plain_network,
-    random_state,
     save_small,
     sentences,
     small_examples,
     tokenizer_json,
 )
-from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import load_state, write_tensors
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
@@ -150,15 +148,9 @@ def test_answers_are_written_as_transformers_writes_them(folder: Path) -> None:
     pad, end = map(tokenizer.token_to_id, ("<pad>", "</s>"))
     expected = []
     for example in examples:
-        row = network.generate(
-            torch.tensor([tokens_of(example.input)]),
-            max_new_tokens=12,
-            do_sample=False,
-            num_beams=1,
-            pad_token_id=pad,
-            eos_token_id=end,
-            decoder_start_token_id=pad,
-        )[0].tolist()
+        words = torch.tensor([tokens_of(example.input)])
+        tokens = {"pad_token_id": pad, "eos_token_id": end, "decoder_start_token_id": pad}
+        (row,) = network.generate(words, max_new_tokens=12, do_sample=False, num_beams=1, **tokens).tolist()
         expected.append(tokenizer.decode(row))
     assert written(model, examples, 4) == expected and len(set(expected)) > 1
     plainly = TextModel.written(model, model.prepare(examples))  # type: ignore[arg-type]
@@ -213,37 +205,14 @@ def test_loss_is_transformers_mean_over_the_batchs_tokens(model: T5Model, folder
         assert torch.equal(model.loss(batch), model.loss(batch)) != training
 
 
-def test_micro_batches_sum_to_the_whole_batch(model: T5Model, folder: Path) -> None:
-    """The trained weights would depend on how much memory the machine has."""
+def test_micro_batches_are_no_larger_than_asked_for(model: T5Model, folder: Path) -> None:
+    """A GPU's memory would not be enough, or long training texts would be left out."""
     batch = model.prepare(small_examples(folder, 10))
-    longest = batch.inputs.shape[1]
-    batch = replace(batch, longest=longest)
+    batch = replace(batch, longest=batch.inputs.shape[1])
     pieces = batch.split(3)
     assert sum(piece.weight for piece in pieces) == batch.weight and sum(map(len, pieces)) == 10
-    assert batch.split(10)[0] is batch, "a batch that fits is computed as it is"
-    assert all(piece.inputs.numel() <= 3 * longest for piece in pieces)
+    assert all(piece.inputs.numel() <= 3 * batch.longest for piece in pieces)
     assert len(pieces[0]) == 3 < max(map(len, pieces)), "more at once of short inputs"
-    assert len(replace(batch, longest=1).split(1)) == 10, "one example at least"
-    gradients = torch.autograd.grad(model.loss(batch), model.parameters())
-    assert all((gradient != 0).any() for gradient in gradients), "a tensor that no gradient reaches"
-
-
-def test_texts_are_not_augmented() -> None:
-    """An `augmentation` setting in params.yaml would be silently ignored for text models."""
-    with pytest.raises(TallmasksError, match=r"models\.x\.finetuning\.augmentation"):
-        FAMILY.check("x", {**SPEC, "finetuning": {"augmentation": "crop"}})
-
-
-def test_bfloat16_products_keep_float32_scores(folder: Path) -> None:
-    """Scores in half precision would make choices tie, or overflow as float16 does."""
-    model: Any = load(SPEC, folder / "weights.safetensors", "bfloat16", device="cpu")
-    examples = small_examples(folder, 4)
-    with torch.inference_mode():
-        found = model.choice_scores(model.prepare(examples))[0]
-    assert found.dtype == torch.float32 and all(p.dtype == torch.float32 for p in model.parameters())
-    plain = plain_scores(load_state(folder / "weights.safetensors"), examples)
-    np.testing.assert_allclose(found, plain, rtol=0.1, atol=0.5)
-    assert not np.allclose(found, plain, atol=1e-4)
 
 
 @pytest.mark.parametrize("table", ["shared", "lm_head", "none"])
@@ -312,28 +281,3 @@ def test_one_pass_serves_many_weight_sets(
         torch.testing.assert_close(found, torch.stack(expected))
         seen.add(len(set(found.tolist())))
     assert max(seen) > 1, "weight sets that all give the same show nothing"
-
-
-SMALL: dict[str, Any] = {**SPEC, "architecture": {**ARCHITECTURE, "vocab_size": 20}}
-UNPADDED = b'{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}'
-
-
-def as_bytes(text: bytes) -> dict[str, np.ndarray]:
-    return {"tokenizer.json": np.frombuffer(text, np.uint8)}
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda state: state.update(as_bytes(b"{")), "tokenizer"),
-        (lambda state: state.update(as_bytes(UNPADDED)), "<pad>"),
-        (lambda state: state.update(random_state(0, SMALL["architecture"])), "20 rows"),
-    ],
-)
-def test_a_spoiled_file_is_named(change: Any, said: str, folder: Path, tmp_path: Path) -> None:
-    """Users would see only a traceback from inside transformers."""
-    state = load_state(folder / "weights.safetensors")
-    change(state)
-    write_tensors(tmp_path / "spoiled.safetensors", state, {})
-    with pytest.raises(TallmasksError, match=f"spoiled.safetensors.*{said}"):
-        load(SMALL if "20 rows" in said else SPEC, tmp_path / "spoiled.safetensors", device="cpu")

@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from reproduction.models.checkpoint_sources import locate
 from reproduction.models.language.text_tokenizer import TextTokenizer
 from reproduction.models.t5 import FAMILY
 from reproduction.models.t5.t5_architectures import Architecture
@@ -20,8 +19,6 @@ from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
 
 IA3: dict[str, Any] = {**SPEC, "adapter": "ia3"}
-WIDE: dict[str, Any] = {**SPEC, "architecture": {**ARCHITECTURE, "vocab_size": 192}}
-"""Has room for the sentinels that are added to the pieces of a spiece.model."""
 State = dict[str, np.ndarray]
 
 
@@ -82,40 +79,15 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda f, s: s.update({"encoder.embed_tokens.weight": torch.ones(96, 32)}), "'shared.weight'"),
-        (lambda f, s: (f / "tokenizer.json").unlink(), "tokenizer.json"),
-        (lambda f, s: (f / "config.json").write_text('{"num_heads": 2}'), "num_heads: .*2.* 4"),
-        (lambda f, s: (f / "config.json").write_text('{"tie_word_embeddings": true}'), "scales its outputs"),
-    ],
+    ("config", "said"),
+    [({"num_heads": 2}, "num_heads: .*2.* 4"), ({"tie_word_embeddings": True}, "scales its outputs")],
 )
-def test_odd_pretrained_folders_are_refused(change: Any, said: str, tmp_path: Path) -> None:
-    """A different network from the intended one would be fine-tuned, or users would see only a traceback."""
-    tensors = torch_state(random_state())
-
-    def save(folder: Path) -> None:
-        change(folder, tensors)
-        save_file(tensors, folder / "model.safetensors")
-
-    folder = saved_folder(tmp_path / "saved", {}, save)
+def test_another_network_is_refused(config: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """A different network from the intended one would be fine-tuned."""
+    folder = saved_folder(tmp_path / "saved", random_state())
+    (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(TallmasksError, match=said):
         FAMILY.convert_pretrained(SPEC, folder)
-
-
-@pytest.mark.parametrize("files", [("model.safetensors", "tokenizer.json"), ("pytorch_model.bin", "spiece.model")])
-def test_weights_and_tokenizer_come_from_the_hubs_cache(files: tuple[str, str], offline: Path) -> None:
-    """An offline machine would refuse the files in its cache, because the hub might have others that are preferred."""
-    commit = "1" * 40
-    snapshot = offline / "models--google--t5-small" / "snapshots" / commit
-    snapshot.mkdir(parents=True)
-    tensors = torch_state(random_state(architecture=WIDE["architecture"]))
-    weights, tokenizer = (snapshot / file for file in files)
-    save_file(tensors, weights) if weights.suffix == ".safetensors" else torch.save(tensors, weights)
-    tokenizer.write_bytes(tokenizer_json().encode() if tokenizer.suffix == ".json" else spiece_model())
-    path, origin = FAMILY.download_pretrained(WIDE, {"hub": "google/t5-small", "revision": commit})
-    assert origin == {"repository": "google/t5-small", "file": files[0], "commit": commit}
-    assert "tokenizer.json" in FAMILY.convert_pretrained(WIDE, path)
 
 
 PIECES = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2), ("▁", -3.0, 1), ("▁cat", -2.0, 1), ("▁cats", -4.0, 1),
@@ -130,14 +102,6 @@ def test_a_sentencepiece_model_becomes_a_tokenizer(tmp_path: Path) -> None:
     assert (tokenizer.pad, tokenizer.end) == (0, 1)
     assert tokenizer(["<extra_id_0> cat <extra_id_99>"]) == [[107, 4, 8, 1]], "sentinels stand behind the pieces"
     assert tokenizer(["red red red red"], 3) == [[7, 7, 1]] and tokenizer.text([7, 5]) == "red cats"
-
-
-@pytest.mark.parametrize("content", [b"", spiece_model(PIECES, kind=2), spiece_model(PIECES)[:40]])
-def test_what_is_no_sentencepiece_model_is_refused(content: bytes, tmp_path: Path) -> None:
-    """A truncated download would give a tokenizer with a wrong vocabulary."""
-    (tmp_path / "spiece.model").write_bytes(content)
-    with pytest.raises(TallmasksError, match=r"spiece\.model"):
-        json_of_spiece(tmp_path / "spiece.model")
 
 
 @pytest.mark.parametrize("layout", ["folder", "transformer."])
@@ -156,18 +120,6 @@ def test_fine_tuned_models_are_read_in_every_layout(
     assert list(found) == list(Architecture.of(ARCHITECTURE).trainable())
     for name, array in found.items():
         np.testing.assert_array_equal(array, tuned[name], err_msg=name)
-
-
-def test_a_frozen_table_that_moved_is_refused(pretrained: tuple[Path, State], tmp_path: Path) -> None:
-    """The part of the fine-tuning that changed the frozen table would be silently dropped."""
-    path, state = pretrained
-    tuned = finetuned(state) | {"shared.weight": state["shared.weight"] + np.float32(0.5)}
-    save_file(torch_state(tuned), tmp_path / "tuned.safetensors")
-    with pytest.raises(TallmasksError, match=r"'shared\.weight'.*0\.5.*none"):
-        FAMILY.convert_checkpoint(SPEC, tmp_path / "tuned.safetensors", path)
-    every = {**SPEC, "architecture": {**ARCHITECTURE, "frozen_table": "none"}}
-    found = FAMILY.convert_checkpoint(every, tmp_path / "tuned.safetensors", path)
-    np.testing.assert_array_equal(found["shared.weight"], tuned["shared.weight"])
 
 
 def some_vectors() -> State:
@@ -214,32 +166,14 @@ def test_pefts_names_are_pefts() -> None:
     assert len(shapes) == 2 * (3 + 5)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda c, v: c.update(peft_type="LORA"), "'LORA'"),
-        (lambda c, v: c.update(modules_to_save=["lm_head"]), "modules_to_save"),
-        (lambda c, v: v.pop(min(v)), r"adapter_model\.safetensors.*SelfAttention\.k\.ia3_l"),
-        (lambda c, v: v.update({min(v): np.ones((5, 1), np.float32)}), r"\[5, 1\].*\[32, 1\]"),
-    ],
-)
-def test_other_adapters_are_refused(change: Any, said: str, pretrained: tuple[Path, State], tmp_path: Path) -> None:
+def test_other_adapters_are_refused(pretrained: tuple[Path, State], tmp_path: Path) -> None:
     """A missing vector would silently stay at one, and the task vector would be wrong."""
     vectors = some_vectors()
+    vectors.pop(min(vectors))
     save_as_peft(tmp_path / "out", vectors)
-    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
-    change(config, vectors)
-    (tmp_path / "out" / "adapter_model.safetensors").unlink()
-    write_tensors(tmp_path / "out" / "adapter_model.safetensors", vectors, {})
-    (tmp_path / "out" / "adapter_config.json").write_text(json.dumps(config))
-    with pytest.raises(TallmasksError, match=said):
+    with pytest.raises(TallmasksError, match=r"adapter_model\.safetensors.*SelfAttention\.k\.ia3_l"):
         FAMILY.convert_checkpoint(IA3, tmp_path / "out", pretrained[0])
-
-
-def test_a_folder_of_checkpoints_may_hold_folders(tmp_path: Path) -> None:
-    """PEFT adapters, which are folders, could not be named in params.yaml."""
-    (tmp_path / "qasc").mkdir()
-    found = locate(str(tmp_path), ARCHITECTURE, "qasc", FAMILY.publishers)
-    assert found is not None and found.local == tmp_path / "qasc"
-    with pytest.raises(TallmasksError, match=r"paws\.safetensors"):
-        locate(str(tmp_path), ARCHITECTURE, "paws", FAMILY.publishers)
+    config = tmp_path / "out" / "adapter_config.json"
+    config.write_text(config.read_text().replace("IA3", "LORA"))
+    with pytest.raises(TallmasksError, match="'LORA'"):
+        FAMILY.convert_checkpoint(IA3, tmp_path / "out", pretrained[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from reproduction.models.families import family, load
 from reproduction.models.flat_weights import count_right
-from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples, packed
+from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples
 from reproduction.models.text_classifier.classifier_network import build, positions
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, tokenizer_of
 from reproduction.tasks.task import Task
@@ -47,14 +46,8 @@ LLAMA = {
     "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16, "eos_token_id": 3,
 }  # fmt: skip
 XLNET = {
-    "model_type": "xlnet",
-    "d_model": 16,
-    "n_layer": 2,
-    "n_head": 2,
-    "d_inner": 24,
-    "vocab_size": 24,
-    "pad_token_id": 0,
-}
+    "model_type": "xlnet", "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24, "vocab_size": 24, "pad_token_id": 0,
+}  # fmt: skip
 ROBERTA = {**ARCHITECTURE, "model_type": "roberta", "type_vocab_size": 1, "max_position_embeddings": 18}
 MODERNBERT = {
     "model_type": "modernbert", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 24,
@@ -65,7 +58,6 @@ T5 = {
     "model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2, "vocab_size": 384,
     "decoder_start_token_id": 0,
 }  # fmt: skip
-MPT = {"model_type": "mpt", "d_model": 16, "n_layers": 1, "n_heads": 2, "max_seq_len": 16, "vocab_size": 24}
 NETWORKS = {"bert": BERT, "roberta": ROBERTA, "gpt2": GPT2, "llama": LLAMA, "modernbert": MODERNBERT, "xlnet": XLNET}
 TYPES = ("input_ids", "token_type_ids", "attention_mask")
 CONFIG = FinetuneConfig(
@@ -176,7 +168,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # the networ
     "other classes": ({}, {"classes": 4}, "classifier"),
     "other order": ({}, {"id2label": {0: "dog", 1: "cat", 2: "bird"}}, "found the classes dog, cat"),
     "other setting": ({"num_attention_heads": 4}, {}, "num_attention_heads"),
-    "other width": ({"intermediate_size": 20}, {}, "intermediate_size"),
 }
 
 
@@ -189,21 +180,6 @@ def test_a_classifier_that_does_not_fit_is_refused(what: str, tmp_path: Path) ->
     with pytest.raises(TallmasksError, match=named) as refused:
         family(spec).convert_checkpoint(spec, tmp_path / "animals", tmp_path)
     assert "animals" in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_settings_inside_of_others_are_compared(tmp_path: Path) -> None:
-    """A classifier of MPT or T5Gemma would be refused for its dtype, or computed with other attention."""
-    spec = {**TRAINED, "architecture": MPT, "classes": CLASSES}
-    fine_tuned_folder(tmp_path, MPT)
-    config = json.loads((tmp_path / "config.json").read_text())
-    for changes, named in (
-        ({"dtype": "bfloat16", "attn_pdrop": 1, "_name_or_path": "here"}, None),
-        ({"alibi": False}, r"attn_config\.alibi: found False"),
-    ):
-        changed = {**config, "attn_config": {**config["attn_config"], **changes}}
-        (tmp_path / "config.json").write_text(json.dumps(changed))
-        with pytest.raises(TallmasksError, match=named) if named else contextlib.nullcontext():
-            family(spec).convert_checkpoint(spec, tmp_path, tmp_path)
 
 
 def test_a_head_is_never_dropped_or_invented(tmp_path: Path) -> None:
@@ -235,19 +211,6 @@ def test_a_language_model_is_a_body_without_its_head(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], tensor.detach().numpy())
 
 
-def test_the_buffers_of_the_first_gpt2_are_left_out(tmp_path: Path) -> None:
-    """The weights of gpt2 on the hub, which FusionBench's models are fine-tuned from, could not be used."""
-    spec = {**TRAINED, "architecture": GPT2}
-    folder = save_folder(tmp_path / "gpt2", GPT2)
-    expected = family(spec).convert_pretrained(spec, folder)
-    tensors = load_file(folder / "model.safetensors")
-    masks = {f"h.{n}.attn.bias": torch.ones(1, 1, 16, 16).tril() for n in range(2)}
-    save_file(
-        {name.removeprefix("transformer."): one for name, one in tensors.items()} | masks, folder / "model.safetensors"
-    )
-    assert family(spec).convert_pretrained(spec, folder).keys() == expected.keys()
-
-
 def test_the_tokenizer_is_the_one_that_transformers_loads(tmp_path: Path) -> None:
     """Texts would be cut at the other end, or cased, and no accuracy be that of the model."""
     folder = save_folder(tmp_path / "bert")
@@ -262,48 +225,26 @@ def test_the_tokenizer_is_the_one_that_transformers_loads(tmp_path: Path) -> Non
     family(SPEC).convert_pretrained(SPEC, folder)  # without the folder's code
 
 
-@pytest.mark.parametrize("damage", ["{}", "cut off", "one token more", "missing"])
-def test_a_tokenizer_that_does_not_fit_is_refused(damage: str, tmp_path: Path) -> None:
+def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     """A training would end in a traceback of the library, or all tokens be unknown."""
     folder, larger = save_folder(tmp_path / "bert"), small_tokenizer()
     larger.add_tokens([f"more {n}" for n in range(20)])
-    contents = {"{}": "{}", "cut off": small_tokenizer().to_str()[:99], "one token more": larger.to_str()}
-    (folder / "tokenizer.json").write_text(contents.get(damage, ""))
-    if damage == "missing":
-        for file in folder.glob("tokenizer*"):
-            file.unlink()
-    with pytest.raises(TallmasksError, match=r"bert: .*belongs? to the weights"):
-        family(SPEC).convert_pretrained(SPEC, folder)
+    for content in (larger.to_str(), small_tokenizer().to_str()[:99]):
+        (folder / "tokenizer.json").write_text(content)
+        with pytest.raises(TallmasksError, match=r"bert: .*belongs? to the weights"):
+            family(SPEC).convert_pretrained(SPEC, folder)
 
 
-def test_a_padding_token_outside_of_the_vocabulary_is_refused() -> None:
-    """A training ended with an IndexError."""
-    with pytest.raises(TallmasksError, match=r"architecture\.pad_token_id: found 50256"):
-        build({**TRAINED, "architecture": {**GPT2, "pad_token_id": 50256}})
-
-
-@pytest.mark.parametrize(
-    ("saved", "written", "refused"),
-    [
-        ({"pad_token_id": 5, "eos_token_id": 2}, {}, 5),
-        ({"pad_token_id": None, "eos_token_id": 7}, {}, None),
-        ({"pad_token_id": 5, "eos_token_id": 2}, {"pad_token_id": 5}, None),
-        ({"pad_token_id": None, "eos_token_id": 7}, {"pad_token_id": 6}, None),
-    ],
-)
-def test_another_padding_token_than_the_models_is_refused(
-    saved: dict[str, int | None], written: dict[str, int], refused: int | None, tmp_path: Path
-) -> None:
+def test_another_padding_token_than_the_models_is_refused(tmp_path: Path) -> None:
     """A language model looks for the last token that is no padding: with 0, Qwen would not see `!` at the end."""
     folder = save_folder(tmp_path / "folder", LLAMA)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **saved}))
-    spec = {**TRAINED, "architecture": {**LLAMA, **written}}
-    if refused is None:
+    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": 5}))
+    spec = {**TRAINED, "architecture": LLAMA}
+    with pytest.raises(TallmasksError, match="write pad_token_id: 5 under"):
         family(spec).convert_pretrained(spec, folder)
-        return
-    with pytest.raises(TallmasksError, match=f"write pad_token_id: {refused} under"):
-        family(spec).convert_pretrained(spec, folder)
+    spec["architecture"] = {**LLAMA, "pad_token_id": 5}
+    family(spec).convert_pretrained(spec, folder)
 
 
 def test_the_published_names_describe_the_published_networks() -> None:
@@ -325,20 +266,12 @@ def test_a_new_head_is_drawn_for_each_seed_and_task(tmp_path: Path) -> None:
     assert len(heads) == 3
 
 
-def test_a_head_comes_back_from_a_checkpoint(tmp_path: Path) -> None:
-    """Scores would be those of another head."""
-    head = {"score.weight": np.arange(6, dtype=np.float32).reshape(3, 2)}
-    write_tensors(tmp_path / "checkpoint", {"w": np.ones(2, np.float32), HEAD: packed(head)}, {})
-    found = family(SPEC).trained_head(tmp_path / "checkpoint")  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(found["score.weight"], head["score.weight"])
-
-
-@pytest.mark.parametrize(("name", "longest"), [("bert", 16), ("roberta", 16), ("gpt2", 16), ("llama", 16)])
-def test_texts_can_be_as_long_as_the_positions(name: str, longest: int) -> None:
+def test_texts_can_be_as_long_as_the_positions() -> None:
     """A text would lose its last tokens, or end in an error of torch."""
-    network = build({"architecture": NETWORKS[name], "heads": None})
-    assert positions(network) == longest
-    network(torch.ones(1, longest, dtype=torch.long))
+    for name in ("bert", "roberta", "gpt2", "llama"):
+        network = build({"architecture": NETWORKS[name], "heads": None})
+        assert positions(network) == 16
+        network(torch.ones(1, 16, dtype=torch.long))
 
 
 def test_a_network_that_overflows_has_no_right_answers() -> None:

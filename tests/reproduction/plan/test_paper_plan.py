@@ -1,17 +1,21 @@
-"""Recipes of the paper's figures: what a change rebuilds, and what they share with the tables."""
+"""Recipes of the paper's figures and of its CLIP models: what a change rebuilds, and where weights are from."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import ROOT
+from plans import paths
 from reproduction.plan import chain
 from reproduction.plan.figures_and_tables import figure
-from reproduction.plan.project import Index
+from reproduction.plan.project import closure
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS, results_of
 from reproduction.results.figures import FIGURES
+from reproduction.tasks.vision.vision_tasks import vision_task_of
 from reproduction.training.controlled import Controlled
+from tallmasks.errors import TallmasksError
 
 Params = dict[str, Any]
 
@@ -29,8 +33,6 @@ def digests(params: Params) -> dict[str, str]:
         (("models", "tiny", "sweeps", "subsets", "test"), 7, {"subsets", "task_count"}),
         (("models", "tiny", "sweeps", "thresholds", "validation"), 7, {"thresholds", "threshold"}),
         (("paper", "subsets", "orders"), ["name_wave"], {"subsets", "task_count"}),
-        (("paper", "subsets", "methods"), ["ties"], {"subsets", "task_count"}),
-        (("paper", "benchmarks"), ["8tasks", "14tasks", "20tasks"], set()),
         (("build",), [], set()),
     ],
 )
@@ -47,14 +49,6 @@ def test_a_parameter_redraws_what_shows_it_and_nothing_else(
     assert {name for name in before if before[name] != after[name]} == expected
 
 
-def test_figures_show_what_params_name(params: Params) -> None:
-    """A benchmark of a user's own would miss in the figures, or one that he left out come back."""
-    params["paper"]["benchmarks"] = ["14tasks", "8tasks"]
-    shown = dict(figure(Plan(params, ROOT), "tiny", "per_task").recipe["params"]["benchmarks"])
-    assert list(shown) == ["8tasks", "14tasks"]
-    assert len(shown["14tasks"]) == 14
-
-
 def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     """The controlled experiment would overwrite the fine-tuned models, or find theirs."""
     plan = Plan(params, ROOT)
@@ -65,19 +59,6 @@ def test_controlled_checkpoints_are_other_checkpoints(params: Params) -> None:
     artifacts = VIEWS["controlled"](plan, "tiny", "8tasks").inputs
     behind = {node.path for top in artifacts["controlled"] for node in top.walk() if node.kind == "finetune"}
     assert len(behind) == 8 and all("controlled" in path for path in behind)
-
-
-def test_every_point_of_figure_5_is_one_job(params: Params) -> None:
-    """The mean over the orders would lack a point, or jobs would be known only after the zero-shot evaluations."""
-    params["paper"]["subsets"]["orders"] = ["zeroshot_ascending", "name_wave"]
-    plan = Plan(params, ROOT)
-    inputs = VIEWS["subsets"](plan, "tiny", "8tasks").inputs
-    for order in params["paper"]["subsets"]["orders"]:
-        points = [node.params for node in inputs[order]]
-        assert [(point["order"], point["n"]) for point in points] == [(order, n) for n in range(1, 9)]
-        assert all(point["tasks"] == list(plan.members(plan.tasks("tiny", "8tasks"))) for point in points)
-    node = inputs["name_wave"][3]
-    assert Index(Plan(params, ROOT)).find("tiny", node.name).recipe == node.recipe, "a cluster job is told a name only"
 
 
 def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params) -> None:
@@ -94,3 +75,64 @@ def test_thresholds_that_the_tables_have_are_not_evaluated_again(params: Params)
         assert [node.params.get("images") for node in nodes] == [{"validation": 80} if one else None for one in sampled]
         assert [node.path not in behind for node in nodes] == sampled
         assert not any("zero_shot" in node.inputs for node in nodes if "images" in node.params), "of all images"
+
+
+@pytest.fixture
+def of_clip(params: Params) -> Params:
+    """One CLIP model, two tasks."""
+    params["models"] = {"vit_b32": params["models"]["vit_b32"]}
+    params["benchmarks"] = {"two": ["fer2013", "mnist"]}
+    return params
+
+
+def test_imported_checkpoints_take_the_place_of_fine_tuning(of_clip: Params) -> None:
+    """Somebody else's checkpoints would be fine-tuned once more, or meet heads that they were not trained with."""
+    before = paths(of_clip, "vit_b32")
+    of_clip["models"]["vit_b32"]["checkpoints"] = {"source": "published", "revision": "0" * 40}
+    plan = Plan(of_clip, ROOT)
+    nodes = closure(plan, "vit_b32")
+    assert {"import_checkpoint"} == {node.kind for node in nodes} & {"import_checkpoint", "finetune"}
+    assert not [node for node in nodes if node.kind == "examples" and "-train-" in node.path]
+    node = chain.finetune(plan, "vit_b32", "mnist", 0)
+    assert node is chain.finetune(plan, "vit_b32", "mnist", 0)
+    assert node.recipe["params"]["checkpoint"]["revision"] == "0" * 40
+    assert chain.head(plan, "vit_b32", "mnist").path == before["head/mnist"]
+    assert chain.head(plan, "vit_b32", "fer2013").path != before["head/fer2013"], "its classes are in another order"
+    with pytest.raises(TallmasksError, match="seeds"):
+        VIEWS["seeds"](plan, "vit_b32", "two")
+
+
+def test_a_local_file_enters_by_its_content(of_clip: Params, tmp_path: Path) -> None:
+    """Other weights under the same name would give the old results."""
+    of_clip["models"]["vit_b32"]["pretrained"] = str(tmp_path / "weights.pt")
+    found = []
+    for content in (b"one", b"two."):
+        (tmp_path / "weights.pt").write_bytes(content)
+        found.append(chain.head(Plan(of_clip, ROOT), "vit_b32", "mnist").digest)
+    assert found[0] != found[1]
+    kinds = [node.kind for node in chain.head(Plan(of_clip, ROOT), "vit_b32", "mnist").walk()]
+    assert kinds == ["head", "pretrained"], "what is not in the project's format is converted once"
+
+
+def test_zero_shot_needs_no_checkpoint(of_clip: Params, tmp_path: Path) -> None:
+    """The first look at a new machine would wait for checkpoints, or be stale for another seed."""
+    before = VIEWS["zeroshot"](Plan(of_clip, ROOT), "vit_b32", "two").recipe
+    of_clip["models"]["vit_b32"] |= {"checkpoints": str(tmp_path / "nowhere")}
+    zeroshot = VIEWS["zeroshot"](Plan({**of_clip, "seeds": [7]}, ROOT), "vit_b32", "two")
+    assert zeroshot.recipe == before
+    (top, *_) = zeroshot.inputs["task_evaluations"]
+    assert {node.kind for node in top.walk()} == {"evaluate_task", "head", "examples", "pretrained"}
+
+
+def test_a_task_of_ones_own(of_clip: Params, tmp_path: Path) -> None:
+    """A name taken twice would read the wrong images; a benchmark would not know the task."""
+    (tmp_path / "own").mkdir()
+    own = {"path": str(tmp_path / "own"), "classes": ["oak", "maple"], "templates": ["a photo of a {}."]}
+    of_clip |= {"vision_tasks": {"leaves": own}, "benchmarks": {"two": ["leaves", "mnist"]}}
+    plan = Plan(of_clip, ROOT)
+    assert chain.head(plan, "vit_b32", "leaves").params["classes"] == ["oak", "maple"]
+    examples = chain.examples(plan, "vit_b32", "leaves", "train")
+    assert vision_task_of(examples.params).classes == ("oak", "maple") and "data" in examples.sources
+    assert list(plan.paper_benchmarks("vit_b32")) == ["two"]
+    with pytest.raises(TallmasksError, match="'cars'"):
+        Plan({**of_clip, "vision_tasks": {"cars": own}}, ROOT)

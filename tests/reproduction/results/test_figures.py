@@ -19,7 +19,6 @@ from reproduction.results import figures
 from reproduction.results.figures import FIGURES, ResultFiles, pareto, style
 from reproduction.tasks.titles import title
 from result_files import write_results
-from tallmasks import methods
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -170,18 +169,6 @@ def test_mask_density(results: ResultFiles) -> None:
     assert row["percentage"].item() == pytest.approx(expected, abs=1e-4)
 
 
-def test_every_method_is_in_the_figures_of_all(results: ResultFiles) -> None:
-    """A later method would be missing in the figures of all methods, or appear in the paper's."""
-    later = {name for name in methods.names() if methods.get(name).group == "later"}
-    assert set(drawn(results, "field_pareto")[0]["method"]) == set(methods.names())
-    assert later and not later & set(drawn(results, "pareto")[0]["method"])
-    table = results.each("field.csv").query("method != 'fine_tuned'")
-    means = table.groupby(["section", "method"])["normalized_accuracy"].mean().sort_values(ascending=False)
-    for section, part in drawn(results, "field_task_count")[0].groupby("section"):
-        assert list(dict.fromkeys(part["method"])) == means[section].index[:6].tolist()
-        assert part["tasks"].tolist() == [8, 14, 20] * 6
-
-
 def test_the_front_holds_what_nothing_beats(tmp_path: Path) -> None:
     """A method that another one beats in both would be recommended, or the best one left out."""
     rows = [("task_arithmetic", 60, 1), ("ties", 70, 1), ("tall_mask_ties", 99, 2), ("magnitude_masking", 80, 2)]
@@ -221,36 +208,6 @@ def test_equal_data_give_equal_files(results: ResultFiles, name: str, kind: str,
     """git would show a change in every figure after every run, or a file would have the wrong format."""
     one, other = (style.rendered(drawn(results, name)[1], kind) for _ in range(2))
     assert one == other and one.startswith(start)
-
-
-def test_methods_differ_without_colour() -> None:
-    """Two methods would look the same on a greyscale print."""
-    names = methods.names()
-    looks = [style.look_of(name) for name in names]
-    assert len({(look.marker, look.dashes) for look in looks}) == len(names)
-    assert len({(look.marker, look.color) for look in looks}) == len(names), "where no line is drawn"
-
-
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.filterwarnings("error:constrained_layout not applied")
-def test_small_projects(tmp_path: Path, count: int) -> None:
-    """A user with one benchmark, or two, would get no figure, or one with its legend on top of the panels."""
-    few = write_results(tmp_path, (2, 5)[:count])
-    for name in FIGURES:
-        module = figures.figure_module(name)
-        figure = module.draw(module.data(shown(few, name)))
-        figure.draw_without_rendering()
-        assert figure.axes
-
-
-def test_the_overview_says_where_consensus_is_below_task_arithmetic(results: ResultFiles) -> None:
-    """With two tasks a reader would take consensus below task arithmetic for a mistake."""
-    data, figure = drawn(results, "overview")
-    assert not figure.get_supxlabel()
-    lower = data["method"].eq("consensus_task_arithmetic") & data["tasks"].eq(8)
-    data.loc[lower, "normalized_accuracy"] = 1.0
-    figure = figures.figure_module("overview").draw(data)
-    assert figure.get_supxlabel().startswith("At 8 tasks consensus is below task arithmetic")
 
 
 def test_the_documents_example_is_a_figure(results: ResultFiles, tmp_path: Path) -> None:

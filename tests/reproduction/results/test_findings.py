@@ -8,28 +8,7 @@ import pytest
 from reference import PAPER_ROWS
 
 DOCS = Path(__file__).parents[3] / "docs"
-METHODS = ("task_arithmetic", "ties", "consensus_task_arithmetic")
 MERGES = list(PAPER_ROWS[PAPER_ROWS.index("weight_averaging") : PAPER_ROWS.index("fine_tuned")])
-CONSENSUS = {1: "consensus_task_arithmetic_k1", 2: "consensus_task_arithmetic"}
-
-
-def drawn(name: str, folder: str = "tiny") -> pd.DataFrame:
-    return pd.read_csv(DOCS / folder / "figures" / f"{name}.csv")
-
-
-def by_count(folder: str) -> pd.DataFrame:
-    """Normalised accuracy, a row for each number of tasks, a column for each method."""
-    table = drawn("task_count", folder)
-    return table.pivot(index="n", columns="method", values="normalized_accuracy_mean")
-
-
-def shares(method: str, kind: str, *tasks: int, column: str = "percentage") -> list[float]:
-    table = drawn("mask_agreement").groupby(["method", "kind", "tasks"])[column].sum().round(1)
-    return [table[method, kind, count] for count in tasks]
-
-
-def accuracy() -> pd.DataFrame:
-    return drawn("per_task").pivot_table(index=["benchmark", "task"], columns="method", values="accuracy")
 
 
 def by_seed(tasks: int) -> pd.DataFrame:
@@ -38,41 +17,7 @@ def by_seed(tasks: int) -> pd.DataFrame:
     return table.pivot(index="seed", columns="method", values="accuracy")
 
 
-def over_seeds(column: str, model: str = "tiny_t5") -> pd.DataFrame:
-    tables = {
-        tasks: pd.read_csv(DOCS / "tiny_t5" / model / name / "seeds" / "table.csv").set_index("method")[column]
-        for tasks, name in ((7, "7nlp"), (8, "8qa"), (11, "11nlp"))
-    }
-    return pd.DataFrame(tables).round(1)
-
-
-def field(folder: str) -> pd.DataFrame:
-    """Every method over three seeds."""
-    return pd.read_csv(DOCS / folder / "field_seeds" / "table.csv").set_index("method")
-
-
 MASKED = ("tall_mask_task_arithmetic", "tall_mask_ties")
-
-
-def test_what_figures_conclude() -> None:
-    """The page would recommend a k that is not the best, or name other exceptions than there are."""
-    table = drawn("threshold")
-    best = table.loc[table.groupby(["method", "tasks"])["normalized_accuracy"].idxmax()].set_index(["method", "tasks"])
-    assert best["k"]["consensus_task_arithmetic"].to_dict() == {8: 2, 14: 2, 20: 2}
-    assert best["k"]["consensus_ties"].to_dict() == {8: 1, 14: 1, 20: 2}
-    assert drawn("mask_percentage")["masked_normalized_accuracy"].min() > 92
-    for kind in ("selfish", "universal"):
-        assert shares(MASKED[1], kind, 8) > shares(MASKED[0], kind, 8)
-    (zeros,) = shares(MASKED[1], "universal", 8, column="merged_zero_percentage")
-    assert zeros > 0.99 * shares(MASKED[1], "universal", 8)[0]
-    below = {method: accuracy().index[accuracy()[method] < accuracy()["zeroshot"]].tolist() for method in METHODS}
-    everywhere = [("20tasks", "renderedsst2")]
-    assert below == dict.fromkeys(METHODS, everywhere) | {"task_arithmetic": [("20tasks", "eurosat"), *everywhere]}
-    assert all((accuracy()[method] < accuracy()["fine_tuned"]).all() for method in METHODS)
-    table = by_count("tiny")
-    gain = table["consensus_task_arithmetic"] - table["task_arithmetic"]
-    assert (gain[6:] > 0).all() and (gain[:5] < 0).all()
-    assert table["consensus_task_arithmetic"][1] == pytest.approx(table["zeroshot"][1])
 
 
 @pytest.mark.parametrize("tasks", [8, 14, 20])
@@ -91,31 +36,3 @@ def test_what_holds_of_the_tiny_model_at_every_number_of_tasks(tasks: int) -> No
     if tasks == 8:
         assert (seeds.consensus_ties_k1 > seeds.ties).all()
     assert by_seed(8).magnitude_masking.mean() - seeds.magnitude_masking.mean() < 1
-
-
-def test_what_holds_of_the_tiny_language_models() -> None:
-    """The page would deny a gain that its tables show."""
-    for name in CONSENSUS.values():
-        assert (over_seeds("gain_mean").loc[name] <= over_seeds("gain_std").loc[name]).all()
-    adapters = over_seeds("normalized_accuracy_mean", "tiny_t5_ia3")
-    assert (adapters.loc[list(MASKED)] < adapters.loc["emr"]).all(axis=None)
-    counted = by_count("tiny_t5/tiny_t5")
-    assert (counted["consensus_task_arithmetic"] < counted["task_arithmetic"]).all()
-
-
-def test_what_later_methods_conclude() -> None:
-    """The page would recommend a merge that its tables do not show to be better."""
-    vision, language = field("tiny/8tasks"), field("tiny_t5/tiny_t5/11nlp")
-    gain = vision.query("section == 'merging'")["gain_mean"].sort_values(ascending=False).drop("task_arithmetic")
-    assert gain.index[:3].tolist() == ["tsv_m", "iso_cts", "iso_c"] and gain.iloc[2] > gain.iloc[3] + 2
-    assert set(gain.index[3:5]) == {"lines", "lines_ties"}
-    below = {"fisher", "weight_averaging", "model_stock", "zeroshot"}
-    assert gain[list(below)].max() < -gain.drop([*gain.index[:5], *below]).abs().max()
-    assert (vision.loc[["tsv_c", "tall_mask_ties", "t_switch"], "normalized_accuracy_mean"] >= 99).all()
-
-    merges = language.query("section == 'merging'").drop("task_arithmetic")
-    gains = merges.index[merges["gain_mean"] > merges["gain_std"]]
-    level = merges.index[merges["gain_mean"].abs() <= merges["gain_std"]]
-    assert set(gains) == {"iso_c", "iso_cts", "dare", "tsv_m"}
-    assert set(level) == {"breadcrumbs", "consensus_breadcrumbs", "consensus_dare", CONSENSUS[1]}
-    assert (merges.drop([*gains, *level])["gain_mean"] < 0).all()

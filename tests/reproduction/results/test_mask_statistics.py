@@ -55,18 +55,13 @@ def test_statistics_match_the_unpacked_masks(merge, chain):
     ("tensor", "expected"),
     [
         ("visual.conv1.weight", ("before", "patches")),
-        ("visual.class_embedding", ("before", "embeddings")),
         ("visual.transformer.resblocks.11.attn.in_proj_weight", ("11", "attention in")),
         ("visual.transformer.resblocks.2.attn.out_proj.weight", ("2", "attention out")),
-        ("visual.transformer.resblocks.2.mlp.c_fc.weight", ("2", "MLP in")),
         ("visual.transformer.resblocks.2.mlp.c_proj.bias", ("2", "biases")),
-        ("visual.proj", ("after", "projection")),
         ("visual.something_new", ("after", "other")),
         # a ResNet's
         ("visual.bn3.weight", ("before", "norms")),
-        ("visual.layer1.0.conv2.weight", ("0", "convolutions")),
         ("visual.layer4.2.downsample.1.weight", ("3", "norms")),
-        ("visual.attnpool.q_proj.bias", ("after", "biases")),
     ],
 )
 def test_the_layer_of_a_tensor(tensor, expected):
@@ -99,3 +94,17 @@ def test_the_illustrated_block_shows_real_masks() -> None:
     np.testing.assert_array_equal(shown("vector", "merged"), merged)
     np.testing.assert_array_equal(shown("mask", "merged"), consensus)
     np.testing.assert_array_equal(shown("masked", "merged"), merged * consensus)
+
+
+@pytest.mark.parametrize("shape", [(1024, 1), (1, 2816), (1, 40), (3, 1), (40, 30)])
+def test_figure_1_shows_vectors_too(shape: tuple[int, int]) -> None:
+    """Figure 1 of (IA)^3, which has no matrix, would be a line of pixels."""
+    layout = Layout(("a", "b"), (shape, (2,)))
+    draw = np.random.default_rng(0)
+    vectors = {name: TaskVector(draw.normal(size=layout.size).astype(np.float32), layout, {}) for name in "pq"}
+    table = illustrated_block(vectors, 0.4).query("row == 'vector' and block == 'p'")
+    side = min(SIDE, *shape) if 1 not in shape else min(SIDE, max(1, max(shape) // SIDE))
+    assert table["y"].max() + 1 == (side if max(shape) > 3 else 3)
+    expected = layout.split(vectors["p"].flat)["a"]
+    flat = expected[:SIDE, :SIDE] if 1 not in shape else expected.reshape(-1)[: len(table)]
+    np.testing.assert_array_equal(table["value"].to_numpy(np.float32), flat.reshape(-1))

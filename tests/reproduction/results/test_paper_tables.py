@@ -20,7 +20,7 @@ from reproduction.results.sweep_tables import (
     threshold_table,
 )
 from reproduction.results.tables import ParameterCounts
-from reproduction.results.typesetting import Cell, TableLayout, html_page, latex, markdown
+from reproduction.results.typesetting import TableLayout, html_page, latex, markdown
 from result_files import write_results
 
 
@@ -49,17 +49,6 @@ def test_the_papers_numbers_stand_beside_ours(results: ResultFiles, model: str, 
         assert compared.loc[key, "formula_gbit_paper"] == row["formula_gbit"]
     ours = pd.read_csv(results.path("14tasks", "table.csv")).set_index("method")["accuracy"]
     assert data.query("benchmark == '14tasks'").set_index("method")["accuracy"].to_dict() == ours.to_dict()
-
-
-@pytest.mark.parametrize(("model", "number"), [("vit_b32", 4), ("vit_b16", 5)])
-def test_consensus_has_the_papers_rows(results: ResultFiles, model: str, number: int) -> None:
-    """k = 1 and k = 2 would be mixed up."""
-    data, layout = written(results, "consensus", model)
-    paper = paper_table(number).query("model == @model and benchmark == '20tasks'").set_index("method")["accuracy"]
-    shown = data.query("benchmark == '20tasks'")
-    assert shown["method"].tolist() == list(TABLES["consensus"].methods)
-    assert shown.set_index("method")["accuracy_paper"].to_dict() == paper.to_dict()
-    assert [row[0].text for _, rows in layout.sections for row in rows][1:3] == ["Consensus TA (k = 1)", "Consensus TA"]
 
 
 def test_controlled_beside_table_1(results: ResultFiles) -> None:
@@ -100,19 +89,6 @@ def test_every_format_holds_every_cell(results: ResultFiles, name: str, model: s
     assert {len(row) for row in rows} == {len(layout.columns)}
     assert source.count("{") == source.count("}") and source.count(r"\begin") == source.count(r"\end") == 2
     assert not re.search(r"(?<!\\)%(?! \\usepackage)|(?<!\\)_", source)
-
-
-def test_special_characters() -> None:
-    """A method with an ampersand or an underscore in its name would break LaTeX or the page."""
-    layout = TableLayout(
-        "A & B_c", [], ["", "100 % <x>"], [("", [[Cell("a_b & c"), Cell("α > 1", best=True)]])], "note"
-    )
-    source = latex(layout, "x")
-    assert (
-        r"a\_b \& c & \textbf{$\alpha$ \textgreater{} 1} \\" in source
-        and r"100 \% \textless{}x\textgreater{}" in source
-    )
-    assert "<td>a_b &amp; c</td><td><b>α &gt; 1</b></td>" in html_page(layout)
 
 
 def evaluation(method: str, test: list[int], validation: list[int], tasks: tuple[str, ...] = ("b", "a")) -> Evaluation:

@@ -1,35 +1,36 @@
-"""The published numbers in this package, and comparisons with ours."""
+"""The published numbers in this package, comparisons with ours, and the table of all methods."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import ROOT
-from reproduction.plan.figures_and_tables import paper_table as paper_table_of
-from reproduction.plan.settings import Plan
+from reproduction.evaluation.choice import mean_interval, wilson_interval
+from reproduction.evaluation.records import Evaluation
+from reproduction.results.field_tables import field_table, laid_out_field, year
 from reproduction.results.paper import published_name
 from reproduction.results.reference import (
-    BENCHMARKS,
     PAPER_TASKS,
     TABLES,
+    beside_families,
     beside_paper,
     beside_published,
     dtd_excess,
+    family_of,
     paper_rows,
     paper_table,
+    published_numbers,
     shipped,
 )
+from reproduction.results.tables import ParameterCounts
+from reproduction.results.typesetting import markdown
 from tallmasks import methods
-
-NLP = {name: sorted(tasks) for tasks, name in BENCHMARKS.items() if name in ("7nlp", "8qa", "11nlp")}
 
 
 @pytest.mark.parametrize(
     ("number", "model", "benchmark", "method", "expected"),
     [  # read off the paper, one from each corner
         (2, "t5_large", "7nlp", "zeroshot", {"accuracy": 44.9, "formula_gbit": 25.1}),
-        (2, "t5_large", "8qa", "magnitude_pruning", {"accuracy": 70.8, "formula_gbit": 55.1, "lower_bound": True}),
         (3, "vit_l14", "20tasks", "fine_tuned", {"accuracy": 94.7, "formula_gbit": 195.8}),
-        (4, "vit_l14", "20tasks", "consensus_ties", {"accuracy": 76.8, "normalized_accuracy": 80.9}),
         (5, "vit_b16", "20tasks", "consensus_task_arithmetic", {"accuracy": 70.0, "normalized_accuracy": 75.2}),
         (6, "t5_large_ia3", "8qa", "consensus_task_arithmetic_k1", {"accuracy": 60.2, "normalized_accuracy": 77.1}),
         (7, "vit_b16", "20tasks", "tall_mask_ties", {"accuracy": 93.0, "normalized_accuracy": 99.8}),
@@ -67,14 +68,11 @@ def test_a_set_of_tasks_finds_its_numbers_whatever_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "network", "expected"),
     [
-        ("vit_b32", {"architecture": "ViT-B-32"}, "vit_b32"),
         ("vit_b32", {"architecture": "ViT-B-16-quickgelu"}, "vit_b16"),
         ("vit_b32", {"architecture": {"embed_dim": 96, "vision_cfg": {}, "text_cfg": {}}}, ""),
-        ("tiny", {}, ""),
         ("t5_large", {"architecture": {"name": "google/t5-large-lm-adapt", "frozen_table": "lm_head"}}, "t5_large"),
         ("t5_large", {"architecture": {"name": "t5-large-lm-adapt", "num_layers": 2}}, ""),
         ("t5_large", {"adapter": "ia3"}, "t5_large_ia3"),
-        ("tiny_t5_ia3", {}, ""),
     ],
 )
 def test_a_model_finds_its_numbers_whatever_its_name(name, network, expected, params):
@@ -82,41 +80,17 @@ def test_a_model_finds_its_numbers_whatever_its_name(name, network, expected, pa
     assert published_name({**params["models"][name], **network}) == expected
 
 
-def test_a_table_of_the_paper_knows_whose_numbers_it_shows(params):
-    """Results of another network that is named vit_b32 would stand beside the paper's numbers."""
-    models = params["models"]
-    models["mine"] = models["vit_b32"]
-    models["vit_b16"] = models["vit_b32"] | {"architecture": "RN50"}
-    tables = {name: paper_table_of(Plan(params, ROOT), name, "methods").recipe["params"] for name in models}
-    said = {name: shown["published"] for name, shown in tables.items() if "published" in shown}
-    assert said == {"mine": "vit_b32", "vit_b16": ""}
-    assert paper_rows("", PAPER_TASKS[:8]) is None and dtd_excess("", PAPER_TASKS[:8]) == 0
-
-
 def test_ours_stands_beside_the_papers() -> None:
     """The difference would have the wrong sign, or a method of the user's own would be dropped with an error."""
+    columns = ["section", "method", "accuracy", "normalized_accuracy", "formula_gbit"]
     summary = pd.DataFrame(
-        [
-            {
-                "section": "merging",
-                "method": "ties",
-                "accuracy": 75.6,
-                "normalized_accuracy": 81.2,
-                "formula_gbit": 3.63,
-            },
-            {
-                "section": "merging",
-                "method": "mine",
-                "accuracy": 99.0,
-                "normalized_accuracy": 99.0,
-                "formula_gbit": 3.63,
-            },
-        ]
+        [("merging", "ties", 75.6, 81.2, 3.63), ("merging", "mine", 99.0, 99.0, 3.63)], columns=columns
     )
     paper = paper_rows("vit_b32", PAPER_TASKS[:8])
     assert paper is not None
     (row,) = beside_paper(summary, paper, "vit_b32", PAPER_TASKS[:8]).to_dict("records")
-    assert row["method"] == "ties" and row["source"] == "Wang et al. 2024, table 3"
+    assert row["method"] == "ties" and row["source"] == "Wang et al. 2024, table 3" and "merged a DTD" in row["note"]
+    assert dtd_excess("vit_l14", PAPER_TASKS[:8]) == pytest.approx(1.8, abs=0.05)
     assert (row["accuracy"], row["accuracy_paper"], row["accuracy_difference"]) == (75.6, 75.1, 0.5)
     assert (row["normalized_accuracy_difference"], row["formula_gbit_difference"]) == (0.2, 0.03)
 
@@ -146,33 +120,6 @@ def test_the_published_accuracies_are_those_of_their_generation(
     assert set(shipped("single_task")["split"]) == {"validation", "test"}
 
 
-LEAK, REACH, PRECISION = "merged a DTD", "can be reached", "bfloat16"
-NOTES = (LEAK, REACH, PRECISION, "FER2013", "QASC", "embedding table", "in the loss")
-
-
-@pytest.mark.parametrize(
-    ("model", "method", "expected"),
-    [
-        ("vit_b32", "zeroshot", (PRECISION,)),
-        ("vit_b32", "ties", (PRECISION, LEAK)),
-        ("vit_l14", "fine_tuned", (PRECISION, "about 1.8", REACH)),
-        ("t5_large", "ties", ("QASC", "embedding table", "in the loss")),
-        ("t5_large_ia3", "ties", ("QASC", "in the loss")),
-    ],
-)
-def test_where_the_paper_differs_is_said_beside_it(model: str, method: str, expected: tuple[str, ...]) -> None:
-    """A reader would look in their own code for two points that the paper gained by a leak."""
-    tasks = PAPER_TASKS[:8] if "vit" in model else NLP["7nlp"]
-    numbers = {"accuracy": 70.0, "normalized_accuracy": 90.0, "formula_gbit": 3.0}
-    summary = pd.DataFrame([{"section": methods.get(method).section, "method": method, **numbers}])
-    paper = paper_rows(model, tasks)
-    assert paper is not None
-    (note,) = beside_paper(summary, paper, model, tasks)["note"]
-    assert all(words in note for words in expected)
-    assert {words for words in NOTES if words in note} <= set(expected)
-    assert dtd_excess("vit_b32", ["cars", "mnist"]) == dtd_excess("t5_large", ["dtd"]) == 0
-
-
 def test_each_publication_stands_beside_ours() -> None:
     """Nobody would know which checkpoints a published number is of."""
     rows = [("mnist", "zeroshot", 50.0), ("dtd", "fine_tuned", 80.0), ("dtd", "ties", 60.0), ("birds", "zeroshot", 9.0)]
@@ -182,3 +129,87 @@ def test_each_publication_stands_beside_ours() -> None:
     assert found["accuracy_difference"].tolist()[:3] == [1.74, -17.9787, 0.7979]
     assert found["source"].iloc[0] == "wang-kee/LiNeS at 43a7bdd" and found["source"].iloc[3:].isna().all()
     assert beside_published(found[["task", "method", "accuracy"]], "tiny")["source"].isna().all()
+
+
+def test_rows_are_by_section_and_year() -> None:
+    """A reader could not see what a method had to beat."""
+    ordered = ("zeroshot", "task_arithmetic", "iso_c", "fine_tuned", "magnitude_pruning", "tall_mask_ties", "tsv_c")
+    counts = {"validation": [10, 10], "test": [10, 10]}
+    rows = [Evaluation(name, ("b", "a"), counts, counts) for name in sorted(ordered)]
+    table = field_table(rows, rows[0], ParameterCounts(1_000_000, 500_000))
+    assert table["method"].tolist() == list(ordered)
+    years = table["year"].astype(object).where(table["year"].notna(), None)
+    assert years.tolist() == [2021, 2023, 2025, None, 2024, 2024, 2025]
+    assert year(methods.get("t_switch")) == 2025
+
+
+def test_lambdas_are_shown_from_the_smallest_to_the_largest() -> None:
+    """A reader would take the lambda of one task for that of all."""
+    counts = {"validation": [10] * 3, "test": [10] * 3}
+    for lambdas, text in (((0.4, 0.2, 0.3), "λ 0.2–0.4"), ((0.3, 0.3, 0.3), "λ 0.3")):
+        row = Evaluation("tall_mask_ties", tuple("abc"), counts, counts, mask_lambda=lambdas)
+        table = field_table([row], row, ParameterCounts(1_000_000, 500_000))
+        assert f"| {text} |" in markdown(laid_out_field(table, ""))
+
+
+def test_the_interval_of_one_task_is_wilsons_and_of_many_is_narrower() -> None:
+    """A difference of a few images would pass for one of the methods, or a real one for noise."""
+    low, high = wilson_interval([45], [50])
+    assert mean_interval([45], [50]) == pytest.approx((low[0], high[0]))
+    draw = np.random.default_rng(0)
+    totals, chances = np.array([300, 500, 1000]), np.array([0.5, 0.9, 0.99])
+    inside = 0
+    for _ in range(2000):
+        low_end, high_end = mean_interval(draw.binomial(totals, chances), totals)
+        inside += low_end <= chances.mean() <= high_end
+    assert 0.93 < inside / 2000 < 0.97
+    assert mean_interval([50, 50], [50, 50])[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "method", "family", "accuracy", "relative"),
+    [  # read off the sources once more
+        ("vit_b32", 8, "tsv_c", "C1", 92.6, 99.7),
+        ("vit_l14", 20, "iso_cts", "C1", 90.1, 94.9),
+        ("vit_l14", 8, "wudi", "C0", 92.6, None),
+    ],
+)
+def test_published_numbers_are_of_their_family(
+    model: str, count: int, method: str, family: str, accuracy: float, relative: float | None
+) -> None:
+    """Our numbers would be compared with those of another model or family."""
+    found = published_numbers(model, PAPER_TASKS[:count]).query("method == @method and family == @family")
+    (row,) = found.to_dict("records")
+    assert row["accuracy"] == accuracy and row["source"]
+    assert row["normalized_accuracy"] == relative if relative else pd.isna(row["normalized_accuracy"])
+
+
+def test_the_family_follows_from_where_checkpoints_are_from() -> None:
+    """Checkpoints of two sources would be taken for those of one."""
+    assert family_of(["published"] * 3) == "C2" and family_of(["fusionbench"] * 8) == "FB"
+    assert family_of(["published", "fusionbench"]) == family_of([None, "published"]) == "own"
+    assert family_of([None, None]) == family_of(["my/folder"]) == "own"
+
+
+OURS = pd.DataFrame(
+    [("tsv_c", 90.0, 99.5), ("emr", 87.0, 96.0), ("regmean", 82.0, 91.0), ("fine_tuned", 90.4, 100.0)],
+    columns=["method", "accuracy", "normalized_accuracy"],
+)
+
+
+def test_absolute_accuracy_is_compared_within_a_family() -> None:
+    """Two points that come from another DTD model would be attributed to a method."""
+    found = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "FB").set_index("method")
+    assert set(found["family"]) == {"FB"} and set(found.index) == {"regmean", "fine_tuned"}
+    assert found.loc["regmean", "accuracy_difference"] == pytest.approx(-0.4)
+    second = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "C2")
+    assert second["method"].tolist() == ["fine_tuned"] and second["accuracy_difference"].notna().all()
+
+
+def test_models_of_ones_own_are_compared_by_normalised_accuracy_alone() -> None:
+    """A difference between fine-tunings would be attributed to a method."""
+    found = beside_families(OURS, "vit_b32", PAPER_TASKS[:8], "own")
+    assert found["method"].tolist() == ["tsv_c"] and found["family"].tolist() == ["C1"]
+    assert found[["accuracy", "accuracy_published", "accuracy_difference"]].isna().all(axis=None)
+    assert found["normalized_accuracy_difference"].tolist() == pytest.approx([-0.2])
+    assert beside_families(OURS, "tiny", PAPER_TASKS[:8], "own").empty

@@ -2,17 +2,14 @@
 
 import gzip
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
 from real_texts import real_catalogue, real_tasks
 from real_texts.real_catalogue import CATALOGUE, split_of
 from real_texts.real_tasks import TASKS
 from reproduction.tasks.catalogues import ExamplesFile
-from reproduction.tasks.texts import open_texts
 from tallmasks.errors import TallmasksError
 
 COUNTS = {"test": 6, "validation": 4, "train": 1000}
@@ -31,28 +28,18 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     for number, folder in enumerate(("business", "sports", "tech")):
         write(f"{real_tasks.NEWS}/{folder}/001.txt", f"Headline {number}\n\nText of  {folder}.")
-    codes = {
-        "A00": [False, "Cholera"],
-        "D50": [True, "Anaemia"],
-        "S52": [True, "Fracture of ulna"],
-        "H60": [True, "Otitis"],
-    }
-    write(real_tasks.ICD, json.dumps(codes))
+    codes = {"A00": [False, "Cholera"], "D50": [True, "Anaemia"], "S52": [True, "Fracture of ulna"]}
+    write(real_tasks.ICD, json.dumps(codes | {"H60": [True, "Otitis"]}))
     titles = {
         "nurse": {"#": {"291141": 90, "111021": 10}, "registered": {"#": {"291141": 50}}},
         "rare": {"#": {"291141": 3}}, "captain": {"#": {"551011": 500}}, "unclear": {"#": {"291141": 30, "111021": 30}},
     }  # fmt: skip
     write(real_tasks.JOBS, json.dumps(titles))
-    write(
-        real_tasks.BIBLE,
-        'field,field,field,field,field\n"1","1","1","1","In the beginning{A note} God"\n"2","66","1","1","The end"\n',
-    )
+    verses = '"1","1","1","1","In the beginning{A note} God"\n"2","66","1","1","The end"\n'
+    write(real_tasks.BIBLE, f"field,field,field,field,field\n{verses}")
     write(real_tasks.BIBLE_BOOKS, 'f,f,f,f\n"1","Genesis","OT","1"\n"66","Revelation","NT","8"\n')
-    glosses = [
-        "POS,ID,PosScore,NegScore,SynsetTerms,Gloss",
-        "n,1,0.75,0,joy#1,great happiness",
-        "v,2,0,0.625,harm#1,to hurt",
-    ]
+    glosses = ["POS,ID,PosScore,NegScore,SynsetTerms,Gloss", "n,1,0.75,0,joy#1,great happiness"]
+    glosses += ["v,2,0,0.625,harm#1,to hurt"]
     glosses += ["a,3,0.25,0,fair#1,rather good", "n,4,0,0,twice#1,said of both", "v,5,0,0,twice#2,said of both"]
     write(real_tasks.GLOSSES, "\n".join(glosses))
     concepts = ["CONCEPT,I,T,A,S,PRIMARY EMOTION,SECONDARY EMOTION", "sad_day,0,0,0,0,#grief,", "joy,0,0,0,0,#joy,"]
@@ -89,22 +76,3 @@ def test_missing_and_changed_packages_are_named(packages: Path) -> None:
         CATALOGUE.write(recipe.params, {}, out)
     (packages / real_tasks.JOBS).unlink()
     assert "make real" in str(CATALOGUE.missing(recipe.params))
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_the_published_packages_give_enough_texts(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task would be trained on too few texts, or tested on texts that it was trained on."""
-    monkeypatch.chdir(ROOT)
-    splits = {split: CATALOGUE.recipe({}, MODEL, task, split, Path()) for split in COUNTS}
-    if message := CATALOGUE.missing(splits["test"].params):
-        pytest.skip(message)
-    found = {}
-    for split, recipe in splits.items():
-        CATALOGUE.write(
-            json.loads(json.dumps(recipe.params)), {}, ExamplesFile(tmp_path / split, {}, say=lambda line: None)
-        )
-        found[split] = list(open_texts(tmp_path / split))
-    assert {split: len(texts) for split, texts in found.items()} == COUNTS
-    assert len({text.input for texts in found.values() for text in texts}) == sum(COUNTS.values())
-    counts = Counter(text.answer for text in found["train"])
-    assert len(counts) == len(TASKS[task].classes) and min(counts.values()) > 30

@@ -22,7 +22,6 @@ from reproduction.tasks.text.text_tasks import TextTask
 from reproduction.tasks.texts import FREE, PAIR, Text, open_texts
 from tallmasks.cli import main as cli
 from tallmasks.errors import TallmasksError
-from tallmasks.io import hub
 from tallmasks.io.tensor_files import open_tensors
 from text_data import made_up, table, write_csv, write_repository
 
@@ -92,15 +91,6 @@ def test_story_cloze_as_parquet_and_as_it_is_given_out(tmp_path: Path) -> None:
     assert read[0] == read[1] and 'flour,\nwater"' in read[0][0].input
 
 
-def test_story_cloze_says_where_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users would look for a setting, because nothing tells them that the data must be requested from the authors."""
-    monkeypatch.setattr(hub, "reachable", lambda: True)  # even with a network
-    recipe = catalogue("text").recipe({}, {}, "story_cloze", "test", Path()).params
-    said = str(catalogue("text").missing(recipe))
-    for word in ("cs.rochester.edu/nlp/rocstories", "cloze_test_val__spring2016*.csv", "data.story_cloze.path"):
-        assert word in said and "\n" not in said
-
-
 def write_changed(folder: Path, task: str, change: Any, count: int = 8) -> None:
     """Writes training data after `change` was applied to the table."""
     folder.mkdir()
@@ -116,9 +106,7 @@ def other(name: str, values: list[Any]) -> Any:
     ("task", "change", "said"),
     [
         ("wiki_qa", lambda t: t.drop_columns(["answer"]), "wiki_qa: .*answer.*question, document_title"),
-        ("qasc", other("choices", ["a"] * 8), "choices .*string.*struct<text"),
         ("quartz", other("para", ["a", "b", None] + ["c"] * 5), "quartz: row 2 .*para"),
-        ("wsc", lambda t: t.slice(0, 4), "4 train rows.* 554"),
         ("wsc", other("label", [0, 1, -1] * 2 + [0, 1]), "row 2 of train"),
     ],
 )
@@ -166,14 +154,6 @@ def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, mo
     monkeypatch.setattr(TextTask, "prompt_file", prompts_of("paws")._replace(prompts=others))
     params["data"] = {}
     assert examples(params).digest not in digests
-
-
-def test_a_prompt_that_a_task_lacks_is_refused(params: Params) -> None:
-    """A mistyped prompt number would be ignored, and all prompts would be used."""
-    params["models"]["reader"]["templates"] = [0, 4]
-    assert examples(params).digest
-    with pytest.raises(TallmasksError, match=r"social_iqa .*0 to 3.*`tallmasks prompts social_iqa"):
-        _ = examples(params, "social_iqa").digest
 
 
 def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) -> None:

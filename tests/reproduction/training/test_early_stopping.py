@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from reproduction.training import finetuning
 from reproduction.training.finetuning import FinetuneConfig, FinetuneResult, Progress, finetune
 from reproduction.training.unfinished import TrainingState
 from resumption import ends_as_undisturbed
-from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
 from toys.numbers_toy import LinearModel, Numbers
 
@@ -173,18 +171,17 @@ def test_validation_does_not_change_training(tmp_path: Path) -> None:
     assert often.curve == never.curve and never.validation == () and never.step == 60
 
 
-def test_a_constant_schedule_stays_at_its_peak(tmp_path: Path) -> None:
-    """The second half of a training would hardly change the weights."""
-    rates = [rate for _, rate, _ in run(model(tmp_path), config(iterations=9, warmup_iterations=3)).curve]
-    assert rates == pytest.approx([0.1, 0.2, *[0.3] * 7])
-
-
 @pytest.mark.parametrize(
-    ("warmup", "expected"), [(0, [(1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2]), (2, [0.5, 1.0, 0.75, 0.25])]
+    ("schedule", "warmup", "expected"),
+    [
+        ("constant", 3, [1 / 3, 2 / 3, *[1.0] * 7]),
+        ("cosine", 0, [(1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2]),
+        ("cosine", 2, [0.5, 1.0, 0.75, 0.25]),
+    ],
 )
-def test_a_cosine_schedule_ends_with_the_training(tmp_path: Path, warmup: int, expected: list[float]) -> None:
+def test_a_schedule_ends_with_the_training(tmp_path: Path, schedule: str, warmup: int, expected: list[float]) -> None:
     """The last steps would have no effect, or the training would end at a high learning rate, with noisy weights."""
-    settings = config(iterations=len(expected), schedule="cosine", warmup_iterations=warmup)
+    settings = config(iterations=len(expected), schedule=schedule, warmup_iterations=warmup)
     rates = [rate for _, rate, _ in run(model(tmp_path), settings).curve]
     assert rates == pytest.approx([0.3 * share for share in expected])
 
@@ -249,13 +246,8 @@ def test_a_gpu_with_too_little_memory_halves_the_micro_batch(
 def test_a_killed_training_keeps_its_micro_batch_size(tmp_path: Path) -> None:
     """After an interruption dropout would differ from a training without it."""
     model(tmp_path)
-    ends_as_undisturbed(
-        lambda state, report: run(
-            CrampedModel(tmp_path / "weights.safetensors"), config(micro_batch_size=4), state, report
-        ),
-        tmp_path,
-        stop=20,
-    )
+    settings, weights = config(micro_batch_size=4), tmp_path / "weights.safetensors"
+    ends_as_undisturbed(lambda *watched: run(CrampedModel(weights), settings, *watched), tmp_path, stop=20)
 
 
 def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,53 +261,7 @@ def test_the_next_batch_is_prepared_while_this_one_computes(tmp_path: Path, monk
                 threads.add(threading.current_thread().name)
             return super().prepare(*args)
 
-    model(tmp_path)
-    monkeypatch.setattr(
-        finetuning, "prefetched", lambda prepared, device: prefetching.prefetched(prepared, torch.device("cuda"))
-    )
-    found = ends_as_undisturbed(
-        lambda state, report: run(Preparing(tmp_path / "weights.safetensors"), config(iterations=24), state, report),
-        tmp_path,
-        stop=10,
-    )
+    weights, settings, gpu = tmp_path / "weights.safetensors", config(iterations=24), torch.device("cuda")
+    monkeypatch.setattr(finetuning, "prefetched", lambda prepared, device: prefetching.prefetched(prepared, gpu))
+    found = ends_as_undisturbed(lambda *watched: run(Preparing(weights), settings, *watched), tmp_path, stop=10)
     assert found.curve == expected.curve and threads and threading.current_thread().name not in threads
-
-
-@pytest.mark.parametrize(
-    ("owner", "function", "what"),
-    [
-        (DroppingModel, "loss", "training"),
-        (DroppingModel, "count_right", "validation"),
-        (torch.optim.AdamW, "step", "AdamW"),
-    ],
-)
-def test_a_gpu_without_memory_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, function: str, what: str
-) -> None:
-    """A job would retry forever, end with a traceback of torch, or not say what did not fit."""
-    monkeypatch.setattr(owner, function, Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(TallmasksError, match=f"{what}.* jobs_per_gpu: 1"):
-        run(model(tmp_path), config())
-
-
-@pytest.mark.filterwarnings("ignore:put_ does not have a deterministic")
-def test_an_operation_without_a_deterministic_algorithm_is_reported_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A training on a GPU would fail there, or attention would be nondeterministic without a message."""
-
-    class Putting(DroppingModel):
-        def loss(self, batch: Numbers) -> Any:
-            places = torch.arange(batch.numbers.numel())
-            numbers = torch.zeros_like(batch.numbers).put_(places, batch.numbers)
-            return super().loss(Numbers(numbers, batch.answers))
-
-    expected = run(model(tmp_path), config(iterations=12))
-    try:
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        found = run(Putting(tmp_path / "weights.safetensors"), config(iterations=12))
-        assert torch.is_deterministic_algorithms_warn_only_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert found.curve == expected.curve, "dropout draws the same numbers when the batch is repeated"
-    assert capsys.readouterr().out.count("put_") == 1

@@ -1,36 +1,35 @@
-"""Fine-tuning a small CLIP, unfinished trainings, batches and augmentation."""
+"""Fine-tuning a small CLIP, unfinished trainings, batches, and the controlled experiment's partition."""
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fake_gpu import fake_gpu
 from reproduction.artifacts.labels import as_metadata
 from reproduction.models.clip.augmentation import augment
 from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import load
-from reproduction.training.controlled import Controlled, part_mask
-from reproduction.training.finetuning import FinetuneConfig, Progress, ShuffledBatches, finetune
-from reproduction.training.unfinished import TrainingState
+from reproduction.models.flat_weights import FlatWeights
+from reproduction.training.controlled import Controlled, owners, part_mask
+from reproduction.training.finetuning import FinetuneConfig, Progress, ShuffledBatches, adamw, finetune
+from reproduction.training.unfinished import TrainingRun, TrainingState
 from small_clip import SPEC, save_random
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
 from tiny_worlds.drawn import TASKS, examples
-from tiny_worlds.pretraining.tiny_clip import all_captions, draw_pairs
 
 STILL = dict.fromkeys(("rotation", "scale", "shift", "brightness", "noise"), 0.0)
 MOVING: dict[str, float] = {"rotation": 7.0, "scale": 0.1, "shift": 0.08, "brightness": 0.2, "noise": 0.2}
 KNOBS: dict[str, Any] = {
     "iterations": 5, "batch_size": 16, "learning_rate": 1e-3, "warmup_iterations": 2, "weight_decay": 0.0,
     "epsilon": 1e-8, "clip_norm": 1.0,
-}  # fmt: skip
-PRETRAINING: dict[str, Any] = {
-    "images": 60, "field_share": 1.0, "steps": 100, "batch_size": 16, "captions": 20, "learning_rate": 1e-3,
-    "warmup_steps": 10, "decay_share": 0.3, "weight_decay": 0.05, "betas": [0.9, 0.98], "clip_norm": 1.0,
-    "largest_logit_scale": 14.0, "text_to_image_weight": 0.5, "seed": 0, "augmentation": MOVING,
 }  # fmt: skip
 
 
@@ -50,21 +49,6 @@ def data(weights: Path) -> ClipExamples:
 
 def config(**changes: Any) -> FinetuneConfig:
     return FinetuneConfig(**{**KNOBS, "seed": 0, "augmentation": MOVING, **changes})
-
-
-def test_pretraining_never_pairs_the_field_style_with_a_prompt() -> None:
-    """Zero-shot accuracy would be that of a model trained on the tasks."""
-    labels = draw_pairs(PRETRAINING, rank=0, processes=1)[1]
-    captions = all_captions()
-    prompts = {
-        prompt for task in TASKS.values() for label in range(len(task.classes)) for prompt in task.prompts(label)
-    }
-    spoken = [captions[label] for label in labels.tolist()]
-    assert any(not prompts & set(row) for row in spoken)
-    same_backwards = {
-        prompt for task in ("mnist", "emnist") for label in range(10) for prompt in TASKS[task].prompts(label)
-    }
-    assert all(not (prompts - same_backwards) & set(row) for row in spoken)
 
 
 def test_a_checkpoint_has_the_trained_tensors(weights: Path, data: ClipExamples) -> None:
@@ -157,3 +141,86 @@ def test_no_augmentation_changes_nothing() -> None:
     """Images would be blurred or moved even if params.yaml sets 0."""
     images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 2 - 1
     torch.testing.assert_close(augment(images, torch.Generator().manual_seed(0), **STILL), images, atol=1e-4, rtol=0)
+
+
+@given(size=st.integers(8, 3000), parts=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
+def test_parts_are_disjoint_equally_large_and_complete(size: int, parts: int, seed: int) -> None:
+    """Task vectors would interfere, or one task would train more weights than another."""
+    masks = [part_mask(size, {"seed": seed, "parts": parts, "part": part}) for part in range(parts)]
+    assert (np.sum(masks, axis=0) == 1).all()
+    sizes = [int(mask.sum()) for mask in masks]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_the_partition_never_changes() -> None:
+    """A checkpoint's recipe would mean other weights on another machine or with another version of NumPy."""
+    assert owners(12, 3, 0).tolist() == [0, 2, 1, 1, 2, 2, 1, 1, 0, 0, 0, 2]
+    assert (owners(999, 4, 0) != owners(999, 4, 1)).any()
+
+
+def test_parts_are_random() -> None:
+    """Each task would train whole layers, which is another experiment."""
+    found = owners(100_000, 8, 0)
+    for half in np.split(found, 2):
+        assert np.abs(np.bincount(half) / 50_000 - 1 / 8).max() < 0.01
+
+
+def test_each_task_has_its_part() -> None:
+    """A task would train another task's weights."""
+    who = Controlled(0, ("cars", "mnist"))
+    assert who.partition("mnist") == {"seed": 0, "parts": 2, "part": 1}
+    assert str(who) == "0-controlled2"
+
+
+MAKING = as_metadata({})
+
+
+def test_an_error_of_a_save_ends_the_training(tmp_path: Path) -> None:
+    """On a full disk a training would run for days without a state to continue from."""
+    (tmp_path / "file").touch()
+    training: Any = SimpleNamespace(snapshot=lambda: {"weights": torch.ones(3)})
+    with pytest.raises(OSError), TrainingState(tmp_path / "file" / "state", MAKING, 0, clock=lambda: 0.0) as state:
+        state.save_if_due(training)
+
+
+def training_on(device: str) -> TrainingRun:
+    """A training of three tensors after one step."""
+    shapes = {"a": (4, 3), "b": (5,), "c": (2, 2)}
+    model: Any = FlatWeights(
+        {name: torch.nn.Parameter(torch.ones(shape, device=device)) for name, shape in shapes.items()}
+    )
+    optimizer = adamw(model, learning_rate=0.1, weight_decay=0.0, epsilon=1e-8)
+    generator = torch.Generator()
+    training = TrainingRun(model, optimizer, generator, ShuffledBatches(10, 4, generator), 4)
+    training.curve.append((1, 0.1, 1.0))
+    training.drawn = training.draws()
+    step(training)
+    return training
+
+
+def step(training: TrainingRun) -> None:
+    for parameter in training.model.parameters():
+        parameter.grad = torch.full_like(parameter, 0.5)
+    training.optimizer.step()
+
+
+def test_a_training_continues_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A continued training would fail at its first step, because a tensor of the optimizer is on the CPU."""
+    real = training_on("cpu").snapshot()
+    with fake_gpu(monkeypatch):
+        training = training_on("cuda")
+        training.take(training_on("cuda").snapshot() | {name: real[name] for name in ("curve", "generator", "dropout")})
+        states = [training.optimizer.state[parameter] for parameter in training.model.parameters()]
+        assert all(tensor.device.type == "cuda" for state in states for tensor in state.values())
+        step(training)
+
+
+def test_a_snapshot_does_not_change_with_the_next_steps() -> None:
+    """A save, which is written while training continues, would mix two steps."""
+    training = training_on("cpu")
+    saved = training.snapshot()
+    before = {name: tensor.clone() for name, tensor in saved.items()}
+    step(training)
+    after = training.snapshot()
+    assert all(torch.equal(saved[name], tensor) for name, tensor in before.items())
+    assert not any(torch.equal(after[name], saved[name]) for name in ("weights", "exp_avg", "exp_avg_sq"))
