@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from conftest import ROOT
 from project import Project
@@ -96,3 +97,21 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode != 1
+
+
+def grid(*values: float) -> str:
+    return f"grids.scaling_coefficient=[{','.join(map(str, values))}]"
+
+
+@pytest.mark.long
+def test_experiments_cost_only_what_changed(project: Project) -> None:
+    """An experiment in a folder of its own, or from the queue, would start with fine-tuning."""
+    costs = {"evaluate", "tables"}
+    assert project.dvc("exp", "run", "-n", "here", "-S", grid(0.0, 1.0)).jobs.keys() == costs
+    assert project.dvc("exp", "run", "--temp", "-n", "aside", "-S", grid(0.0, 0.4)).jobs.keys() == costs
+    project.dvc("exp", "run", "--queue", "-n", "queued", "-S", grid(0.0, 0.8))
+    assert project.dvc("exp", "run", "--run-all").jobs.keys() == costs
+    table = json.loads(project.dvc("exp", "show", "--json").output)
+    names = {run["name"] for entry in table for run in entry["experiments"] or [] for run in run["revs"]}
+    assert names == {"here", "aside", "queued"}
+    assert project.path("params.yaml").read_text().count("0.8") == 0, "the queue works elsewhere"
