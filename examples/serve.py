@@ -34,6 +34,8 @@ def classify(task: str, texts: list[str]) -> list[str]:
     """The class names of some texts."""
     if task not in models:
         raise HTTPException(404, f"no task {task!r}; expected one of {', '.join(models)}")
+    if not texts:
+        return []
     inputs = tokenizers[task](texts, padding=True, truncation=True, return_tensors="pt")
     with lock, torch.inference_mode():  # no other request may switch the weights in between
         if getattr(app.state, "task", None) != task:

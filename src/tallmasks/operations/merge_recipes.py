@@ -129,7 +129,7 @@ def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:
     yield ""
     task, file = next(iter(heads.items()))
     (name, *_) = models.tasks[task].config.get("architectures") or [""]
-    if library_of(models.base) == "transformers" and str(name).isidentifier():
+    if "model_type" in models.base.config and str(name).isidentifier():  # also in sentence-transformers' folders
         has_config = CONFIG in models.tasks[task].companions
         labels = f"<this folder>/{config_beside(file)}" if has_config else _source(models.tasks[task])
         yield code_block(

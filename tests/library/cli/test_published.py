@@ -39,8 +39,12 @@ def classifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_merged_model_has_the_class_names_of_each_head(classifiers: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_encoder", [False, True], ids=["classifier", "sentence-transformers"])
+def test_a_merged_model_has_the_class_names_of_each_head(classifiers: Path, tmp_path: Path, is_encoder: bool) -> None:
     """Whoever downloads a merged classifier would get LABEL_0, or code that needs the author's folders."""
+    if is_encoder:
+        BertForSequenceClassification.from_pretrained("base").bert.save_pretrained("base")
+        Path("base/modules.json").write_text('[{"idx": 0, "path": "", "type": "sentence_transformers.Transformer"}]')
     assert run("merge", *CALL, "--method", "ties", "--heads", "-o", "merged") == 0
     assert AutoConfig.from_pretrained("merged/heads/mails.json").id2label == {0: "spam", 1: "ham"}
     assert run("merge", "merged/merge.yaml", "-o", "again") == 0
