@@ -271,8 +271,7 @@ def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> 
 def label_near(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
     """Write the names of points beside them, where they cover neither a point nor another name.
 
-    The axes have their scales and limits.  ``x``, ``y`` and ``name`` are columns of the data; a point with an empty name
-    has none.
+    The axes have their scales and limits.  ``x``, ``y`` and ``name`` are columns of the data; a name can be empty.
     """
     panel.figure.draw_without_rendering()  # now the panel has its place
     points = [Bbox([at - 7, at + 7]) for at in panel.transData.transform(data[[x, y]])]
