@@ -79,7 +79,8 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def _named(part: pd.DataFrame) -> pd.DataFrame:
     """A benchmark's methods with `name`, empty for those that are only a dot, and `kind`."""
-    named = [*dict.fromkeys([*part["method"][part["on_front"]], *overview.NAMES])][:MOST]
+    first = dict.fromkeys([*part["method"][part["on_front"]], *overview.NAMES])
+    named = [method for method in first if method in set(part["method"])][:MOST]
     titles = part["method"].map(style.title_of) + part["at_least"].map({True: " (or more)", False: ""})
     shown = part["method"].isin(named)
     return part.assign(name=titles.where(shown, ""), kind=part["method"].map(style.kind_of).where(shown, OTHER))
