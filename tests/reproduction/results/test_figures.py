@@ -91,7 +91,7 @@ def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> 
     last = data[data["tasks"] == 20].set_index("method")
     models, masks = last.loc["fine_tuned"], last.loc["tall_mask_ties"]
     saved, kept = models["formula_gbit"] / masks["formula_gbit"], masks["normalized_accuracy"]
-    assert figure.get_suptitle() == f"20 tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
+    assert figure.get_suptitle() == f"TALL-masks, 20 tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
 
 
 def test_mask_percentage(results: ResultFiles) -> None:

@@ -48,7 +48,8 @@ def draw(data: pd.DataFrame) -> Figure:
         masks, models = last.loc["tall_mask_ties"], last.loc["fine_tuned"]
         saved, kept = models["size"] / masks["size"], masks["normalized_accuracy"]
         space = f"{saved:.1f} times less space" if saved >= 1.05 else "no less space"
-        figure.suptitle(f"{masks['tasks']} tasks: {space}, {kept:.1f} % of the accuracy", weight="bold")
+        title = f"TALL-masks, {masks['tasks']} tasks: {space}, {kept:.1f} % of the accuracy"
+        figure.suptitle(title, weight="bold", fontsize=9.5)
     accuracy = data.pivot(index=["tasks", "benchmark"], columns="method", values="normalized_accuracy")
     accuracy = accuracy.reindex(columns=list(NAMES))
     if (below := accuracy["consensus_task_arithmetic"] < accuracy["task_arithmetic"]).any():
