@@ -60,11 +60,8 @@ def draw(data: pd.DataFrame) -> Figure:
         front = part[part["on_front"]].sort_values("size").set_index("size")["normalized_accuracy"]
         panel.step(front.index, front, where="post", color=style.GREY, linewidth=0.8, label="Pareto front")
         for kind, look in LOOKS.items():
-            rows = part[part["kind"] == kind]
-            above = 2 + 0.1 * (kind != OTHER)
-            panel.plot(
-                rows["size"], rows["normalized_accuracy"], look.marker, color=look.color, label=kind, zorder=above
-            )
+            at = part.loc[part["kind"] == kind, ["size", "normalized_accuracy"]].to_numpy().T
+            panel.plot(*at, look.marker, color=look.color, label=kind, zorder=2 + 0.1 * (kind != OTHER))
         panel.set_xscale("log")
         panel.margins(x=0.1)
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
