@@ -19,6 +19,7 @@ NOTEBOOK = "notebook.ipynb"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _INLINE = re.compile(r"(?<!</span>)<code>.*?</code>", re.DOTALL)
 _OPTION = re.compile(r"(?<=[\s>\[])--?[a-zA-Z][\w-]*")
+_SIZE = re.compile(r"(<pre.*?</pre>)|(?<=\d) (?=(?:[kMGT]i?B|Gb|%)(?!\w))", re.DOTALL)
 _LOADED = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"(?:https?:)?//|<link[^>]*\bhref=\"(?:https?:)?//")
 
 
@@ -74,7 +75,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Options in sentences stay on one line: browsers would break them after a hyphen."""
+    """Options in sentences, and a number with its unit, stay on one line; browsers would break options at a hyphen."""
+    html = _SIZE.sub(lambda found: found[1] or "\N{NO-BREAK SPACE}", html)
     return _INLINE.sub(lambda code: _OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
 
 

@@ -134,10 +134,11 @@ def draw_picture() -> None:
         "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
         "size, 8 tasks": (factor * rows["file_gbit"], f"{{:.0f}} {unit}"),
     }
+    colors = [style.KINDS[style.kind_of(method)].color for method in PICTURE]
     with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
         figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 2.3), sharey=True, layout="constrained")
         for panel, (name, (values, text)) in zip(panels, columns.items(), strict=True):
-            bars = panel.barh([*PICTURE.values()], values, color=[style.look_of(method).color for method in PICTURE])
+            bars = panel.barh([*PICTURE.values()], values, color=colors)
             panel.bar_label(bars, [text.format(value) for value in values], fontsize=9, padding=2)
             panel.set_title(name, fontsize=9, loc="left")
             panel.set(xlim=(0, 1.55 * values.max()), xticks=[])
@@ -145,6 +146,7 @@ def draw_picture() -> None:
             panel.grid(False)
             panel.spines["bottom"].set_visible(False)
         panels[0].invert_yaxis()
+        style.legend_of_kinds(figure)
         (ROOT / "docs" / "overview.png").write_bytes(style.rendered(figure, "png"))
     style.plt.close(figure)
 

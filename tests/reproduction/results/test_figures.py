@@ -4,7 +4,7 @@ import dataclasses
 import re
 import runpy
 import shutil
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 
 import matplotlib
@@ -77,16 +77,20 @@ def test_a_point_has_the_name_of_its_method(results: ResultFiles, name: str) -> 
     data["size"] = data["formula_gbit"] * 125  # MB
     assert "(MB)" in figure.axes[-1].get_xlabel()
     for panel, (_, part) in zip(figure.axes, data.groupby("benchmark", sort=False), strict=False):
+        points = {label: list(zip(*at, strict=True)) for label, at in lines(panel).items()}
         part = part.assign(point=list(zip(part["size"], part["normalized_accuracy"], strict=True)))
-        points = {label.removesuffix(" (or more)"): list(zip(*at, strict=True)) for label, at in lines(panel).items()}
         assert sorted(points.pop("Pareto front")) == sorted(part[part["on_front"]]["point"])
-        assert points == {style.title_of(row.method): [row.point] for row in part.itertuples()}
-    assert len(figure.legends[0].get_texts()) == data["method"].nunique() + 1
+        assert sorted(chain(*points.values())) == sorted(part["point"])
+        names = {text.get_text().removesuffix(" (or more)"): text.xy for text in panel.texts}
+        titles = part.set_index(part["method"].map(style.title_of))
+        assert names == titles["point"][[*names]].to_dict()
+        assert {*titles.index[titles["on_front"]]} <= {*names} and 5 <= len(names) <= 8
+        assert sorted(names.values()) == sorted(chain(*(points[kind] for kind in style.KINDS)))
     data, figure = drawn(results, "overview")
     last = data[data["tasks"] == 20].set_index("method")
     models, masks = last.loc["fine_tuned"], last.loc["tall_mask_ties"]
     saved, kept = models["formula_gbit"] / masks["formula_gbit"], masks["normalized_accuracy"]
-    assert figure.get_suptitle() == f"20 tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
+    assert figure.get_suptitle() == f"TALL-masks, 20 tasks: {saved:.1f} times less space, {kept:.1f} % of the accuracy"
 
 
 def test_mask_percentage(results: ResultFiles) -> None:
@@ -219,7 +223,7 @@ def test_the_documents_example_is_a_figure(results: ResultFiles, tmp_path: Path)
     module = runpy.run_path(str(tmp_path / "bars.py"))
     data = module["data"](results)
     for panel, (_, part) in zip(module["draw"](data).axes, data.groupby("benchmark", sort=False), strict=True):
-        assert [bar.get_height() for bar in panel.patches] == part["accuracy"].tolist()
+        assert [bar.get_width() for bar in panel.patches] == part["accuracy"].tolist()
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    figure, panels = style.empty_panels(2, columns=2, height=2.3, width=4.4)
+    figure, panels = style.empty_panels(2, columns=2, height=2.3, width=style.SCREEN)
     unit, factor = byte_unit(data["formula_gbit"])
     data = data.assign(size=factor * data["formula_gbit"])
     titles = {"normalized_accuracy": "accuracy (% of fine-tuned)", "size": f"size ({unit})"}
@@ -37,7 +37,8 @@ def draw(data: pd.DataFrame) -> Figure:
     for panel, (column, title), low in zip(panels, titles.items(), (None, 0), strict=True):
         shown = data if column == "size" else data[data["method"] != "zeroshot"]
         for method, rows in style.groups(shown.sort_values("tasks", kind="stable"), "method"):
-            panel.plot(rows["tasks"], rows[column], linewidth=1.8, **style.look_of(method).line)
+            look = style.look_of(method).line | {"color": style.KINDS[style.kind_of(method)].color}
+            panel.plot(rows["tasks"], rows[column], linewidth=1.8, **look)
         panel.set_title(title, loc="left")
         panel.margins(y=0.12)
         panel.set(xlabel="number of tasks", xticks=sorted(data["tasks"].unique()), ylim=(low, None))
@@ -47,7 +48,8 @@ def draw(data: pd.DataFrame) -> Figure:
         masks, models = last.loc["tall_mask_ties"], last.loc["fine_tuned"]
         saved, kept = models["size"] / masks["size"], masks["normalized_accuracy"]
         space = f"{saved:.1f} times less space" if saved >= 1.05 else "no less space"
-        figure.suptitle(f"{masks['tasks']} tasks: {space}, {kept:.1f} % of the accuracy", weight="bold")
+        title = f"TALL-masks, {masks['tasks']} tasks: {space}, {kept:.1f} % of the accuracy"
+        figure.suptitle(title, weight="bold", fontsize=9.5)
     accuracy = data.pivot(index=["tasks", "benchmark"], columns="method", values="normalized_accuracy")
     accuracy = accuracy.reindex(columns=list(NAMES))
     if (below := accuracy["consensus_task_arithmetic"] < accuracy["task_arithmetic"]).any():
@@ -55,4 +57,5 @@ def draw(data: pd.DataFrame) -> Figure:
         figure.set_figheight(figure.get_figheight() + 0.45)
         reason = "it drops every weight that fewer than two tasks need"
         figure.supxlabel(f"At {counts} tasks consensus is below task arithmetic:\n{reason}.", fontsize=8)
+    style.legend_of_kinds(figure)
     return figure

@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from reproduction.results.figures import FigureSpec, ResultFiles, style
+from reproduction.results.figures import FigureSpec, ResultFiles, overview, style
 from reproduction.results.typesetting import byte_unit
 from tallmasks import methods
 
 FIGURE = FigureSpec(title="Accuracy against size", place=110, views=("tables",))
 
 TICKS = (0, 20, 40, 60, 70, 80, 90, 95, 100)
+MOST = 8
+"""More names would not be readable on a phone: the front's, then those of the overview."""
+OTHER = "another method"
+LOOKS = {**style.KINDS, OTHER: style.Look(style.GREY, ".")}
 
 
 def data(results: ResultFiles) -> pd.DataFrame:
@@ -42,29 +46,39 @@ def _on_front(row: Any, part: pd.DataFrame) -> bool:
 def draw(data: pd.DataFrame) -> Figure:
     unit, factor = byte_unit(data["formula_gbit"])
     data = data.assign(size=factor * data["formula_gbit"])
-    labels = {"xlabel": f"size ({unit})", "ylabel": "normalised accuracy (%)"}
-    lines, panel_count = data["method"].nunique() + 1, data["benchmark"].nunique()
-    height = max(3.2, 0.185 * lines / panel_count)  # of a panel, so that the legend fits
-    figure, panels = style.panels(data, ["benchmark"], columns=1, height=height, sharey=True, **labels)
+    data = pd.concat([_named(part) for _, part in data.groupby("benchmark", sort=False)])
+    labels = {"xlabel": f"size ({unit}), logarithmic", "ylabel": "normalised accuracy (%)"}
+    figure, panels = style.panels(data, ["benchmark"], columns=1, height=3.3, width=style.SCREEN, sharey=True, **labels)
     # the axis is stretched at high accuracies, where methods are close to each other
     lowest, highest = data["normalized_accuracy"].min(), max(100, data["normalized_accuracy"].max())
     end = highest + 12
     stretched = (lambda y: -np.log(np.maximum(end - y, 1e-3)), lambda stretch: end - np.exp(-stretch))
     panels[0][0].set_yscale("function", functions=stretched)
-    panels[0][0].set(ylim=(lowest - 8, highest + 1.5), yticks=[tick for tick in TICKS if lowest - 8 < tick])
+    panels[0][0].set(ylim=(lowest - 8, highest + 2), yticks=[tick for tick in TICKS if lowest - 8 < tick])
     panels[0][0].yaxis.set_major_formatter("{x:g}")
     for panel, part in panels:
         front = part[part["on_front"]].sort_values("size").set_index("size")["normalized_accuracy"]
         panel.step(front.index, front, where="post", color=style.GREY, linewidth=0.8, label="Pareto front")
-        for row in part.to_dict("records"):
-            look, more = style.look_of(row["method"]), " (or more)" if row["at_least"] else ""
-            panel.plot(
-                row["size"], row["normalized_accuracy"], look.marker, color=look.color, markersize=5.5,
-                fillstyle="none", label=style.title_of(row["method"]) + more,
-            )  # fmt: skip
+        for kind, look in LOOKS.items():
+            at = part.loc[part["kind"] == kind, ["size", "normalized_accuracy"]].to_numpy().T
+            panel.plot(*at, look.marker, color=look.color, label=kind, zorder=2 + 0.1 * (kind != OTHER))
         panel.set_xscale("log")
-        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.margins(x=0.1)
+        is_short = part["size"].max() < 10 * part["size"].min()
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7) if is_short else (1, 2, 5)))
         panel.xaxis.set_major_formatter("{x:g}")
-        panel.minorticks_off()
+        panel.xaxis.set_minor_locator(LogLocator(subs=range(1, 10)))
+        panel.xaxis.set_minor_formatter(NullFormatter())
     style.legend(figure)
+    for panel, part in panels:
+        style.label_near(panel, part, "size", "normalized_accuracy", "name")
     return figure
+
+
+def _named(part: pd.DataFrame) -> pd.DataFrame:
+    """A benchmark's methods with `name`, empty for those that are only a dot, and `kind`."""
+    first = dict.fromkeys([*part["method"][part["on_front"]], *overview.NAMES])
+    named = [method for method in first if method in set(part["method"])][:MOST]
+    titles = part["method"].map(style.title_of) + part["at_least"].map({True: " (or more)", False: ""})
+    shown = part["method"].isin(named)
+    return part.assign(name=titles.where(shown, ""), kind=part["method"].map(style.kind_of).where(shown, OTHER))

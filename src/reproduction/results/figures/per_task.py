@@ -24,7 +24,11 @@ def data(results: ResultFiles) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    figure, panels = style.panels(data, ["benchmark"], columns=2, height=2.9, ylabel="task, highest mean at the top")
+    counts = data.groupby("benchmark", sort=False)["task"].nunique()
+    figure, panels = style.panels(
+        data, ["benchmark"], columns=1, width=style.SCREEN, height=0.8 + 0.24 * counts.mean(),
+        height_ratios=counts + 0.4, ylabel="task, highest mean at the top",
+    )  # fmt: skip
     for panel, part in panels:
         panel.set_xlabel("accuracy (%)")
         tasks = part.groupby("task")["accuracy"].mean().sort_values(kind="stable").index.astype(str).tolist()
@@ -33,7 +37,7 @@ def draw(data: pd.DataFrame) -> Figure:
             look = style.look_of(method)
             panel.plot(
                 rows["accuracy"], [tasks.index(task) + MERGES.get(method, 0) for task in rows["task"]],
-                look.marker, color=look.color, fillstyle="none", label=style.title_of(method),
+                look.marker, color=look.color, markersize=5, fillstyle="none", label=style.title_of(method),
             )  # fmt: skip
         panel.set_xlim(0, 105)
     style.legend(figure)

@@ -9,6 +9,7 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import matplotlib
@@ -20,13 +21,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.path import Path
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox, ScaledTranslation
 from scipy.optimize import isotonic_regression
 
 from reproduction.tasks.titles import benchmark_title, title
 from tallmasks import methods
 
 COLUMN, BOTH_COLUMNS = 3.35, 6.69  # inches: 8.5 and 17 cm, as in a two-column paper
+SCREEN = 4.4  # inches: at 400 pixels, on a phone, letters are as high as on a page
 
 SETTINGS: dict[str, Any] = {
     "font.family": "STIXGeneral",  # comes with matplotlib, so figures are the same everywhere
@@ -128,6 +132,9 @@ SERIES = (
 )
 """For series that are not methods."""
 
+KINDS = {"fine-tuned": Look(BLACK, "*"), "every model back": Look(VERMILION, "o"), "one model": Look(BLUE, "s")}
+"""For figures whose colours say what a method gives."""
+
 
 def look_of(method: str) -> Look:
     """The look of a method, the same in every figure.  Methods with options have the colour of the method and another
@@ -139,6 +146,12 @@ def look_of(method: str) -> Look:
         return LOOKS[method]
     added = [name for name in methods.names() if name not in LOOKS]
     return _SPARE[added.index(method) % len(_SPARE)]
+
+
+def kind_of(method: str) -> str:
+    """The key in ``KINDS``."""
+    merges = methods.get(method).section == "merging"
+    return "fine-tuned" if method == "fine_tuned" else "one model" if merges else "every model back"
 
 
 def title_of(method: str) -> str:
@@ -191,21 +204,27 @@ def panels(
 
 
 def legend(figure: Figure) -> None:
-    """Add one legend with every label once: below the panels of a one-column figure; otherwise in a free cell of the
-    grid, or to the right."""
+    """Add one legend with every label once: below the panels of a narrow figure; otherwise in a free cell of the grid,
+    or to the right."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     shown = list(handles.values()), list(handles)
-    if figure.get_figwidth() == COLUMN:
-        rows = -(-len(handles) // 2)
-        figure.set_figheight(figure.get_figheight() + 0.3 * rows)
-        figure.legend(*shown, loc="outside lower center", ncols=2)
+    if figure.get_figwidth() < BOTH_COLUMNS:
+        columns = 3 if len(handles) == 3 else 2
+        figure.set_figheight(figure.get_figheight() + 0.3 * -(-len(handles) // columns))
+        figure.legend(*shown, loc="outside lower center", ncols=columns)
     elif (space := free_cell(figure)) is None:
         figure.legend(*shown, loc="outside right center")
     else:
         space.legend(*shown, loc="center")
+
+
+def legend_of_kinds(figure: Figure) -> None:
+    for name, look in KINDS.items():
+        figure.axes[0].plot([], [], color=look.color, linewidth=6, label=name)
+    legend(figure)
 
 
 def free_cell(figure: Figure) -> Axes | None:
@@ -247,6 +266,35 @@ def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> 
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 1, "shrinkB": 3},
         )  # fmt: skip
+
+
+def label_near(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
+    """Write the names of points beside them, where they cover neither a point nor another name.
+
+    The axes have their scales and limits.  ``x``, ``y`` and ``name`` are columns of the data; a name can be empty.
+    """
+    panel.figure.draw_without_rendering()  # now the panel has its place
+    points = [Bbox([at - 7, at + 7]) for at in panel.transData.transform(data[[x, y]])]
+    names, lines = list[Bbox](), list[Path]()
+    for point in data[data[name] != ""].sort_values(y, ascending=False, kind="stable").to_dict("records"):
+        text = panel.annotate(
+            point[name], (point[x], point[y]), (0, 0), textcoords="offset points", va="center", fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2, "alpha": 0.8}, in_layout=False,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 1, "shrinkB": 5},
+        )  # fmt: skip
+        at = panel.transData.transform(text.xy)
+        for distance, angle in product(range(8, 80, 4), np.radians([0, 180, -30, 30, -150, 150, -60, 60, -120, 120])):
+            across, up = distance * np.cos(angle), distance * np.sin(angle)
+            text.set(position=(across, up), horizontalalignment="left" if across > 0 else "right")
+            text.update_positions(None)
+            box = Text.get_window_extent(text)
+            line = Path([at, (box.min + box.max) / 2])
+            inside = panel.bbox.count_contains([box.min, box.max]) == 2
+            crossed = any(map(line.intersects_bbox, names)) or any(other.intersects_bbox(box) for other in lines)
+            if inside and not crossed and not box.count_overlaps(points + names):
+                break
+        names.append(box)
+        lines.append(line)
 
 
 def groups(data: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
