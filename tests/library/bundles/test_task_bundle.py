@@ -103,24 +103,6 @@ def test_a_module_switches_between_tasks_and_back(every, device, monkeypatch):
     assert module.twin.bias is module.a.bias and not module.short.requires_grad and module.a.bias.requires_grad
 
 
-@pytest.mark.parametrize("size", [1e-4, 0.3], ids=["few", "all"])
-def test_a_device_writes_tensors_of_several_pieces(tmp_path, size):
-    """On a GPU, the second piece of a large matrix would be written over the first, or have the steps of other rows."""
-    draw, shape = np.random.default_rng(0), (600, 500)  # the second piece begins inside of a row
-    theta = draw.normal(size=shape).astype(np.float32) * draw.uniform(0.1, 9, (600, 1)).astype(np.float32)
-    for name, change in (("base", 0), ("a", size), ("b", -size)):
-        tuned = theta + change * draw.normal(size=shape)
-        save_file({"weight": torch.from_numpy(tuned.astype(np.float32))}, tmp_path / f"{name}.safetensors")
-    tasks = {name: tmp_path / f"{name}.safetensors" for name in "ab"}
-    bundle = tallmasks.compress(tmp_path / "base.safetensors", tasks, tmp_path / "bundle")
-    live = torch.nn.Linear(500, 600, bias=False)
-    live.weight.data = torch.from_numpy(theta.copy())
-    for task in "ab":
-        load_bundle(bundle, device="cpu").apply_(live, task)
-        assert same_bits(live.weight, load_bundle(bundle).state_dict(task)["weight"])
-        live.weight.data = torch.from_numpy(theta.copy())
-
-
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_a_switch_between_forward_and_backward_is_an_error(made, device):
     """Gradients would be computed from one task's activations and another task's weights, in silence."""
@@ -151,8 +133,7 @@ def test_without_a_base_the_module_itself_is_theta_0(made, device):
         for task in (TASKS[1], TASKS[0], TASKS[1]):
             bundle.apply_(module, task)
             assert all_same(weights_of(module), made.wanted[task])
-        pickle.loads(pickle.dumps(bundle)).apply_(module, TASKS[0])  # as in a worker
-        assert all_same(weights_of(module), made.wanted[TASKS[0]])
+
         bundle.restore_(module)
         assert all_same(weights_of(module), made.base)
     finally:
@@ -162,8 +143,6 @@ def test_without_a_base_the_module_itself_is_theta_0(made, device):
 def test_the_recorded_base_is_found_and_checked(tmp_path):
     """A bundle would be added to any model that has replaced its base."""
     made = make(tmp_path)
-    with pytest.raises(TallmasksError, match="'gpu'"):
-        load_bundle(made.folder, device="gpu")
     assert all_same(load_bundle(made.folder).state_dict("mnist"), made.wanted["mnist"])
     save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
     for base in (None, made.base_file):
@@ -193,8 +172,7 @@ def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
             with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
                 work()
         assert all_same(wrong.state_dict(), before)
-    with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
-        load_bundle("bundle", "base").apply_(copy.deepcopy(models["base"]), "dtd")
+
     half = copy.deepcopy(models["base"]).half()
     with pytest.raises(TallmasksError, match=r"F16.*F32.* module_is_base=True"):
         load_bundle("bundle").apply_(half, "dtd")
@@ -204,27 +182,19 @@ def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
     for module in (models["base"], models["other"]):  # the second is written whole, from the copy of the first
         bundle.apply_(module, "dtd")
         assert all_same(module.state_dict(), expected)
-    resaved = transformers.ViTForImageClassification.from_pretrained("published")
-    resaved.save_pretrained("resaved", max_shard_size="10kB")  # in other files, the same values
-    assert all_same(load_bundle("bundle", "resaved").state_dict("dtd", like=resaved), expected)
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype, device):
-    """A live model would give other results than the exported one of its dtype, or with other defaults of torch."""
+    """A live model would give other results than the exported one of its dtype."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base, dtype)
     module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)
     module.short = torch.nn.Parameter(module.short.permute(2, 1, 0).contiguous().permute(2, 1, 0))
     strides = module.wide.stride()
     before = copy.deepcopy(weights_of(module))
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        with torch.device("meta"):
-            bundle.apply_(module, "ümlaut")
-    finally:
-        torch.set_default_dtype(torch.float32)
+    bundle.apply_(module, "ümlaut")
     for name, tensor in weights_of(module).items():
         if name in made.updates["ümlaut"]:
             assert same_bits(tensor, made.wanted["ümlaut"][name].to(dtype))
@@ -239,10 +209,8 @@ def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype
     ("change", "message"),
     [
         (lambda m: delattr(m, "wide"), "wide"),
-        (lambda m: setattr(m, "more", torch.nn.Parameter(torch.ones(2))), "more"),
         (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide .*\[8, 9\]"),
         (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "twin.bias"),
-        (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "wide .*meta"),
         (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(1, 1).expand(m.wide.shape))), "wide .*dense"),
     ],
 )
@@ -253,15 +221,12 @@ def test_a_module_that_does_not_fit_is_not_changed(made, change, message):
     before = copy.deepcopy(module.state_dict())
     bundle = load_bundle(made.folder, made.base_file)
     for work in (lambda: bundle.apply_(module, "mnist"), lambda: bundle.restore_(module)):
-        with pytest.raises(TallmasksError, match=message) as error:
+        with pytest.raises(TallmasksError, match=message):
             work()
-        assert "\n" not in str(error.value)
     for name, tensor in module.state_dict().items():
-        assert tensor.is_meta or same_bits(tensor, before[name])
+        assert same_bits(tensor, before[name])
     with pytest.raises(TallmasksError, match=r"'mnits'.* 'mnist'"):
         bundle.apply_(module, "mnits")
-    with pytest.raises(TallmasksError, match=r"dict.*torch\.nn\.Module.*bundle\.state_dict"):
-        bundle.apply_(dict(made.base), "mnist")
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
@@ -288,11 +253,10 @@ def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, stop, device):
     assert all_same(weights_of(module), made.base)
 
 
-@pytest.mark.parametrize("with_base", [True, False])
-def test_a_pickled_bundle_is_the_same_bundle(made, with_base, monkeypatch, tmp_path):
+def test_a_pickled_bundle_is_the_same_bundle(made, monkeypatch, tmp_path):
     """A worker in another folder would use another base, or none; or the memory that it takes would be unknown."""
     monkeypatch.chdir(made.folder.parent)
-    bundle = load_bundle(made.folder.name, made.base_file.name if with_base else None, device="cpu")
+    bundle = load_bundle(made.folder.name, made.base_file.name, device="cpu")
     monkeypatch.chdir(tmp_path)
     bundle.apply_(Everything(made.base), "mnist")
     again = pickle.loads(pickle.dumps(bundle))
@@ -302,41 +266,20 @@ def test_a_pickled_bundle_is_the_same_bundle(made, with_base, monkeypatch, tmp_p
     assert all_same(again.state_dict("mnist"), made.wanted["mnist"])
 
 
-def bundle_over(model, folder):
-    """A bundle of two tasks, with a transformers model saved as its base."""
-    model.save_pretrained(folder / "base")
-    for seed, task in enumerate("ab", 1):
-        moved(model, seed).save_pretrained(folder / task)
-    tallmasks.compress(folder / "base", {task: folder / task for task in "ab"}, folder / "bundle", include_base=True)
-    return load_bundle(folder / "bundle")
-
-
-def within(name):
-    """A wrapper with the names of DDP ("module") or torch.compile ("_orig_mod")."""
-    return lambda model: torch.nn.ModuleDict({name: model})
-
-
-def compiled_part(model):
-    model.lm_head = within("_orig_mod")(model.lm_head)
-    return model
-
-
-WRAPPED = [
-    ("ViTForImageClassification", within("module")),
-    ("Dinov2Model", lambda model: model),
-    ("GPTNeoXForCausalLM", compiled_part),
-    ("MixtralForCausalLM", within("_orig_mod")),
-]
-
-
-@pytest.mark.parametrize(("kind", "wrap"), WRAPPED)
-def test_tensors_are_matched_under_transformers_names_and_in_wrappers(tmp_path, kind, wrap):
+@pytest.mark.parametrize(
+    ("kind", "wrapper"), [("ViTForImageClassification", "module"), ("MixtralForCausalLM", "_orig_mod")]
+)
+def test_tensors_are_matched_under_transformers_names_and_in_wrappers(tmp_path, kind, wrapper):
     """The paper's models, and models that are compiled or trained on several GPUs, would be refused."""
     model = made_model(kind)
-    bundle = bundle_over(model, tmp_path)
+    model.save_pretrained(tmp_path / "base")
+    for seed, task in enumerate("ab", 1):
+        moved(model, seed).save_pretrained(tmp_path / task)
+    tasks = {task: tmp_path / task for task in "ab"}
+    bundle = load_bundle(tallmasks.compress(tmp_path / "base", tasks, tmp_path / "bundle", include_base=True))
     before = copy.deepcopy(model.state_dict())
     own = dict(model.named_parameters())
-    live = wrap(model)
+    live = torch.nn.ModuleDict({wrapper: model})  # the names of DDP or torch.compile
     assert load_file(tmp_path / "base/model.safetensors").keys() != live.state_dict().keys()
     for task in "ab":
         bundle.apply_(live, task)
@@ -349,25 +292,11 @@ def test_tensors_are_matched_under_transformers_names_and_in_wrappers(tmp_path, 
     assert all_same({name: tensor.detach() for name, tensor in own.items()}, before)
 
 
-def rwkv():
+def test_a_model_that_remembers_its_old_weights(tmp_path):
+    """RWKV divides its weights in a forward pass: the next task would get wrong logits."""
     size = {"hidden_size": 8, "attention_hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2}
     config = transformers.RwkvConfig(vocab_size=9, context_length=8, rescale_every=1, **size)
-    return transformers.RwkvForCausalLM(config), {"input_ids": torch.tensor([[1, 2, 3]])}
-
-
-def levit():
-    size = {"hidden_sizes": [8, 8, 8], "num_attention_heads": [1, 1, 1], "depths": [1, 1, 1], "key_dim": [4, 4, 4]}
-    config = transformers.LevitConfig(image_size=64, num_labels=2, **size)
-    return transformers.LevitForImageClassification(config), {
-        "pixel_values": torch.linspace(0, 1, 12288).view(1, 3, 64, 64)
-    }
-
-
-@pytest.mark.parametrize("build", [rwkv, levit])
-@pytest.mark.parametrize("first", ["dtd", None])
-def test_a_model_that_remembers_its_old_weights(build, first, tmp_path):
-    """RWKV divides its weights in a forward pass, and LeViT caches a part: the next task would get wrong logits."""
-    base, inputs = build()
+    base, ids = transformers.RwkvForCausalLM(config), torch.tensor([[1, 2, 3]])
     for name, seed in {"base": 0, "dtd": 1, "cars": 2}.items():
         moved(base, seed).save_pretrained(tmp_path / name)
     tasks = {task: tmp_path / task for task in ("dtd", "cars")}
@@ -375,14 +304,14 @@ def test_a_model_that_remembers_its_old_weights(build, first, tmp_path):
     bundle, kind = load_bundle(tmp_path / "bundle"), type(base)
     live = kind.from_pretrained(tmp_path / "base").eval()
     with torch.no_grad():
-        before = live(**inputs).logits
-        for task in (first, "cars", "dtd"):
-            bundle.apply_(live, task) if task else bundle.restore_(live)
+        before = live(ids).logits
+        for task in ("dtd", "cars"):
+            bundle.apply_(live, task)
             right = kind.from_pretrained(tmp_path / "base")
-            right.load_state_dict(bundle.state_dict(task, like=right) if task else right.state_dict())
-            logits = live(**inputs).logits
-            torch.testing.assert_close(logits, right.eval()(**inputs).logits)
-            assert task is None or not torch.allclose(logits, before)
+            right.load_state_dict(bundle.state_dict(task, like=right))
+            logits = live(ids).logits
+            torch.testing.assert_close(logits, right.eval()(ids).logits)
+            assert not torch.allclose(logits, before)
 
 
 def test_a_part_of_the_model_is_matched_without_its_prefix(tmp_path):
@@ -394,11 +323,3 @@ def test_a_part_of_the_model_is_matched_without_its_prefix(tmp_path):
     for module in (encoder := Everything(base), torch.nn.ModuleDict({"encoder": Everything(base)})):
         load_bundle(part.folder, part.base_file).apply_(module, "mnist")
         assert all_same(weights_of(module["encoder"] if module is not encoder else module), wanted)
-
-
-def test_tensors_that_a_hook_renames_are_not_left_as_they_are(made):
-    """A state dict for loading would have the module's random values under these names."""
-    module = Everything(made.base)
-    module.register_state_dict_post_hook(lambda _, state, *more: state.update(renamed=state.pop("wide")))
-    with pytest.raises(TallmasksError, match="renamed"):
-        load_bundle(made.folder, made.base_file).state_dict("mnist", like=module)

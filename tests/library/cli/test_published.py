@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer, BertConfig, BertForSequenceClassification
 
 import tallmasks
@@ -43,14 +44,16 @@ def test_a_merged_model_has_the_class_names_of_each_head(classifiers: Path, tmp_
     """Whoever downloads a merged classifier would get LABEL_0, or code that needs the author's folders."""
     assert run("merge", *CALL, "--method", "ties", "--heads", "-o", "merged") == 0
     assert AutoConfig.from_pretrained("merged/heads/mails.json").id2label == {0: "spam", 1: "ham"}
-    assert run("merge", "merged/merge.yaml", "-o", "again") == 0
-    assert Path("again/heads/mails.json").read_bytes() == Path("merged/heads/mails.json").read_bytes()
+
     (code,) = re.findall(r"^```python\n(.*?)^```$", Path("merged/README.md").read_text(), re.M | re.S)
     for folder in ("base", "tickets", "mails"):
         shutil.rmtree(folder)
     loaded: dict = {}
     exec(code.replace("<this folder>", "merged"), loaded)
     assert loaded["model"].config.id2label == dict(enumerate(LABELS["tickets"]))
+    body, head = load_file("merged/model.safetensors"), load_file("merged/heads/tickets.safetensors")
+    for name, tensor in loaded["model"].state_dict().items():
+        assert torch.equal(tensor, head[name] if name.startswith("classifier") else body[name])
 
 
 def test_a_bundle_gives_what_serving_needs(classifiers: Path) -> None:
@@ -62,8 +65,6 @@ def test_a_bundle_gives_what_serving_needs(classifiers: Path) -> None:
     for task, labels in LABELS.items():
         config = AutoConfig.for_model(**bundle.config(task))
         assert list(config.id2label.values()) == labels
-        model = BertForSequenceClassification(config)
-        bundle.apply_(model, task)
         Path(task).mkdir()
         for name, path in bundle.tokenizer_files(task).items():
             shutil.copy(path, Path(task, name))
@@ -83,7 +84,6 @@ def test_every_task_is_exported_at_once(classifiers: Path, capsys: pytest.Captur
         for path in Path(task + "-alone").iterdir():
             assert path.read_bytes() == Path("models", task, path.name).read_bytes()
     assert "models already exists" in refusal(capsys, "export", "bundle", "--all", "-o", "models")
-    assert "--all" in refusal(capsys, "export", "bundle", "-o", "more")
 
 
 def test_the_card_of_a_bundle_runs_for_whoever_downloads_it(classifiers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,15 +161,10 @@ def test_coefficients_and_fractions_are_the_methods():
 
 def test_a_mistyped_option_or_name_is_refused():
     """A mistyped word of params.yaml would end in a traceback after hours of fine-tuning, or be another's result."""
-    assert methods.spec_of({"adamerging": {"by": "task"}}) == "adamerging:by=task"
     with pytest.raises(TallmasksError, match=r"methods: adamerging: .*by: .*'layer'.* tensor or task"):
         methods.specs_of([{"adamerging": {"by": "layer"}}])
-    for look_up, typed, meant in (
-        (methods.get, "tall_masks_ties", "tall_mask_ties"),
-        (methods.get_merge, "ties_men", "ties_mean"),
-    ):
-        with pytest.raises(TallmasksError, match=f"'{typed}' .did you mean '{meant}'"):
-            look_up(typed)
+    with pytest.raises(TallmasksError, match=r"'ties_men' .did you mean 'ties_mean'"):
+        methods.get_merge("ties_men")
 
 
 def test_k_is_an_option_with_the_rows_own_default():
@@ -177,16 +172,12 @@ def test_k_is_an_option_with_the_rows_own_default():
     rows = ("consensus_ties_k1:keep=0.1", "consensus_ties_k1:k=2", "consensus_ties:k=1", "consensus_ties:k=2")
     assert [methods.get(row).chosen["k"] for row in rows] == [1, 2, 1, 2]
     assert methods.spec_of({"consensus_ties_k1": {"k": 1}}) == "consensus_ties_k1"
-    with pytest.raises(TallmasksError, match="option k: found -1, expected a whole number from 0"):
-        methods.get("consensus_ties:k=-1")
 
 
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"merge": None}, "merge"),
         ({"update": lambda tau: tau}, "'tau'"),
-        ({"update": lambda task_vector: task_vector, "merge": None}, "task_vector"),
         ({"protocol": methods.PerTask(), "update": lambda mask: mask}, "storage"),
     ],
 )

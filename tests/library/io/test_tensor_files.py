@@ -64,16 +64,11 @@ def test_files_are_compatible_with_the_safetensors_library(tmp_path):
         assert file.metadata()["key"] == open_tensors(ours).metadata["key"] == "ä"
     save_file(STATE, tmp_path / "theirs")
     same_state(load_state(tmp_path / "theirs"), STATE)
+    write_tensors(tmp_path / "again", dict(reversed(STATE.items())), {"key": "ä"})
+    assert (tmp_path / "again").read_bytes() == ours.read_bytes()
 
 
-def test_equal_input_gives_equal_bytes(tmp_path):
-    """The same recipe would give a different digest the next time."""
-    write_tensors(tmp_path / "one", STATE, {"x": "1", "y": "2"})
-    write_tensors(tmp_path / "two", dict(reversed(STATE.items())), {"y": "2", "x": "1"})
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
-def test_a_damaged_file_is_named(tmp_path):
+def test_a_damaged_file_or_one_of_another_format_is_named(tmp_path):
     """An incomplete download would be merged; overlapping tensors or gaps would give wrong values."""
     write_tensors(tmp_path / "odd", STATE, {})
     content = (tmp_path / "odd").read_bytes()
@@ -85,15 +80,9 @@ def test_a_damaged_file_is_named(tmp_path):
         (tmp_path / "other").write_bytes(case)
         with pytest.raises(TallmasksError, match="other"):
             open_tensors(tmp_path / "other")
-
-
-def test_a_missing_file_or_another_format_is_named(tmp_path):
-    """A mask bundle passed as a task vector would fail later, without naming the file."""
-    with pytest.raises(TallmasksError, match="nowhere"):
-        open_tensors(tmp_path / "nowhere")
-    write_tensors(tmp_path / "file", FLOATS, {"format": "x"})
-    with pytest.raises(TallmasksError, match=r"file .* x.* y"):
-        open_tensors(tmp_path / "file", "y")
+    write_tensors(tmp_path / "masks", FLOATS, {"format": "x"})
+    with pytest.raises(TallmasksError, match=r"masks .* x.* y"):
+        open_tensors(tmp_path / "masks", "y")
 
 
 def test_flat_is_the_tensors_in_name_order(tmp_path):
@@ -134,20 +123,11 @@ def test_flat_files_are_written_in_pieces_with_late_metadata(tmp_path):
     assert tensors.metadata.items() >= {"early": "1", "late": "2"}.items()
     np.testing.assert_array_equal(tensors.flat(), [1] * 5 + [2] * 4)
     same_state(load_file(tmp_path / "flat"), load_state(tmp_path / "flat"))
-    with pytest.raises(ValueError), new_flat(tmp_path / "long", layout, {}) as new:
-        new.metadata["late"] = "x" * 2000
-    assert names_in(tmp_path) == ["flat"]
-
-
-def test_a_failure_leaves_the_old_file(tmp_path):
-    """A crash would leave a partial file that the next run uses as complete."""
-    write_tensors(tmp_path / "file", FLOATS, {})
-    before = (tmp_path / "file").read_bytes()
-    with pytest.raises(KeyboardInterrupt), new_flat(tmp_path / "file", Layout.of(FLOATS), {}) as new:
+    before = (tmp_path / "flat").read_bytes()
+    with pytest.raises(KeyboardInterrupt), new_flat(tmp_path / "flat", layout, {}) as new:
         new.flat[:] = 7
         raise KeyboardInterrupt
-    assert (tmp_path / "file").read_bytes() == before
-    assert names_in(tmp_path) == ["file"]
+    assert (tmp_path / "flat").read_bytes() == before and names_in(tmp_path) == ["flat"]
 
 
 def test_no_space_is_an_error_before_anything_is_written(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 
 import reference
 from chain import LAMBDAS, build
-from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import open_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.equal_lengths import lambda_without_data, lambdas_without_data
@@ -56,15 +55,6 @@ def test_a_bundle_describes_itself(chain):
     bits = np.unpackbits(planes, axis=1, bitorder="little")
     np.testing.assert_array_equal((bits[:, :43].T @ [1, 2, 4]), kernels.unpack_levels(planes, 43))
     assert not bits[:, 43:].any()
-
-
-def test_a_task_or_lambda_that_is_not_in_the_bundle_is_an_error(chain):
-    """A lambda outside the grid would silently give another lambda's mask."""
-    bundle = open_mask_bundle(chain.folder / "masks-sum")
-    with pytest.raises(ValueError):
-        bundle.packed_mask("cars", 0.25)
-    with pytest.raises(TallmasksError, match="sun397"):
-        bundle.packed_mask("sun397", 0.2)
 
 
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])

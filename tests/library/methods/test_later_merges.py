@@ -87,47 +87,22 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
     check_means(found, given)
 
 
-def low_rank(draw: np.random.Generator, tasks: int) -> np.ndarray:
-    """Matrices [T, 96, 96] of rank 4."""
-    return (draw.normal(size=(tasks, 96, 4)) @ draw.normal(size=(tasks, 4, 96))).astype(np.float32)
-
-
-def noisy_cases() -> dict[str, np.ndarray]:
-    """Task matrices of low rank, equal or nearly equal, and of full rank."""
-    draw = np.random.default_rng(0)
-    one, more = draw.normal(size=(2, 96, 96)).astype(np.float32)
-    return {
-        "low rank": low_rank(draw, 8),
-        "low rank, equal": np.repeat(low_rank(draw, 1), 2, axis=0),
-        "equal": np.stack([one, one]),
-        "nearly equal": np.stack([one, one + np.float32(1e-6) * more]),
-        "full": draw.normal(size=(8, 96, 96)).astype(np.float32),
-    }
-
-
 @pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
-@pytest.mark.parametrize("case", noisy_cases())
+@pytest.mark.parametrize("case", ["low rank", "equal", "opposed"])
 def test_a_merge_by_singular_vectors_ignores_noise(name: str, case: str) -> None:
     """LoRAs, and checkpoints that hardly differ, would be merged along directions that are only rounding errors."""
-    matrices = noisy_cases()[case]
+    draw = np.random.default_rng(0)
+    matrices = (draw.normal(size=(8, 96, 4)) @ draw.normal(size=(8, 4, 96))).astype(np.float32)
+    if case != "low rank":
+        matrices = np.stack([matrices[0], matrices[0] * np.float32(1 if case == "equal" else -1)])
     noise = np.random.default_rng(1).normal(size=matrices.shape) * 1e-6 * matrices.std()
     layout = Layout(("m",), (matrices.shape[1:],))
     one, other = (
         merged(name, [TaskVector(matrix.reshape(-1), layout, {}) for matrix in given])["m"]
         for given in (matrices, (matrices + noise).astype(np.float32))
     )
-    # for nearly equal tasks, a direction can exceed the noise in only one of the two merges
-    share = 0.05 if case == "nearly equal" else 1e-4
-    assert 0 < np.linalg.norm(one - other) < share * np.linalg.norm(one)
-
-
-@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
-def test_tasks_that_cancel_each_other_leave_no_noise(name: str) -> None:
-    """The rounding errors of the sum would be scaled up to the size of a task vector."""
-    one = np.repeat(low_rank(np.random.default_rng(0), 1), 2, axis=0) * np.float32([[[1]], [[-1]]])
-    noise = np.random.default_rng(1).normal(size=one.shape) * 1e-6 * one.std()
-    given = [TaskVector(matrix.reshape(-1), Layout(("m",), ((96, 96),)), {}) for matrix in np.float32(one + noise)]
-    assert np.linalg.norm(merged(name, given)["m"]) < 1e-5 * np.linalg.norm(one)
+    assert np.linalg.norm(one - other) < 1e-4 * np.linalg.norm(matrices[0])
+    assert one.any() == (case != "opposed")
 
 
 @pytest.mark.parametrize(("middle", "outliers"), [(0.15, 0.006), (0.5, 0.1), (1.0, 0.0)])
@@ -238,16 +213,6 @@ def test_dare_is_the_plain_statement() -> None:
     np.testing.assert_array_equal(found, reference.ties(left, limits, mean=True))
     assert len({*keys, *task_keys(given, 8)}) == 6, "each task and seed has its own draws"
     assert not np.array_equal(LAYOUT.join(merged("dare", given)), LAYOUT.join(merged("dare:seed=1", given)))
-
-
-def test_tasks_that_moved_only_late_rows_have_their_own_draws() -> None:
-    """DARE would drop the same weights of two models that differ only in late rows."""
-    layout = Layout(("a", "b"), ((100, 64), (3,)))
-    late = np.zeros((3, layout.size), np.float32)
-    late[0, 6000] = late[1, 5000] = late[2, 6000] = 1
-    late[2, 1:9] = 1
-    assert len({*task_keys([TaskVector(row, layout, {}) for row in late], 0)}) == 3
-    assert len({*task_keys([TaskVector(row, layout, {}) for row in late[[0, 0]]], 0)}) == 1
 
 
 def test_della_drops_small_weights_more_often() -> None:

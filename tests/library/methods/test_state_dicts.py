@@ -124,14 +124,10 @@ def test_a_sum_too_large_for_the_dtype_of_the_base_is_refused(kind: Any) -> None
     assert float(tallmasks.apply(halves, update, 0.05)["a"][0]) == pytest.approx(63000, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["torch", "numpy"])
-def test_a_tied_embedding_counts_once(kind: str) -> None:
+@pytest.mark.parametrize("of", [torch.from_numpy, np.asarray])
+def test_a_tied_embedding_counts_once(of: Any) -> None:
     """TIES on `model.state_dict()` would keep other weights than `tallmasks merge` on the model's files."""
-    draw, of = np.random.default_rng(0), torch.from_numpy if kind == "torch" else np.asarray
-    shapes = {"a": (50, 4), "b": (30,)}
-    states: list[dict[str, Any]] = [
-        {name: of(draw.normal(size=shape).astype(np.float32)) for name, shape in shapes.items()} for _ in range(3)
-    ]
+    states = [{name: of(value) for name, value in draws(seed).items()} for seed in range(3)]
     tied = [{**state, "head": state["a"]} for state in states]
     base, *tuned = states
     expected = tallmasks.merge([tallmasks.task_vector(base, state) for state in tuned], "ties_sum", keep=0.3)
@@ -140,12 +136,12 @@ def test_a_tied_embedding_counts_once(kind: str) -> None:
     mask = tallmasks.tall_mask(vectors[0], found, 0.4)
     new = tallmasks.apply(tied[0], tallmasks.apply_mask(found, mask))
     for tensors in (vectors[0], found, mask, new):
-        assert list(tensors) == ["a", "b", "head"]
+        assert tensors.keys() == {*SHAPES, "head"}
         np.testing.assert_array_equal(tensors["head"], tensors["a"])
-    np.testing.assert_array_equal(found["a"], expected["a"])
-    np.testing.assert_array_equal(found["b"], expected["b"])
+    for name in SHAPES:
+        np.testing.assert_array_equal(found[name], expected[name])
     apart = {**states[1], "head": states[1]["a"] + 1}
-    assert float(tallmasks.task_vector(tied[0], apart)["head"][0, 0] - vectors[0]["a"][0, 0]) == pytest.approx(1)
+    assert float(tallmasks.task_vector(tied[0], apart)["head"][0] - vectors[0]["a"][0]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("k", [-1, 4, 1.5])
@@ -159,32 +155,24 @@ def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str
 
 
 SPARSE = {"a": torch.eye(5).to_sparse(), "b.weight": torch.ones(3, 4)}
-META = {"a": torch.empty(5, 5, device="meta")}
-QUANTISED = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
-EIGHT = {"b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
 
-
-def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(value) for name, value in state.items()}
+EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda one: tallmasks.merge([{"steps": np.array(3)}]), "floats"),
-        (lambda one: tallmasks.merge(one), "expected a state dict"),
         (lambda one: tallmasks.merge({"x": SPARSE}), "x: tensor a .*sparse"),
-        (lambda one: tallmasks.merge({"x": META}), "x: tensor a .*meta"),
         (lambda one: tallmasks.task_vector([1], [2]), "base: found list; expected a state dict"),
         (lambda one: tallmasks.apply(one, one, float("inf")), "NaN or infinity"),
-        (lambda one: tallmasks.merge([one], "ties_mean", kep=0.1), "did you mean 'keep'"),
         (lambda one: tallmasks.merge([one], "tie"), "did you mean 'ties'"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),
         (lambda one: tallmasks.merge({"cars": one, "dtd": one | {"a": one["a"] * np.nan}}), "dtd holds NaN .* in a"),
-        (lambda one: tallmasks.task_vector(one, tensors(one) | EIGHT), "b.weight .*float8_e4m3fn"),
-        (lambda one: tallmasks.task_vector(one, tensors(one) | {"q": QUANTISED}), "q is qint8"),
-        (lambda one: tallmasks.task_vector({**one, "b.weight_scale_inv": np.ones(1)}, one), "b.weight_scale_inv"),
+        (
+            lambda one: tallmasks.task_vector(one, EIGHT),
+            "b.weight .*float8_e4m3fn",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(call: Any, message: str, base: dict[str, np.ndarray]) -> None:

@@ -9,7 +9,6 @@ import transformers
 
 from small_checkpoints import bloom, file_of, state
 from small_models import SEQUENCES
-from tallmasks import compress
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -43,7 +42,6 @@ def test_every_problem_has_its_line(tmp_path):
         "extra": ({"new.bias": torch.ones(2)}, "new.bias"),
         "shape": ({"a.half": torch.ones(3, 11)}, "a.half (found [3, 11], expected [33])"),
         "tokens": ({"model.embed_tokens.weight": torch.ones(10, 4)}, "resize_token_embeddings"),
-        "classes": ({"b.weight": torch.ones(8, 5)}, "b.weight"),
         "integers": ({"b.weight": torch.ones(7, 5, dtype=torch.int32)}, "b.weight (found I32, expected F32)"),
     }
     tasks = {name: opened(tmp_path / name, model(1, **change)) for name, (change, _) in changes.items()}
@@ -51,12 +49,7 @@ def test_every_problem_has_its_line(tmp_path):
     for name, (_, said) in changes.items():
         (line,) = (line for line in lines if f"{name}: " in line)
         assert said in line, line
-    assert len(lines) == len(changes) - 1 and "tokens: " in lines[3] and "; classes: " in lines[3]
-    assert (
-        lines[3].count("heads: true") == 1 and len(problems(base, **{f"m{n}": tasks["tokens"] for n in range(20)})) == 1
-    )
-    empty = opened(tmp_path / "empty", {"steps": torch.ones(2, dtype=torch.int64)})
-    assert empty.title in problems(empty)[0]
+    assert len(lines) == len(changes)
 
 
 def test_tensors_that_are_tied_otherwise_are_refused(tmp_path):
@@ -98,8 +91,6 @@ def test_tied_embeddings_are_found_under_either_name(tmp_path):
                 np.testing.assert_array_equal(found.float32(name), {WORDS: table, HEAD: table, **body}[name])
     (line,) = problems(open_model(given["first"]), task=open_model(untied, open_model(given["first"])))
     assert HEAD in line and "tie_word_embeddings" in line
-    lacking = folder("lacking", "model.safetensors", False, WORDS)
-    assert HEAD in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
 
 
 def with_tokens(path, rows, vocabulary, *added):
@@ -126,11 +117,9 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     assert with_tokens_of(base, base) is base and "`tokens: base`" in problems(base, task=task)[0]
     with pytest.raises(TallmasksError, match="sat"):
         with_all_tokens(base, {"task": task})
-    for unreadable in ('{"model": {"vocab": {"the": -1}}}', '{"model": {"vocab": {"the": 1e999}}}', None):
-        path = tmp_path / "task" / "tokenizer.json"
-        path.write_text(unreadable) if unreadable else path.unlink()
-        with pytest.raises(TallmasksError, match=r"tokenizer\.json"):
-            with_tokens_of(base, open_model(tmp_path / "task"))
+    (tmp_path / "task/tokenizer.json").write_text('{"model": {"vocab": {"the": -1}}}')
+    with pytest.raises(TallmasksError, match=r"tokenizer\.json"):
+        with_tokens_of(base, open_model(tmp_path / "task"))
 
 
 def test_all_tokens_come_after_the_bases(tmp_path):
@@ -164,43 +153,9 @@ def test_tokens_without_a_row_get_none(tmp_path):
         grown, _ = with_all_tokens(base, {"padded": padded})
     tokens = json.loads(grown.companions["tokenizer.json"].read_text())["added_tokens"]
     assert [token["content"] for token in tokens] == ["<end>", "<new>"] and len(grown.float32(WORDS)) == 4
-    lacking = with_tokens(tmp_path / "lacking", rows[:2], words, "<end>")
-    larger, _ = with_all_tokens(lacking, {"padded": padded})  # the task has a row for <end>
-    np.testing.assert_array_equal(larger.float32(WORDS), rows)
-    other = with_tokens(tmp_path / "other", rows, words, "<new>", "<pad>")
-    with pytest.raises(TallmasksError, match=r"base2: no model has a row .*'<end>'"):
-        with_all_tokens(with_tokens(tmp_path / "base2", rows[:2], words, "<end>"), {"other": other})
 
 
-def test_vocabularies_without_a_tokenizer_json_are_compared(tmp_path):
-    """`--tokens base` did nothing, and rows of different tokens were merged."""
-    words = {"base": ["<|endoftext|>", "a", "b", "c"], "task": ["c", "<|endoftext|>", "b", "a"]}
-    for number, (folder, tokens) in enumerate(words.items()):
-        config = transformers.GPT2Config(vocab_size=4, n_embd=4, n_layer=1, n_head=1, n_positions=4)
-        kind = transformers.GPT2LMHeadModel(config)
-        torch.nn.init.normal_(kind.transformer.wte.weight, number)
-        kind.save_pretrained(tmp_path / folder)
-        ids = {text: row for row, text in enumerate(tokens)}
-        (tmp_path / folder / "vocab.json").write_text(json.dumps(ids))
-        (tmp_path / folder / "merges.txt").write_text("#version: 0.2\n")
-    base, task = open_model(tmp_path / "base"), open_model(tmp_path / "task")
-    fitted, name = with_tokens_of(base, task), "transformer.wte.weight"
-    np.testing.assert_array_equal(fitted.float32(name), task.float32(name)[[1, 3, 2, 0]])
-    with pytest.raises(TallmasksError, match=r"found vocab\.json"):
-        with_all_tokens(base, {"task": task})
-    compress(tmp_path / "base", {"task": tmp_path / "task"}, tmp_path / "bundle", include_base=True)
-    with pytest.raises(TallmasksError, match="row 0 is"):
-        with_tokens_of(base, open_model(f"{tmp_path / 'bundle'}#task"))
-    for folder in ("base", "task"):  # BERT's tokenizer reads vocab.txt, and would make up a vocabulary
-        (tmp_path / folder / "config.json").write_text('{"model_type": "bert", "vocab_size": 4}')
-    with pytest.raises(TallmasksError, match=r"found vocab\.json"):
-        with_tokens_of(open_model(tmp_path / "base"), open_model(tmp_path / "task"))
-
-
-COMPLEX = {"table": torch.ones(3, dtype=torch.complex64)}
-
-
-@pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}, {"ids": torch.arange(3)}, COMPLEX])
+@pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}])
 def test_other_counters_are_warned_of(change, tmp_path):
     """A wrong table of position ids would go unnoticed, or a different counter would prevent a merge."""
     base = opened(tmp_path / "base", model())
@@ -208,21 +163,10 @@ def test_other_counters_are_warned_of(change, tmp_path):
         check_fit(base, {"mnist": opened(tmp_path / "task", model(1, **change))})
 
 
-def test_complex_numbers_that_differ_are_no_packed_integers(tmp_path):
-    """The user was told to dequantise a table of rotations."""
-    base, same = (opened(tmp_path / name, model(seed, **COMPLEX)) for seed, name in enumerate(("base", "same")))
-    check_fit(base, {"mnist": same})
-    (line,) = problems(base, mnist=opened(tmp_path / "task", model(1, table=1j * COMPLEX["table"])))
-    assert "complex numbers in table" in line and "quantised" not in line
-
-
-EIGHT = torch.ones(4, 4, dtype=torch.int8)
 PACKED = torch.ones(4, 4, dtype=torch.int32)
 QUANTISED = {
     "fp8": ({"q.weight": torch.ones(4, 4).to(torch.float8_e4m3fn)}, "q.weight is F8_E4M3 [4, 4]"),
-    "int8": ({"q.weight": EIGHT, "z.SCB": torch.ones(4)}, "q.weight is I8 [4, 4]"),
     "gptq": ({"q.qweight": PACKED, "q.qzeros": -PACKED, "q.scales": torch.ones(4).half()}, "q.qweight"),
-    "nf4": ({"q.weight": torch.ones(8, 1, dtype=torch.uint8)}, "q.weight is U8 [8, 1]"),
     "other": ({}, "config.json has quantization_config"),
 }
 
@@ -243,7 +187,6 @@ def test_small_integers_are_no_quantised_weights(tmp_path):
     integers = {
         "position_ids": torch.arange(8).reshape(1, 8),
         "flags": torch.ones(6, dtype=torch.uint8),
-        "steps8": torch.ones(3, dtype=torch.int8),
         "layers.0.causal_mask": torch.ones(1, 1, 8, 8, dtype=torch.uint8),
     }
     base, task = opened(tmp_path / "base", model(**integers)), opened(tmp_path / "task", model(1, **integers))
@@ -266,15 +209,11 @@ def test_unchanged_tensors_are_those_of_every_task(tmp_path):
 
 
 SMALL = {
-    "DistilBertForMaskedLM": {"dim": 8, "n_layers": 1, "n_heads": 1, "hidden_dim": 8},
     "GPTJForCausalLM": {"n_embd": 8, "n_layer": 1, "n_head": 1, "rotary_dim": 4, "n_positions": 8},
-    "XLMWithLMHeadModel": {"emb_dim": 8, "n_layers": 1, "n_heads": 1, "pad_index": 0, "unk_index": 1},
     "MarianMTModel": {**SEQUENCES, "vocab_size": 6, "decoder_vocab_size": 6, "max_position_embeddings": 6},
 }
 BY_TOKEN = {
-    "DistilBertForMaskedLM": {"distilbert.embeddings.word_embeddings.weight", "vocab_projector.bias"},
     "GPTJForCausalLM": {"transformer.wte.weight", "lm_head.weight", "lm_head.bias"},
-    "XLMWithLMHeadModel": {"transformer.embeddings.weight", "pred_layer.proj.bias"},
     "MarianMTModel": {"model.shared.weight", "final_logits_bias"},
 }
 """The tensors with one row per token; position tables have the same number of rows."""
@@ -311,8 +250,7 @@ def test_the_library_says_what_has_a_row_for_each_token(name, tmp_path):
     larger, tasks = with_all_tokens(base, {"grown": grown})
     assert {n for n in base.tensors if larger.tensors[n].shape != base.tensors[n].shape} == BY_TOKEN[name]
     assert all(tasks["grown"].tensors[n].shape == grown.tensors[n].shape for n in base.tensors)
-    sizes = json.loads(larger.companions["config.json"].read_text())
-    assert 8 in (sizes.get("vocab_size"), sizes.get("n_words"))
+    assert json.loads(larger.companions["config.json"].read_text())["vocab_size"] == 8
 
 
 def test_tokens_need_a_model_that_the_library_knows(tmp_path):

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import tallmasks
 from small_checkpoints import file_of, lora, refusal
-from small_models import IMAGES, SIZE, WORDS, made, moved
+from small_models import SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
@@ -46,14 +46,10 @@ def saved(model, folder, how):
 
 
 SAVED = [
-    ("ViTForImageClassification", "file", "state"), ("ViTForImageClassification", "state", "file"),
-    ("Dinov2Model", "file", "new names"), ("SwinModel", "new names", "file"),
-    ("BertForMaskedLM", "old names", "file"), ("BertForMaskedLM", "file", "old names"),
-    ("Wav2Vec2ForCTC", "file", "old names"), ("Wav2Vec2ForCTC", "old names", "state"),
-    ("MixtralForCausalLM", "file", "file"),
+    ("ViTForImageClassification", "state", "file"), ("Dinov2Model", "file", "new names"),
+    ("BertForMaskedLM", "old names", "file"), ("Wav2Vec2ForCTC", "file", "old names"),
     ("GPT2LMHeadModel", "file", "inner state"),
     ("LlamaForCausalLM", "file", "copies"),
-    ("BertForMaskedLM", "file", "copies"), ("T5ForConditionalGeneration", "file", "copies"),
 ]  # fmt: skip
 """A class, and how its base and its fine-tuned model are saved."""
 
@@ -78,22 +74,11 @@ def test_models_fit_however_they_are_saved(name, of_base, of_task, tmp_path, mon
     assert open_checkpoint("merged").names == open_checkpoint("base").names
 
 
-ADAPTED = [
-    ("ViTForImageClassification", "file", "vit.layers.0.attention.q_proj"),
-    ("ViTForImageClassification", "file", "vit.encoder.layer.1.attention.output.dense"),
-    ("ViTForImageClassification", "new names", "vit.encoder.layer.1.attention.output.dense"),
-    ("Dinov2Model", "file", "encoder.layer.1.attention.v_proj"),
-    ("Dinov2Model", "file", "dinov2.encoder.layer.1.attention.attention.value"),
-    ("SwinModel", "file", "swin.encoder.layers.0.blocks.0.mlp.fc1"),
-]
-"""A class, how its base is saved, and a module's name in the release that trained an adapter."""
-
-
-@pytest.mark.parametrize(("name", "how", "module"), ADAPTED)
-def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
-    """A ViT or DINOv2 adapter trained with transformers 5 was refused because of its tensor names."""
-    base = made(name)
-    saved(base, tmp_path / "base", how)
+@pytest.mark.parametrize("module", ["encoder.layer.1.attention.v_proj", "dinov2.encoder.layer.1.attention.q_proj"])
+def test_an_adapter_of_any_release_fits_the_file(module, tmp_path):
+    """A DINOv2 adapter trained with transformers 5 was refused because of its tensor names."""
+    base = made("Dinov2Model")
+    saved(base, tmp_path / "base", "file")
     own = known_tensors([f"{module}.weight"], open_checkpoint(tmp_path / "base"))[f"{module}.weight"].identity
     rows, columns = base.state_dict()[own].shape
     b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
@@ -106,30 +91,12 @@ def test_an_adapter_of_any_release_fits_the_file(name, how, module, tmp_path):
         torch.testing.assert_close(merged[key], tensor + 2 * (b @ a) / 1024**2 if key == own else tensor)
 
 
-def test_a_norm_of_an_adapter_is_the_bases_under_its_old_name(tmp_path):
-    """A LayerNorm in modules_to_save was treated as a head if the base calls its weight gamma."""
-    saved(made("BertForMaskedLM"), tmp_path / "base", "old names")
-    base, module = open_checkpoint(tmp_path / "base"), "bert.encoder.layer.0.output"
-    tensors = {f"{module}.dense.lora_A.weight": torch.ones(4, 16), f"{module}.dense.lora_B.weight": torch.ones(16, 4)}
-    tensors |= {f"{module}.LayerNorm.weight": torch.full((16,), 3.0), "classifier.weight": torch.ones(2, 16)}
-    adapter = lora(tmp_path / "lora", tensors, modules_to_save=["LayerNorm", "classifier"])
-    opened = open_checkpoint(adapter, base)
-    assert opened.tensors.keys() - base.tensors.keys() == {"classifier.weight"}
-    assert (opened.float32(f"{module}.LayerNorm.gamma") == 3).all()
-
-
-def classifiers(folder, name, **size):
-    """The folder of an encoder, and those of two classifiers with other labels."""
-    kind = getattr(transformers, f"{name}For{'Sequence' if name == 'Bert' else 'Image'}Classification")
-    for task, labels in (("cars", 3), ("dtd", 4)):
-        model = moved(kind(kind.config_class(**SIZE, **size, num_labels=labels)), labels)
-        saved(model, folder / task, "state")
-    return saved(moved(model.base_model, 9), folder / "base", "old names")
-
-
-def test_norms_of_another_name_are_no_heads(tmp_path):
+def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
     """With --heads, every LayerNorm of a BERT was treated as a head and not merged."""
-    base = open_checkpoint(classifiers(tmp_path, "Bert", **WORDS))
+    body, kind = moved(made("BertForMaskedLM").bert, 9), transformers.BertForSequenceClassification
+    base = open_checkpoint(saved(body, tmp_path / "base", "old names"))
+    for task, labels in (("cars", 3), ("dtd", 4)):
+        saved(moved(kind(kind.config_class(**SIZE, **WORDS, num_labels=labels)), labels), tmp_path / task, "state")
     words = ["--task", f"cars={tmp_path}/cars", "--task", f"dtd={tmp_path}/dtd", "--method", "weight_averaging"]
     assert main(["merge", "--base", str(tmp_path / "base"), *words, "--heads", "-o", str(tmp_path / "merged")]) == 0
     heads = load_file(tmp_path / "merged/heads/cars.safetensors")
@@ -139,11 +106,6 @@ def test_norms_of_another_name_are_no_heads(tmp_path):
     gamma = "encoder.layer.0.output.LayerNorm.gamma"
     assert merged.names == base.names and gamma in base.names
     np.testing.assert_array_equal(merged.float32(gamma), sum(task.float32(gamma) for task in tasks) / 2)
-
-
-def test_what_only_the_library_knows_is_said_without_it(tmp_path, monkeypatch):
-    """Part of a model would silently keep the base's values, or the user would not know what to install."""
-    base = open_checkpoint(classifiers(tmp_path, "ViT", **IMAGES))
     monkeypatch.setitem(sys.modules, "transformers", None)  # as if it was not installed
     with pytest.warns(TallmasksWarning, match=r"pip install .*\[transformers\]"):
         open_model(tmp_path / "cars", base)
