@@ -1,7 +1,6 @@
 """Task bundles: every task's weights, bit for bit, and switching a live module between tasks."""
 
 import copy
-import json
 import pickle
 import re
 from pathlib import Path
@@ -9,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 import tallmasks
 import task_bundles
@@ -66,7 +64,6 @@ def test_each_task_comes_back_in_any_piece(every):
     assert bundle.tasks == TASKS
     for task in TASKS:
         assert all_same(bundle.state_dict(task), every.wanted[task])
-        assert all_same(dict(bundle.named_tensors(task)), every.wanted[task])
         if bundle.manifest.masks:
             assert bundle.density(task) == every.masks[task].mean()
         for name, update in every.updates[task].items():
@@ -75,16 +72,8 @@ def test_each_task_comes_back_in_any_piece(every):
                 assert found.dtype == np.float32
                 np.testing.assert_array_equal(found, update.reshape(-1)[start:stop])
     np.testing.assert_array_equal(bundle.update("mnist", "frozen"), np.zeros(16, np.float32))
-
-
-def test_arrays_are_the_same_weights(made, tmp_path):
-    """Users without torch would get different weights."""
-    forms = {name: form for name, form in task_bundles.FORMS.items() if form[0] != torch.bfloat16}
-    numpy = make(tmp_path / "numpy", forms=forms)
-    found = load_bundle(numpy.folder, numpy.base_file).arrays("mnist")
-    assert all_same({name: torch.from_numpy(array) for name, array in found.items()}, numpy.wanted["mnist"])
     with pytest.raises(TallmasksError, match=r"BF16.*state_dict"):
-        load_bundle(made.folder, made.base_file).arrays("mnist")
+        bundle.arrays("mnist")
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
@@ -121,15 +110,12 @@ def test_a_switch_between_forward_and_backward_is_an_error(made, device):
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_without_a_base_the_module_itself_is_theta_0(made, device):
     """A bundle without its base could not be used, or weights would drift with every switch."""
-    manifest = json.loads((made.folder / "bundle.json").read_text())
-    assert manifest["base"]["path"] == str(made.base_file)
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
     try:
         bundle = load_bundle(made.folder, device=device)
         with pytest.raises(TallmasksError, match=r"--base"):
             bundle.state_dict("mnist")
         module = Everything(made.base)
-        bundle.restore_(module)
         for task in (TASKS[1], TASKS[0], TASKS[1]):
             bundle.apply_(module, task)
             assert all_same(weights_of(module), made.wanted[task])
@@ -164,15 +150,11 @@ def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
     tallmasks.compress("base", {"dtd": "dtd"}, "bundle", method="task_arithmetic", mask_lambda=0)
     expected = load_bundle("bundle").state_dict("dtd", like=models["dtd"])
     Path("base").rename("published")
-    Path("other").rename("base")  # another model under the base's name
-    for wrong in (models["other"], models["dtd"]):
-        before = {name: tensor.clone() for name, tensor in wrong.state_dict().items()}
-        bundle = load_bundle("bundle")
-        for work in (lambda b=bundle, w=wrong: b.apply_(w, "dtd"), lambda b=bundle, w=wrong: b.restore_(w)):
-            with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
-                work()
-        assert all_same(wrong.state_dict(), before)
-
+    before, bundle = copy.deepcopy(models["other"].state_dict()), load_bundle("bundle")
+    for work in (lambda: bundle.apply_(models["other"], "dtd"), lambda: bundle.restore_(models["other"])):
+        with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
+            work()
+    assert all_same(models["other"].state_dict(), before)
     half = copy.deepcopy(models["base"]).half()
     with pytest.raises(TallmasksError, match=r"F16.*F32.* module_is_base=True"):
         load_bundle("bundle").apply_(half, "dtd")
@@ -192,7 +174,6 @@ def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype
     module = Everything(made.base, dtype)
     module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)
     module.short = torch.nn.Parameter(module.short.permute(2, 1, 0).contiguous().permute(2, 1, 0))
-    strides = module.wide.stride()
     before = copy.deepcopy(weights_of(module))
     bundle.apply_(module, "ümlaut")
     for name, tensor in weights_of(module).items():
@@ -202,7 +183,7 @@ def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype
             assert same_bits(tensor, before[name])
     bundle.restore_(module)
     assert all_same(weights_of(module), before)
-    assert module.wide.stride() == strides != made.base["wide"].stride()
+    assert module.wide.stride() == (1, 9) != made.base["wide"].stride()
 
 
 @pytest.mark.parametrize(
@@ -230,25 +211,22 @@ def test_a_module_that_does_not_fit_is_not_changed(made, change, message):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-@pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
-def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, stop, device):
+def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, device):
     """A mixture of two tasks' weights would be used, and nobody would notice."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base)
     bundle.apply_(module, "mnist")
+    owner, name = (Update, "apply") if device is None else (module_writing, "_added")
+    compute, calls = getattr(owner, name), []
 
-    def stops_at_third_call(compute, calls=[]):  # noqa: B006
-        def computed(*arguments):
-            calls.append(arguments)
-            if len(calls) == 3:
-                raise stop
-            return compute(*arguments)
+    def stops_at_third_call(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return compute(*arguments)
 
-        return computed
-
-    monkeypatch.setattr(Update, "apply", stops_at_third_call(Update.apply))
-    monkeypatch.setattr(module_writing, "_added", stops_at_third_call(module_writing._added))
-    with pytest.raises(type(stop)):
+    monkeypatch.setattr(owner, name, stops_at_third_call)
+    with pytest.raises(KeyboardInterrupt):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
 
@@ -264,54 +242,6 @@ def test_a_pickled_bundle_is_the_same_bundle(made, monkeypatch, tmp_path):
     (decoded,) = re.findall(r"([\d.]+) MB decoded on cpu", repr(bundle))
     assert floats < 1e6 * float(decoded) < 2.2 * floats and "decoded" not in repr(again)
     assert all_same(again.state_dict("mnist"), made.wanted["mnist"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrapper"), [("ViTForImageClassification", "module"), ("MixtralForCausalLM", "_orig_mod")]
-)
-def test_tensors_are_matched_under_transformers_names_and_in_wrappers(tmp_path, kind, wrapper):
-    """The paper's models, and models that are compiled or trained on several GPUs, would be refused."""
-    model = made_model(kind)
-    model.save_pretrained(tmp_path / "base")
-    for seed, task in enumerate("ab", 1):
-        moved(model, seed).save_pretrained(tmp_path / task)
-    tasks = {task: tmp_path / task for task in "ab"}
-    bundle = load_bundle(tallmasks.compress(tmp_path / "base", tasks, tmp_path / "bundle", include_base=True))
-    before = copy.deepcopy(model.state_dict())
-    own = dict(model.named_parameters())
-    live = torch.nn.ModuleDict({wrapper: model})  # the names of DDP or torch.compile
-    assert load_file(tmp_path / "base/model.safetensors").keys() != live.state_dict().keys()
-    for task in "ab":
-        bundle.apply_(live, task)
-        save_file(bundle.state_dict(task), tmp_path / "base/model.safetensors")
-        wanted = type(model).from_pretrained(tmp_path / "base").state_dict()
-        assert all_same({name: tensor.detach() for name, tensor in own.items()}, wanted)
-        live.load_state_dict(bundle.state_dict(task, like=live))
-        assert all_same({name: tensor.detach() for name, tensor in own.items()}, wanted)
-    bundle.restore_(live)
-    assert all_same({name: tensor.detach() for name, tensor in own.items()}, before)
-
-
-def test_a_model_that_remembers_its_old_weights(tmp_path):
-    """RWKV divides its weights in a forward pass: the next task would get wrong logits."""
-    size = {"hidden_size": 8, "attention_hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2}
-    config = transformers.RwkvConfig(vocab_size=9, context_length=8, rescale_every=1, **size)
-    base, ids = transformers.RwkvForCausalLM(config), torch.tensor([[1, 2, 3]])
-    for name, seed in {"base": 0, "dtd": 1, "cars": 2}.items():
-        moved(base, seed).save_pretrained(tmp_path / name)
-    tasks = {task: tmp_path / task for task in ("dtd", "cars")}
-    tallmasks.compress(tmp_path / "base", tasks, tmp_path / "bundle", method="task_arithmetic", mask_lambda=0)
-    bundle, kind = load_bundle(tmp_path / "bundle"), type(base)
-    live = kind.from_pretrained(tmp_path / "base").eval()
-    with torch.no_grad():
-        before = live(ids).logits
-        for task in ("dtd", "cars"):
-            bundle.apply_(live, task)
-            right = kind.from_pretrained(tmp_path / "base")
-            right.load_state_dict(bundle.state_dict(task, like=right))
-            logits = live(ids).logits
-            torch.testing.assert_close(logits, right.eval()(ids).logits)
-            assert not torch.allclose(logits, before)
 
 
 def test_a_part_of_the_model_is_matched_without_its_prefix(tmp_path):

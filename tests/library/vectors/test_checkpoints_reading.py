@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from collections import Counter, OrderedDict
 
@@ -34,13 +32,6 @@ def check_state(checkpoint, tensors):
             np.testing.assert_array_equal(whole(checkpoint, name), tensor.float().numpy())
     floats = {name for name, tensor in tensors.items() if tensor.is_floating_point()}
     assert set(checkpoint.layout.names) == {name for name in floats if "running" not in name}
-
-
-@pytest.mark.parametrize("name", FILES[:2])
-def test_a_name_of_two_lines_is_refused(name, tmp_path):
-    """An untrusted file could print its own lines in the command's output."""
-    path = file_of(tmp_path, {"a\nerror: b": torch.ones(2)}, name)
-    assert r"'a\nerror: b'" in refusal(lambda: open_checkpoint(path))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -103,18 +94,6 @@ def test_a_record_of_another_length_is_refused(size, tmp_path):
     assert f"data/1 has {size} bytes; expected 140" in refusal(lambda: open_checkpoint(other))
 
 
-def test_a_directory_that_points_elsewhere_is_refused(tmp_path):
-    """An archive's directory could give a tensor the bytes of its neighbours."""
-    path = rewritten(file_of(tmp_path, state(), "whole.bin"), lambda name, record: record)
-    content, name = path.read_bytes(), b"archive/data/0"
-    entry = content.rindex(name.replace(b"archive", content[30 : content.index(b"/")])) - 46
-    for field in (20, 24):  # the compressed and the whole size
-        size = int.from_bytes(content[entry + field : entry + field + 4], "little") + 200
-        content = content[: entry + field] + size.to_bytes(4, "little") + content[entry + field + 4 :]
-    path.write_bytes(content)
-    assert "data/0" in refusal(lambda: open_checkpoint(path))
-
-
 DEEP = b"(K\x01q\x01" + b"".join(bytes([104, n, 104, n, 0x86, 113, n + 1]) for n in range(1, 61)) + b"t"
 TORCH_TRAPS = {
     "a key of a set": b"}X\x01\x00\x00\x00wcbuiltins\nset\n]" + DEEP + b"a\x85Rs.",
@@ -131,13 +110,6 @@ def test_a_pickle_runs_nothing_and_ends(trap, tmp_path):
     new = rewritten(path, lambda name, old: b"\x80\x02" + TORCH_TRAPS[trap] if name == "data.pkl" else old)
     said = refusal(lambda: open_checkpoint(new))
     assert "new.bin" in said and "weights_only" not in said and said.isprintable()
-
-
-def test_files_of_torch_are_read_without_torch(tmp_path):
-    """A user would have to install 2 GB, and wait seconds for its import, to read a state dict."""
-    path = file_of(tmp_path, state(), "model.bin")
-    code = "import sys; from tallmasks.vectors.checkpoints.opening import open_checkpoint as o; o(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules", path], check=True)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -340,20 +312,13 @@ def test_what_the_hub_does_not_give_is_said(tmp_path):
         assert "Accept its terms" in refusal(lambda: open_checkpoint(REPOSITORY))
 
 
-REPOSITORIES = {
-    "transformers": ("config.json model.safetensors pytorch_model.bin onnx/model.onnx tokenizer.model tf.h5", 0, 1, 4),
-    "shards": ("model-00001-of-00002.safetensors model-00002-of-00002.safetensors consolidated.safetensors", 0, 1),
-    "LoRA": ("adapter_config.json adapter_model.safetensors optimizer.pt adapter_model.bin", 0, 1),
-}
-
-
 def test_of_a_repository_the_weights_come_once():
     """A download would take twice the time and space, for formats that are never read."""
-    pipeline = "model_index.json old.safetensors unet/config.json unet/diffusion_pytorch_model.safetensors"
-    extra = "unet/diffusion_pytorch_model.fp16.safetensors unet/diffusion_pytorch_model.bin onnx/model.onnx"
-    assert wanted(f"{pipeline} {extra}".split(), ["unet", "vae"]) == pipeline.replace(" old.safetensors", "").split()
-    for case, (names, *expected) in REPOSITORIES.items():
-        assert wanted(names.split()) == [names.split()[place] for place in expected], case
+    pipeline = ["model_index.json", "unet/config.json", "unet/diffusion_pytorch_model.safetensors"]
+    extra = ["old.safetensors", "unet/diffusion_pytorch_model.fp16.safetensors", "unet/diffusion_pytorch_model.bin"]
+    assert wanted([*pipeline, *extra], ["unet", "vae"]) == pipeline
+    model = ["config.json", "model.safetensors", "tokenizer.model"]
+    assert wanted([*model, "onnx/model.onnx", "pytorch_model.bin", "tf.h5"]) == model
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
