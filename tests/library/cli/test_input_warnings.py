@@ -10,8 +10,6 @@ import pytest
 import tallmasks
 from small_models import made, moved
 from tallmasks.errors import TallmasksWarning
-from tallmasks.vectors.checkpoints.known_tensors import library_settings
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
 
@@ -43,18 +41,6 @@ def test_configurations_that_compute_something_else_are_named():
     (line,) = said("base", {"a": "a", "b": "b"})
     assert line.startswith("b: config.json ") and "id2label" in line
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
-
-
-def test_settings_read_without_torch_are_those_of_the_model():
-    """A default that only torch knows would be a difference, or a difference none."""
-    model = made("MixtralForCausalLM")
-    model.save_pretrained("base")
-    config = json.loads(Path("base/config.json").read_text())
-    written = {key: value for key, value in config.items() if not isinstance(value, bool | float)}
-    Path("base/config.json").write_text(json.dumps(written))  # the others are the library's to fill in
-    settings = library_settings(open_checkpoint(Path("base")))
-    expected = type(model.config).from_dict(written).to_json_string(use_diff=False)
-    assert settings == json.loads(expected) and settings.keys() > written.keys()
 
 
 def test_tokens_that_differ_are_named():

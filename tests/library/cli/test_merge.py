@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -239,10 +238,3 @@ def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixtu
     printed = "".join(capsys.readouterr())
     assert "\\x1b[31m\\x9b1A\\u202e" in printed and not set("\x1b\x9b\u202e") & set(printed)
     assert "\nerror" not in printed
-
-
-def test_a_model_that_is_given_twice_is_noticed(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It would count twice."""
-    shutil.copytree("cars", "again")
-    assert run(*CALL, "--task", "again=again", "--method", "ties", "-o", "merged") == 0
-    assert "cars and again are the same checkpoint" in capsys.readouterr().err

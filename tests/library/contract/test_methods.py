@@ -1,6 +1,5 @@
 """Every registered method, held to the contract; the registry; and what recipes hold of a method's code."""
 
-import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -169,21 +168,6 @@ def test_k_is_an_option_with_the_rows_own_default():
     rows = ("consensus_ties_k1:keep=0.1", "consensus_ties_k1:k=2", "consensus_ties:k=1", "consensus_ties:k=2")
     assert [methods.get(row).chosen["k"] for row in rows] == [1, 2, 1, 2]
     assert methods.spec_of({"consensus_ties_k1": {"k": 1}}) == "consensus_ties_k1"
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"update": lambda tau: tau}, "'tau'"),
-        ({"protocol": methods.PerTask(), "update": lambda mask: mask}, "storage"),
-    ],
-)
-def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
-    """The author of a new method would learn of a slip only after hours of fine-tuning."""
-    stated = vars(methods.get("task_arithmetic")) | {"storage": None}
-    names = inspect.signature(methods.Method).parameters
-    with pytest.raises(ValueError, match=complaint):
-        methods.Method(**{name: {**stated, **fields}[name] for name in names})
 
 
 def test_a_recipe_follows_the_methods_file_and_what_is_chosen():

@@ -1,13 +1,10 @@
 """Masks for a grid, their agreement and consensus, compared with the reference implementation."""
 
-import json
-
 import numpy as np
 import pytest
 
 import reference
 from chain import LAMBDAS, build
-from tallmasks.io.tensor_files import open_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.equal_lengths import lambda_without_data, lambdas_without_data
 from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
@@ -27,6 +24,7 @@ def chain(tmp_path_factory):
 def test_every_mask_follows_the_equation(chain, merge):
     """A task's model would get other weights than TALL-masks select (with the untrimmed tau_t)."""
     bundle = open_mask_bundle(chain.folder / f"masks-{merge}")
+    assert (bundle.tasks, bundle.mask_lambdas) == (chain.tasks, tuple(LAMBDAS))
     merged = open_multi_task_vector(chain.folder / merge)
     for task, vector in zip(chain.tasks, chain.vectors, strict=True):
         expected = [reference.mask(vector, merged, mask_lambda) for mask_lambda in LAMBDAS]
@@ -40,21 +38,6 @@ def test_every_mask_follows_the_equation(chain, merge):
                 piece = np.unpackbits(bundle.packed_piece(task, mask_lambda, start, stop), bitorder="little")
                 np.testing.assert_array_equal(piece[: stop - start], mask[start:stop])
             np.testing.assert_array_equal(apply_mask(merged, found), np.where(mask, merged, 0))
-
-
-def test_a_bundle_describes_itself(chain):
-    """The file could not be read with its documentation alone."""
-    bundle = open_mask_bundle(chain.folder / "masks-sum")
-    assert (bundle.tasks, bundle.mask_lambdas) == (chain.tasks, tuple(LAMBDAS))
-    assert dict(zip(bundle.layout.names, bundle.layout.shapes, strict=True)) == {"a.weight": (6, 5), "b.bias": (13,)}
-    tensors = open_tensors(chain.folder / "masks-sum")
-    assert tensors.metadata.keys() == {"format", "recipe", "tasks", "lambdas", "layout", "content"}
-    assert json.loads(tensors.metadata["lambdas"]) == LAMBDAS
-    planes = tensors.read("cars")
-    assert (planes.dtype, planes.shape) == (np.uint8, (3, 6))
-    bits = np.unpackbits(planes, axis=1, bitorder="little")
-    np.testing.assert_array_equal((bits[:, :43].T @ [1, 2, 4]), kernels.unpack_levels(planes, 43))
-    assert not bits[:, 43:].any()
 
 
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])

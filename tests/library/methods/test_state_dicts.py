@@ -83,8 +83,9 @@ def test_every_step_is_the_plain_statement(
     np.testing.assert_array_equal(flats[0], flat(draws(1)) - flat(base))
     merged = tallmasks.merge(vectors)
     np.testing.assert_array_equal(flat(merged), reference.sum_vectors(np.stack(flats)))
+    np.testing.assert_allclose(flat(tallmasks.merge(vectors, "weight_averaging")), np.mean(flats, axis=0), rtol=1e-5)
     limits = [reference.trim_threshold(one, 0.5) for one in flats]
-    ties = tallmasks.merge(list(vectors.values()), "ties_mean", keep=0.5)
+    ties = tallmasks.merge(list(vectors.values()), "ties", keep=0.5)
     np.testing.assert_array_equal(flat(ties), reference.ties(np.stack(flats), limits, mean=True))
     masks = {name: tallmasks.tall_mask(vector, merged, 0.4) for name, vector in vectors.items()}
     expected = [reference.mask(one, flat(merged), 0.4) for one in flats]
@@ -95,29 +96,28 @@ def test_every_step_is_the_plain_statement(
     np.testing.assert_array_equal(flat(count), np.sum(expected, axis=0))
     shared = tallmasks.consensus(merged, count, k=2)
     np.testing.assert_array_equal(flat(shared), flat(merged) * (np.sum(expected, axis=0) >= 2))
+    with pytest.raises(TallmasksError, match=r"k is 4.* 0 to"):
+        tallmasks.consensus(merged, count, k=4)
     own = tallmasks.apply(base, tallmasks.apply_mask(merged, masks["task 2"]))
     np.testing.assert_array_equal(flat(own), flat(base) + flat(merged) * expected[1])
     assert list(own) == list(base)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_results_for_tensors_are_tensors(dtype: torch.dtype) -> None:
     """A model could not load its new state dict."""
-    base = {name: torch.from_numpy(value).to(dtype) for name, value in draws(0).items()} | {"steps": torch.tensor(7)}
-    tuned = {name: torch.from_numpy(value).to(dtype) for name, value in draws(1).items()} | {"steps": torch.tensor(9)}
+    base, tuned = ({n: torch.from_numpy(values).to(dtype) for n, values in draws(seed).items()} for seed in (0, 1))
     vector = tallmasks.task_vector(base, tuned)
     assert set(vector) == set(SHAPES) and all(tensor.dtype == torch.float32 for tensor in vector.values())
     mask = tallmasks.tall_mask(vector, tallmasks.merge([vector, vector]), 1.0)
     assert all(tensor.dtype == torch.bool for tensor in mask.values())
     again = tallmasks.apply(base, vector)
     assert all(torch.allclose(again[name], tuned[name]) and again[name].dtype == dtype for name in SHAPES)
-    assert again["steps"] == 7
 
 
-@pytest.mark.parametrize("kind", [torch.from_numpy, np.asarray])
-def test_a_sum_too_large_for_the_dtype_of_the_base_is_refused(kind: Any) -> None:
+def test_a_sum_too_large_for_the_dtype_of_the_base_is_refused() -> None:
     """A half-precision model would get infinite weights without an error."""
-    halves = {"a": kind(np.full(2, 6e4, np.float16))}
+    halves = {"a": np.full(2, 6e4, np.float16)}
     update = {"a": np.full(2, 6e4, np.float32)}
     with pytest.raises(TallmasksError, match=r"tensor a .*float16"):
         tallmasks.apply(halves, update)
@@ -144,16 +144,6 @@ def test_a_tied_embedding_counts_once(of: Any) -> None:
     assert float(tallmasks.task_vector(tied[0], apart)["head"][0] - vectors[0]["a"][0]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("k", [-1, 4, 1.5])
-def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str, dict[str, np.ndarray]]) -> None:
-    """The consensus of three tasks would be the pretrained model."""
-    merged = tallmasks.merge(vectors)
-    count = {name: np.full(value.shape, 3, np.uint8) for name, value in merged.items()}
-    with pytest.raises(TallmasksError, match=f"k is {k!r}.* 0 to 3"):
-        tallmasks.consensus(merged, count, k=k)
-    np.testing.assert_array_equal(flat(tallmasks.consensus(merged, count, k=3)), flat(merged))
-
-
 SPARSE = {"a": torch.eye(5).to_sparse(), "b.weight": torch.ones(3, 4)}
 
 EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
@@ -166,6 +156,7 @@ EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn
         (lambda one: tallmasks.task_vector([1], [2]), "base: found list; expected a state dict"),
         (lambda one: tallmasks.apply(one, one, float("inf")), "NaN or infinity"),
         (lambda one: tallmasks.merge([one], "tie"), "did you mean 'ties'"),
+        (lambda one: tallmasks.merge([one], "consensus_ties"), "consensus_ties.*ties_mean"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),
         (lambda one: tallmasks.merge({"cars": one, "dtd": one | {"a": one["a"] * np.nan}}), "dtd holds NaN .* in a"),
@@ -180,16 +171,6 @@ def test_wrong_arguments_are_refused_in_one_line(call: Any, message: str, base: 
     with pytest.raises(TallmasksError, match=message) as refused:
         call(base)
     assert "\n" not in str(refused.value)
-
-
-def test_merge_accepts_the_names_of_methods(base: dict[str, np.ndarray]) -> None:
-    """The name `ties`, as on the command line, would not work in Python."""
-    vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
-    found, expected = (tallmasks.merge(vectors, name, keep=0.5) for name in ("ties", "ties_mean"))
-    np.testing.assert_array_equal(flat(found), flat(expected))
-    np.testing.assert_array_equal(flat(tallmasks.merge(vectors, "weight_averaging")), 2 * flat(base))
-    with pytest.raises(TallmasksError, match=r"consensus_ties.*ties_mean"):
-        tallmasks.merge(vectors, "consensus_ties")
 
 
 def test_masks_over_the_disjoint_mean_cause_a_warning(base: dict[str, np.ndarray]) -> None:

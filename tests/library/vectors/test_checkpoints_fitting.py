@@ -106,17 +106,6 @@ def test_all_tokens_come_after_the_bases(tmp_path):
     assert json.loads(grown.companions["config.json"].read_text())["vocab_size"] == 6
 
 
-def test_tokens_without_a_row_get_none(tmp_path):
-    """A token had a row of zeros, because no model was resized for it."""
-    words, rows = {"the": 0, "cat": 1}, torch.ones(4, 4)
-    base = with_tokens(tmp_path / "base", rows[:3], words, "<end>")
-    padded = with_tokens(tmp_path / "padded", rows, words, "<end>", "<new>", "<pad>")
-    with pytest.warns(UserWarning, match="no model has a row for '<pad>'"):
-        grown, _ = with_all_tokens(base, {"padded": padded})
-    tokens = json.loads(grown.companions["tokenizer.json"].read_text())["added_tokens"]
-    assert [token["content"] for token in tokens] == ["<end>", "<new>"] and len(grown.float32(WORDS)) == 4
-
-
 @pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}])
 def test_other_counters_are_warned_of(change, tmp_path):
     """A wrong table of position ids would go unnoticed, or a different counter would prevent a merge."""

@@ -65,20 +65,6 @@ def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
         np.testing.assert_array_equal(whole(written, name), whole(base, name))
 
 
-def test_a_configuration_that_cannot_be_written_again_is_refused(tmp_path):
-    """The command would end in a traceback, or the configuration would have another dtype than the weights."""
-    folder = saved_llama(tmp_path / "base")
-    (folder / "config.json").write_text("{")
-    found = refusal(lambda: new_checkpoint(tmp_path / "out", open_checkpoint(folder), None, "bfloat16").__enter__())
-    assert str(folder / "config.json") in found
-    (folder / "config.json").write_text('{"dtype": ["float32"], "text": {"torch_dtype": "float32"}}')
-    base = open_checkpoint(folder)
-    with new_checkpoint(tmp_path / "out", base, None, "bfloat16"):
-        pass
-    told = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert told == {"dtype": ["float32"], "text": {"torch_dtype": "bfloat16"}}
-
-
 @pytest.mark.parametrize("source", ["model.safetensors", "model.pt"])
 @pytest.mark.parametrize("out", ["new.safetensors", "new.pt"])
 def test_a_file_becomes_the_file_that_its_name_says(source, out, tmp_path):
