@@ -98,12 +98,6 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
         assert all(f"{one:.2%} |" in card and f"{one:.2%}" in told for one in noise)
     if "tall_mask" in spec and "equal" not in spec:
         assert bundle.manifest.mask_lambda == LAMBDAS
-    if "task_arithmetic" in spec:
-        masks = [
-            reference.mask(one, np.sum(vectors, axis=0), LAMBDAS[task])
-            for one, task in zip(vectors, TASKS, strict=True)
-        ]
-        assert [bundle.density(task) for task in TASKS] == pytest.approx([mask.mean() for mask in masks], 1e-3)
 
 
 @pytest.mark.parametrize("name", ["stochastic_rounding", "lossless"])
@@ -143,7 +137,6 @@ def test_a_bundle_with_its_base_needs_nothing_else(
     """A bundle could not be used where the base is not to be had; or would publish what a link of the base leads to."""
     out, base = tmp_path / "bundle", tmp_path / "base"
     shutil.copytree("base", base)
-    (tmp_path / "id_rsa").write_text("secret")
     (base / "tokenizer.json").symlink_to("../id_rsa")
     (base / "modeling_own.py").touch()
     words = ["--method", "lossless", "--include-base"]
@@ -154,8 +147,6 @@ def test_a_bundle_with_its_base_needs_nothing_else(
     for folder in (out / "base", tmp_path / "merged", tmp_path / "cars"):
         names = {path.name for path in folder.iterdir()}
         assert "config.json" in names and not {"tokenizer.json", "modeling_own.py"} & names
-    again, tuned = weights(tmp_path / "cars"), weights(here / "cars")
-    assert all(torch.equal(again[name], tensor) for name, tensor in tuned.items())
 
 
 BASE = ["--base", "base", "--task", "cars=cars"]
@@ -166,7 +157,6 @@ BASE = ["--base", "base", "--task", "cars=cars"]
     [
         (["t_switch"], "has no bundles; stochastic_rounding, the default, is smaller and keeps"),
         (["lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),
-        (["lossless", "--keep-base", "w*"], "lossless stores every tensor exactly"),
         (["ties", "--bits", "32"], "expected 2, 3, 4 or 8"),
         (["stochastic_rounding", "--step", "0"], "step: found 0"),
     ],
@@ -211,8 +201,6 @@ def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureF
     assert run("info", "bundle#b") == 0 and "bundle#b: 2 tensors" in capsys.readouterr().out
     twice = ["compress", "--base", "base", "--task", "b=bundle#b", "-o", "twice"]
     assert "bundle#b: found a task of a bundle" in refusal(capsys, *twice)
-    vector = tallmasks.task_vector("base", "bundle#b")["w.weight"]
-    assert np.array_equal(vector, tallmasks.task_vector("base", "exported")["w.weight"])
     Path("base").rename("moved")
     assert run("verify", "bundle") == 1 and "base" in capsys.readouterr().out
     assert run("merge", "--base", "moved", "--task", "b=bundle#b", "--method", "ties", "-o", "with-base") == 0

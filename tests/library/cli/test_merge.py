@@ -57,15 +57,6 @@ def test_merged_folders_are_the_plain_statement(
     assert method == "weight_averaging" or f"{alpha:g}" in (out / "README.md").read_text()
 
 
-def test_what_does_not_fit_is_refused_before_a_byte_is_written(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Hours of reading would end in an error, or weights of two models would be added."""
-    file_of(Path("other"), {"w.weight": torch.ones(8, 9), "steps": torch.arange(3)})
-    for task, said in (("other", "w.weight"), ("base", "nothing to merge")):
-        words = ["--base", "base", "--task", f"one=./{task}", "--method", "task_arithmetic", "-o", "out"]
-        assert said in refusal(capsys, "merge", *words)
-    assert not [path for path in small.iterdir() if "out" in path.name]
-
-
 CALL = ["merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd"]
 
 

@@ -80,21 +80,6 @@ def test_every_part_is_merged_and_comes_back_from_a_bundle(layout, tmp_path, mon
         assert Path("merged/1_Pooling/config.json").read_text() == Path("base/1_Pooling/config.json").read_text()
 
 
-def test_parts_are_cast_and_sharded_like_models(tmp_path, monkeypatch):
-    """diffusers would not find the shards of a part, or load it in another dtype."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in {"base": 0.0, "a": 1.0, "b": 3.0}.items():
-        pipeline(Path(name), value)
-    tasks = {"a": "a", "b": "b"}
-    tallmasks.merge_checkpoints("base", tasks, "out", method="weight_averaging", dtype="float16", out_shard_size=18)
-    index = json.loads(Path("out/unet/diffusion_pytorch_model.safetensors.index.json").read_text())
-    assert index["weight_map"] == {
-        "down.weight": "diffusion_pytorch_model-00001-of-00002.safetensors",
-        "up.weight": "diffusion_pytorch_model-00002-of-00002.safetensors",
-    }
-    assert load_file("out/coder/model.safetensors")["shared.weight"].dtype == torch.float16
-
-
 def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     """An untrusted model could include files outside of its folder, or unlisted weights would be ignored."""
     model = sentence_transformer(tmp_path / "sentences", 1)

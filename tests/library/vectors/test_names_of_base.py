@@ -112,17 +112,6 @@ def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
         open_model(tmp_path / "cars", base)
 
 
-def test_a_tensor_inside_a_block_is_no_head(tmp_path):
-    """With --heads, a renamed tensor inside a block silently kept the base's values."""
-    rest = {"layer.0.weight": torch.ones(9, 9), "classifier.0.weight": torch.ones(2, 9)}
-    base = open_checkpoint(file_of(tmp_path / "base", {**rest, "layer.0.norm_a.weight": torch.ones(9)}))
-    task = {**rest, "classifier.0.weight": torch.ones(3, 9), "layer.0.norm_b.weight": torch.ones(9)}
-    tasks = {"cars": open_model(file_of(tmp_path / "cars", {**task, "score.0.bias": torch.ones(3)}), base)}
-    assert "layer.0.norm_a.weight, layer.0.norm_b.weight" in refusal(lambda: tensors_left_out(base, tasks, heads=[]))
-    chosen = tensors_left_out(base, tasks, heads=["*norm_b*"], keep_base=["*norm_a*"])
-    assert sorted(chosen.heads["cars"]) == ["classifier.0.weight", "layer.0.norm_b.weight", "score.0.bias"]
-
-
 def test_patterns_fit_every_name_of_a_tied_tensor(tmp_path):
     """With --heads, a tied head was neither merged nor written; with --only, it kept the base's values."""
     table, body = torch.ones(2, 2), {"body.weight": torch.ones(9, 9)}
