@@ -64,6 +64,7 @@ def test_each_task_comes_back_in_any_piece(every):
     assert bundle.tasks == TASKS
     for task in TASKS:
         assert all_same(bundle.state_dict(task), every.wanted[task])
+        assert all_same(dict(bundle.named_tensors(task)), every.wanted[task])
         if bundle.manifest.masks:
             assert bundle.density(task) == every.masks[task].mean()
         for name, update in every.updates[task].items():

@@ -135,6 +135,12 @@ def test_files_say_what_is_tied(tmp_path):
     tied = open_checkpoint(file_of(tmp_path / "tied", {"embed.weight": table, "lm_head.weight": table}, "tied.pt"))
     apart = open_checkpoint(file_of(tmp_path / "apart", {"embed.weight": table, "lm_head.weight": table + 1}))
     assert "lm_head.weight" in refusal(lambda: check_fit(tied, {"apart": apart}))
+    bundle = tallmasks.load_bundle(
+        tallmasks.compress(tmp_path / "tied/tied.pt", {"a": tmp_path / "task"}, tmp_path / "bundle", method="lossless")
+    )
+    for tensors in (bundle.arrays("a"), bundle.state_dict("a"), dict(bundle.named_tensors("a"))):
+        assert all((np.asarray(tensors[name]) == table.numpy() + 1).all() for name in ("embed.weight", "lm_head.weight"))
+    assert bundle.update("a", "lm_head.weight").tolist() == [1.0] * 36
 
 
 @pytest.mark.parametrize(("wrapper", "around"), [("_orig_mod.", None), ("_fsdp_wrapped_module.", "module")])
