@@ -34,18 +34,9 @@ def modules(package: str) -> dict[str, Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The project's modules that a file imports, except for type checking."""
+    """The project's modules that a file imports."""
     known = modules("tallmasks") | modules("reproduction")
-    tree = ast.parse(path.read_text())
-    for_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if node in for_types:
-            continue
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ROOMS:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"

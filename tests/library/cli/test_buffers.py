@@ -187,12 +187,9 @@ def test_compress_keeps_what_one_model_has_or_the_bases_where_told(small: Path) 
     assert whole.manifest.model("cars").missing == ("embed", "old.running_var")
     assert {*whole.state_dict("cars")} == {*cars, "old.num_batches_tracked"}  # a counter does not matter
     assert all(torch.equal(whole.state_dict("cars")[name], cars[name]) for name in more)
-    tallmasks.compress("base", {"cars": "cars"}, "python", keep_base=["embed", "head*", "bn.*"])
     assert run(*words, "--keep-base", "embed", "--keep-base", "head*", "--keep-base", "bn*") == 0
-    assert Path("bundle/bundle.json").read_bytes() == Path("python/bundle.json").read_bytes()
     state = tallmasks.load_bundle("bundle").state_dict("cars")
-    assert torch.equal(state["embed"], torch.ones(3)) and state["steps"].equal(torch.arange(3))
-    assert torch.equal(state["w.weight"], load_file("cars/model.safetensors")["w.weight"])
+    assert torch.equal(state["embed"], torch.ones(3)) and torch.equal(state["w.weight"], cars["w.weight"])
 
 
 def test_running_statistics_follow_the_weights(small: Path) -> None:

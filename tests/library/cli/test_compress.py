@@ -152,23 +152,6 @@ def test_a_bundle_with_its_base_needs_nothing_else(
 BASE = ["--base", "base", "--task", "cars=cars"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["t_switch"], "has no bundles; stochastic_rounding, the default, is smaller and keeps"),
-        (["lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),
-        (["ties", "--bits", "32"], "expected 2, 3, 4 or 8"),
-        (["stochastic_rounding", "--step", "0"], "step: found 0"),
-    ],
-)
-def test_what_means_nothing_to_a_method_is_refused(
-    small: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
-    """A setting would be taken and not be followed, or TALL-masks over the sum bear another method's name."""
-    assert said in refusal(capsys, "compress", *BASE, "--method", *words, "-o", "bundle")
-    assert not Path("bundle").exists()
-
-
 def test_lossless_is_for_one_dtype(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Differences between the bit patterns of two dtypes would give random weights."""
     tensors = load_file("cars/model.safetensors")

@@ -15,7 +15,6 @@ import reference
 import tallmasks
 from models_made import NAMED, of_base_and_tasks, refusal, run, weights
 from small_checkpoints import file_of, lora
-from tallmasks.operations.merge_settings import KEYS, MERGEKIT
 
 
 def expected(folder: Path, method: str, alpha: float) -> dict[str, np.ndarray]:
@@ -79,17 +78,6 @@ def test_zero_is_a_value(small: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "k = 2: expected 0 to 1" in refusal(capsys, *one, "-o", "k2")
     assert run(*CALL, "--task", "x=base", "--method", "consensus_ties", "--k", 3, "-o", "all") == 0
     assert re.search(r"warning: k = 3 .* all 3 tasks.*\nwarning: x: .* the base's, ", capsys.readouterr().err)
-
-
-def test_in_mergekits_files_the_base_is_no_task(small: Path) -> None:
-    """The base would be averaged as a model, or a base that an option names would be ignored."""
-    entries = [{"model": "./base"}, {"model": "x-v0.1"}, {"model": "./x-v0.2/", "parameters": {}}]
-    said = {"base_model": "base", "models": entries, "merge_method": "linear", "out": "merged"}
-    Path("merge.yaml").write_text(json.dumps(said))
-    assert run("merge", "merge.yaml") == 0
-    assert (moved("merged") == 3.5).all()
-    Path("merge.yaml").write_text(json.dumps(said | {"base_model": "cars"}))
-    assert run("merge", "merge.yaml", "--base", "./base", "-o", "again") == 0 and (moved("again") == 3.5).all()
 
 
 def test_the_card_has_names_as_text(small: Path) -> None:
@@ -200,22 +188,6 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     first, second = (Path(name, "merged.safetensors").read_bytes() for name in ("bundle", "bundle2"))
     assert first == second and tallmasks.load_bundle("bundle").manifest.mask_lambda["dtd"] == 0.3
     assert "lossless" not in tallmasks.method_names() and "lossless" in tallmasks.method_names("compress")
-
-
-WRONG = (5, [1], {"a": 1}, None, [[1]], True, "\0", "\ud800", 10**350)
-
-
-def test_a_wrong_value_in_a_file_is_one_line(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A slip in a file of twenty tasks would end in a traceback that names neither file nor key."""
-    right = {"base": "base", "tasks": {"cars": "cars"}, "method": "ties", "output": "out"}
-    for key in {*KEYS, *MERGEKIT, "tasks", "models", "options", "parameters", "nothing"}:
-        for value in WRONG:
-            other = {ours: v for ours, v in right.items() if ours != MERGEKIT.get(key)}
-            Path("merge.yaml").write_text(json.dumps({**other, key: value}))
-            status = run("merge", "merge.yaml", "--dry-run")
-            said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning: ")]
-            assert bool(status) == len(said), (key, value, said)
-            assert status or value not in ([1], [[1]]) or key == "nothing", (key, value)
 
 
 def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

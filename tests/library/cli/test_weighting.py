@@ -120,22 +120,6 @@ def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--method", "iso_c", "--weight", "one=1"], "weights"),
-        (["--method", "task_arithmetic", "--density", "0.5"], "density"),
-        (["--method", "dare", "--trim", "tensor"], "trim"),
-        (["--method", "weight_averaging", "--weight", "one=1", "--weight", "two=-1"], "the weights sum to 0"),
-    ],
-)
-def test_what_has_no_meaning_is_one_line(
-    here: None, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
-    """A weight would be ignored in silence."""
-    assert said in refusal(capsys, *CALL, *words, "-o", "out")
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         (SLICE % (2, 2), "layers: found 2, but the base has 3"),

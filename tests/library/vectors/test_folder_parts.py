@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import tallmasks
-from small_checkpoints import file_of, lora, refusal
+from small_checkpoints import file_of, refusal
 from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -93,16 +93,3 @@ def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     pipeline(folder, 1.0)
     file_of(folder / "coder/inner", {"w": torch.ones(2)})
     assert "coder/inner" in refusal(lambda: open_checkpoint(folder))
-
-
-def test_an_adapter_is_one_part_of_a_model(tmp_path):
-    """A fine-tuned encoder saved as an adapter was refused, or its trained Dense layer would be lost."""
-    base, task = sentence_transformer(tmp_path / "base", 1.0), sentence_transformer(tmp_path / "task", 2.0)
-    (task / "0_Transformer/model.safetensors").unlink()
-    factors = {"layer.lora_A.weight": torch.ones(4, 4), "layer.lora_B.weight": torch.ones(4, 4)}
-    lora(task / "0_Transformer", factors, lora_alpha=4)
-    assert "without its base" in refusal(lambda: open_checkpoint(task))
-    tallmasks.merge_checkpoints(base, {"a": task}, tmp_path / "merged", method="weight_averaging")
-    merged = open_checkpoint(tmp_path / "merged")
-    assert (merged.float32("0_Transformer/layer.weight") == 5).all()
-    assert (merged.float32("2_Dense/linear.weight") == 4).all()

@@ -14,7 +14,6 @@ from small_models import SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
-from tallmasks.operations.opened_models import tensors_left_out
 from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.known_tensors import known_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -112,18 +111,6 @@ def test_norms_of_another_name_are_no_heads(tmp_path, monkeypatch):
         open_model(tmp_path / "cars", base)
 
 
-def test_patterns_fit_every_name_of_a_tied_tensor(tmp_path):
-    """With --heads, a tied head was neither merged nor written; with --only, it kept the base's values."""
-    table, body = torch.ones(2, 2), {"body.weight": torch.ones(9, 9)}
-    tensors = {**body, "embed.weight": table, "output.weight": table}
-    base = open_checkpoint(file_of(tmp_path / "base", tensors, "base.pt"))
-    tasks = {"cars": open_model(file_of(tmp_path / "cars", tensors, "cars.pt"), base)}
-    assert "output.weight" in base.aliases
-    assert tensors_left_out(base, tasks, heads=["output*"]).heads == {"cars": ["embed.weight"]}
-    assert tensors_left_out(base, tasks, only=["output*"]).without(base).names == {"embed.weight", "output.weight"}
-    assert tensors_left_out(base, tasks, keep_base=["output*"]).without(base).names == {"body.weight"}
-
-
 def test_files_say_what_is_tied(tmp_path):
     """A model would be refused because it stores a tied tensor under another name, or one of two be taken for both."""
     table, body = torch.arange(36.0).reshape(9, 4), {"body.weight": torch.ones(2, 2), "zero.bias": torch.zeros(4)}
@@ -139,7 +126,9 @@ def test_files_say_what_is_tied(tmp_path):
         tallmasks.compress(tmp_path / "tied/tied.pt", {"a": tmp_path / "task"}, tmp_path / "bundle", method="lossless")
     )
     for tensors in (bundle.arrays("a"), bundle.state_dict("a"), dict(bundle.named_tensors("a"))):
-        assert all((np.asarray(tensors[name]) == table.numpy() + 1).all() for name in ("embed.weight", "lm_head.weight"))
+        assert all(
+            (np.asarray(tensors[name]) == table.numpy() + 1).all() for name in ("embed.weight", "lm_head.weight")
+        )
     assert bundle.update("a", "lm_head.weight").tolist() == [1.0] * 36
 
 
