@@ -109,7 +109,7 @@ def test_a_switch_between_forward_and_backward_is_an_error(made, device):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_without_a_base_the_module_itself_is_theta_0(made, device):
+def test_without_a_base_the_module_itself_is_theta_0(tmp_path, device):
     """A bundle without its base could not be used, or weights would drift with every switch."""
     hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
     try:

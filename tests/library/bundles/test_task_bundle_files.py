@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
+from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, task_files
 from tallmasks.bundles.streams import encoded
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
@@ -100,15 +100,6 @@ def test_the_card_names_the_base_and_shows_how_to_load(tmp_path):
     card = (tmp_path / "bundle/README.md").read_text()
     assert 'base_model: "someone/model"\nlibrary_name: tallmasks\n' in card.split("---")[1]
     assert "| x\\|\\`y\\` \\# z |" in card and "apply_(model, 'x|`y` # z')" in card
-
-
-def test_a_name_with_a_line_break_is_refused(tmp_path):
-    """An untrusted bundle could print lines that look like those of a command."""
-    text = (make(tmp_path).folder / "bundle.json").read_text()
-    value = json.loads(text.replace('"mnist"', json.dumps("a\x1b[2J\nerror: b")))
-    content = json.dumps(value | {"digest": bundle_digest(value)}).encode()
-    with pytest.raises(TallmasksError, match=r"'a\\x1b\[2J\\nerror: b'"):
-        read_manifest(content, "bundle.json")
 
 
 def test_file_names_of_tasks_are_safe_and_unique():

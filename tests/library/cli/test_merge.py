@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 import reference
 import tallmasks
 from models_made import NAMED, of_base_and_tasks, refusal, run, weights
-from small_checkpoints import file_of, lora
 
 
 def expected(folder: Path, method: str, alpha: float) -> dict[str, np.ndarray]:
@@ -80,13 +79,17 @@ def test_zero_is_a_value(small: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert re.search(r"warning: k = 3 .* all 3 tasks.*\nwarning: x: .* the base's, ", capsys.readouterr().err)
 
 
-def test_the_card_has_names_as_text(small: Path) -> None:
-    """A page of the hub would show a broken table, or run what a task's or a folder's name says."""
+def test_the_card_has_names_as_text_and_the_licence_of_all(small: Path) -> None:
+    """A page of the hub would show a broken table, or run what a task's or a folder's name says; or another licence."""
+    for name, license in (("base", "apache-2.0"), ("cars", "apache-2.0"), ("dtd", "mit")):
+        Path(name, "README.md").write_text(f"---\ntags: [x]\nlicense: {license}\n---\n# License: gpl\n")
+    assert run(*CALL, "--method", "ties", "-o", "two") == 0
+    assert "license" not in Path("two/README.md").read_text().partition("# Merged")[0]
     Path("cars").rename("a`|b")
     strange = "<script>\n```\n# x|"
     assert run("merge", "--base", "base", "--task", f"{strange}=a`|b", "--method", "ties", "-o", "merged") == 0
     card = Path("merged/README.md").read_text()
-    assert "| \\<script\\> \\`\\`\\` \\# x\\| | ./a\\`\\|b |\n" in card
+    assert "| \\<script\\> \\`\\`\\` \\# x\\| | ./a\\`\\|b |\n" in card and "license: apache-2.0\n" in card
     assert card.endswith(f"````yaml\n{Path('merged/merge.yaml').read_text()}````\n")
 
 
@@ -102,16 +105,6 @@ def test_the_recipe_makes_the_same_model_again(small: Path, capsys: pytest.Captu
     Path("dtd/model.safetensors").write_bytes(Path("cars/model.safetensors").read_bytes())
     error = refusal(capsys, "merge", "first/merge.yaml", "-o", "x")
     assert error.startswith("dtd: ") and "sha256" in error
-
-
-def test_the_card_names_models_and_their_licence(small: Path) -> None:
-    """The hub would not link the models; a licence would be lost, or given where models have others."""
-    for name, license in (("base", "apache-2.0"), ("cars", "apache-2.0"), ("dtd", "mit")):
-        Path(name, "README.md").write_text(f"---\ntags: [x]\nlicense: {license}\n---\n# License: gpl\n")
-    assert run(*CALL[:5], "--method", "ties", "-o", "one") == 0
-    assert "license: apache-2.0\n" in Path("one/README.md").read_text()
-    assert run(*CALL, "--method", "ties", "-o", "two") == 0
-    assert "license" not in Path("two/README.md").read_text().partition("# Merged")[0]
 
 
 def test_shards_of_a_size(small: Path) -> None:
@@ -141,24 +134,6 @@ def test_every_task_keeps_a_head_of_its_own(small: Path, capsys: pytest.CaptureF
     assert run("merge", "merged/merge.yaml", "-o", "again") == 0
     assert Path("again/heads/dtd.safetensors").read_bytes() == Path("merged/heads/dtd.safetensors").read_bytes()
     assert "most of base" in refusal(capsys, *CALL, "--method", "ties", "--heads", "w*", "-o", "y")
-
-
-def test_a_head_that_a_lora_trained_is_a_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """PEFT's adapters of classifiers, which have the head whole, could not be merged on the model under them."""
-    monkeypatch.chdir(tmp_path)
-    file_of(Path("base"), {"vit.q.weight": torch.zeros(8, 8)})
-    tuned = {"vit.q.lora_A.weight": torch.ones(4, 8), "vit.q.lora_B.weight": torch.ones(8, 4)}
-    for task, count in (("cars", 3), ("dtd", 2)):
-        trained = {"classifier.out.weight": torch.full((count, 8), 0.5)}
-        lora(Path(task), tuned | trained, modules_to_save=["classifier", "score"])
-    call = ("merge", "--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "--method", "weight_averaging")
-    assert run(*call, "-o", "x") == 1 and "`heads: true`" in capsys.readouterr().err
-    assert run(*call, "--heads", "-o", "merged") == 0
-    merged, own = load_file("merged/model.safetensors"), load_file("merged/heads/cars.safetensors")
-    assert own.keys() == {"classifier.out.weight"} and torch.equal(own.popitem()[1], torch.full((3, 8), 0.5))
-    assert merged.keys() == {"vit.q.weight"} and torch.equal(merged["vit.q.weight"], torch.full((8, 8), 8.0))
 
 
 def test_what_patterns_leave_out_stays_the_bases(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,17 +155,13 @@ def test_coefficients_and_fractions_are_the_methods():
     assert {merges[name] for name in reference.PAPER_ROWS if name.endswith("ties") and name != "ties"} == {"ties_sum"}
 
 
-def test_a_mistyped_option_or_name_is_refused():
-    """A mistyped word of params.yaml would end in a traceback after hours of fine-tuning, or be another's result."""
-    with pytest.raises(TallmasksError, match=r"'ties_men' .did you mean 'ties_mean'"):
-        methods.get_merge("ties_men")
-
-
 def test_k_is_an_option_with_the_rows_own_default():
     """A row with another k would fall back to 2 as soon as any option is set, and keep its title."""
     rows = ("consensus_ties_k1:keep=0.1", "consensus_ties_k1:k=2", "consensus_ties:k=1", "consensus_ties:k=2")
     assert [methods.get(row).chosen["k"] for row in rows] == [1, 2, 1, 2]
     assert methods.spec_of({"consensus_ties_k1": {"k": 1}}) == "consensus_ties_k1"
+    with pytest.raises(TallmasksError, match=r"'ties_men' .did you mean 'ties_mean'"):
+        methods.get_merge("ties_men")
 
 
 def test_a_recipe_follows_the_methods_file_and_what_is_chosen():

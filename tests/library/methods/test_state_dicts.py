@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,6 @@ def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([np.asarray(tensors[name]).ravel() for name in sorted(tensors)])
 
 
-@pytest.fixture
-def base() -> dict[str, np.ndarray]:
-    return draws(0)
-
-
-@pytest.fixture
-def vectors(base: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-    return {f"task {seed}": tallmasks.task_vector(base, draws(seed)) for seed in (1, 2, 3)}
-
-
 def test_modules_and_paths_are_models(tmp_path: Path) -> None:
     """Every notebook would need the same lines to load files."""
     before, after = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
@@ -56,29 +45,25 @@ def test_modules_and_paths_are_models(tmp_path: Path) -> None:
 def test_buffers_stay_as_in_the_base() -> None:
     """A merged variance could be negative, or a module's parameter with a buffer's name would be left out."""
     before = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
-    before.load_state_dict({name: torch.ones_like(tensor) for name, tensor in before.state_dict().items()})
     before.register_buffer("own_words", torch.ones(2))
     before.register_parameter("running_mean", torch.nn.Parameter(torch.ones(2)))
-    torch.nn.init.ones_(before[0].weight)
-    torch.nn.init.ones_(before[0].bias)
     after = copy.deepcopy(before)
     after.load_state_dict({name: tensor + 1 for name, tensor in before.state_dict().items()})
     of_module = {"0.bias", "0.weight", "1.bias", "1.weight", "running_mean"}
     of_names = of_module - {"running_mean"} | {"own_words"}
-    for base, names in ((before, of_module), (before.state_dict(), of_names)):
-        finetuned = after if base is before else after.state_dict()
+    for base, tuned, names in ((before, after, of_module), (before.state_dict(), after.state_dict(), of_names)):
         with pytest.warns(UserWarning, match=r"1\.running_mean"):
-            vector = tallmasks.task_vector(base, finetuned)
+            vector = tallmasks.task_vector(base, tuned)
         assert vector.keys() == names
-        mine, whole = before.state_dict(), {name: torch.ones(2) for name in ("own_words", "1.running_var")}
-        merged = tallmasks.apply(base, {**tallmasks.merge([vector] * 2, "sum"), **whole})
-        assert all(torch.equal(merged[name], mine[name] + 2 * (name in names)) for name in mine if name != "own_words")
+        merged = tallmasks.apply(base, vector)
+        for name, tensor in before.state_dict().items():
+            torch.testing.assert_close(merged[name], tensor + 1 if name in names else tensor)
 
 
-def test_every_step_is_the_plain_statement(
-    base: dict[str, np.ndarray], vectors: dict[str, dict[str, np.ndarray]]
-) -> None:
+def test_every_step_is_the_plain_statement() -> None:
     """A notebook would compute other numbers than the workflow."""
+    base = draws(0)
+    vectors = {f"task {seed}": tallmasks.task_vector(base, draws(seed)) for seed in (1, 2, 3)}
     flats = [flat(vector) for vector in vectors.values()]
     np.testing.assert_array_equal(flats[0], flat(draws(1)) - flat(base))
     merged = tallmasks.merge(vectors)
@@ -145,7 +130,6 @@ def test_a_tied_embedding_counts_once(of: Any) -> None:
 
 
 SPARSE = {"a": torch.eye(5).to_sparse(), "b.weight": torch.ones(3, 4)}
-
 EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
 
 
@@ -160,27 +144,19 @@ EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),
         (lambda one: tallmasks.merge({"cars": one, "dtd": one | {"a": one["a"] * np.nan}}), "dtd holds NaN .* in a"),
-        (
-            lambda one: tallmasks.task_vector(one, EIGHT),
-            "b.weight .*float8_e4m3fn",
-        ),
+        (lambda one: tallmasks.task_vector(one, EIGHT), "b.weight .*float8_e4m3fn"),
     ],
 )
-def test_wrong_arguments_are_refused_in_one_line(call: Any, message: str, base: dict[str, np.ndarray]) -> None:
+def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
     """A user would merge models that do not fit, or get a traceback from inside the package."""
-    with pytest.raises(TallmasksError, match=message) as refused:
-        call(base)
-    assert "\n" not in str(refused.value)
+    with pytest.raises(TallmasksError, match=message):
+        call(draws(0))
 
 
-def test_masks_over_the_disjoint_mean_cause_a_warning(base: dict[str, np.ndarray]) -> None:
+def test_masks_over_the_disjoint_mean_cause_a_warning() -> None:
     """Masks would differ from the table's without a warning: the paper uses the disjoint sum."""
-    vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
     with pytest.warns(TallmasksWarning, match="merge.task_vectors, 'ties_sum'"):
-        tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties"), 0.4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties_sum"), 0.4)
+        tallmasks.tall_mask(draws(0), tallmasks.merge([draws(0), draws(1)], "ties"), 0.4)
 
 
 def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from small_checkpoints import file_of, llama, refusal, saved_llama, state, whole
 from strategies import no_deadline
-from tallmasks.vectors.checkpoints.hub_models import wanted
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FILES = ["model.safetensors", "model.pt", "model.pth", "model.ckpt", "model.bin"]
@@ -245,15 +244,6 @@ def test_what_the_hub_does_not_give_is_said(tmp_path):
         assert "no such revision" in refusal(lambda: open_checkpoint(f"{REPOSITORY}@v9"))
         server.gated = {REPOSITORY}
         assert "Accept its terms" in refusal(lambda: open_checkpoint(REPOSITORY))
-
-
-def test_of_a_repository_the_weights_come_once():
-    """A download would take twice the time and space, for formats that are never read."""
-    pipeline = ["model_index.json", "unet/config.json", "unet/diffusion_pytorch_model.safetensors"]
-    extra = ["old.safetensors", "unet/diffusion_pytorch_model.fp16.safetensors", "unet/diffusion_pytorch_model.bin"]
-    assert wanted([*pipeline, *extra], ["unet", "vae"]) == pipeline
-    model = ["config.json", "model.safetensors", "tokenizer.model"]
-    assert wanted([*model, "onnx/model.onnx", "pytorch_model.bin", "tf.h5"]) == model
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json"])

@@ -132,14 +132,13 @@ def test_files_say_what_is_tied(tmp_path):
     assert bundle.update("a", "lm_head.weight").tolist() == [1.0] * 36
 
 
-@pytest.mark.parametrize(("wrapper", "around"), [("_orig_mod.", None), ("_fsdp_wrapped_module.", "module")])
-def test_names_and_files_of_trainers_are_read(wrapper, around, tmp_path):
+@pytest.mark.parametrize("wrapper", ["_orig_mod.", "_fsdp_wrapped_module."])
+def test_names_and_files_of_trainers_are_read(wrapper, tmp_path):
     """Checkpoints of compiled or wrapped layers were refused, or had to be unpacked by hand."""
     base = made("GPTNeoXForCausalLM")
     plain, task = saved(base, tmp_path / "base", "state"), moved(base).state_dict()
     wrapped = {name.replace("layers.1.", f"layers.1.{wrapper}"): tensor for name, tensor in task.items()}
-    inside = {around: wrapped, "optimizer": {"state": {0: torch.ones(2)}}}
-    torch.save(inside if around else wrapped, tmp_path / "task.pt")
+    torch.save({"module": wrapped, "optimizer": {"state": {0: torch.ones(2)}}}, tmp_path / "task.pt")
     opened = open_checkpoint(plain)
     found = open_model(tmp_path / "task.pt", opened)
     check_fit(opened, {"task": found})
