@@ -1,16 +1,12 @@
 """The rooms of the two packages: what may import what, and what the library asks for."""
 
 import ast
-import re
-import tomllib
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 import tallmasks
-from tallmasks.errors import EXTRAS
 
 SOURCES = Path(tallmasks.__file__).parents[1]
 LIBRARY = (
@@ -66,25 +62,5 @@ def test_a_room_imports_only_from_rooms_above_it(package: str, room: str) -> Non
         if room_of(name) == f"{package}.{room}"
         for target in imported(path)
         if room_of(target) not in allowed
-    }
-    assert not wrong
-
-
-@pytest.mark.parametrize("package", ROOMS)
-def test_what_is_imported_is_declared(package: str) -> None:
-    """An installation would lack a library that a package imports, or name the wrong extra for it."""
-    content = tomllib.loads((SOURCES.parent / "pyproject.toml").read_text())
-    declared = {None: content["project"]["dependencies"], **content["project"]["optional-dependencies"]}
-    if package == "reproduction":
-        declared = {None: [*declared[None], *content["dependency-groups"]["reproduction"]]}
-    names = {group: {re.split(r"[<>=\[]", line)[0].lower() for line in lines} for group, lines in declared.items()}
-    sources = "\n".join(path.read_text() for path in modules(package).values())
-    used = set(re.findall(r"^ *(?:import|from) (\w+)", sources, re.M)) - ROOMS.keys()
-    others = {name: owners for name, owners in packages_distributions().items() if name in used}
-    assert len(others) > 8 and (package == "reproduction" or set(EXTRAS) <= set(others))
-    wrong = {
-        name
-        for name, owners in others.items()
-        if not names[EXTRAS.get(name) if package == "tallmasks" else None] & {owner.lower() for owner in owners}
     }
     assert not wrong

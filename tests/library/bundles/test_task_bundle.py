@@ -111,20 +111,16 @@ def test_a_switch_between_forward_and_backward_is_an_error(made, device):
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_without_a_base_the_module_itself_is_theta_0(tmp_path, device):
     """A bundle without its base could not be used, or weights would drift with every switch."""
-    hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
-    try:
-        bundle = load_bundle(made.folder, device=device)
-        with pytest.raises(TallmasksError, match=r"--base"):
-            bundle.state_dict("mnist")
-        module = Everything(made.base)
-        for task in (TASKS[1], TASKS[0], TASKS[1]):
-            bundle.apply_(module, task)
-            assert all_same(weights_of(module), made.wanted[task])
-
-        bundle.restore_(module)
-        assert all_same(weights_of(module), made.base)
-    finally:
-        hidden.rename(made.base_file)
+    made = make(tmp_path)
+    made.base_file.unlink()
+    bundle, module = load_bundle(made.folder, device=device), Everything(made.base)
+    with pytest.raises(TallmasksError, match=r"--base"):
+        bundle.state_dict("mnist")
+    for task in (TASKS[1], TASKS[0], TASKS[1]):
+        bundle.apply_(module, task)
+        assert all_same(weights_of(module), made.wanted[task])
+    bundle.restore_(module)
+    assert all_same(weights_of(module), made.base)
 
 
 def test_the_recorded_base_is_found_and_checked(tmp_path):

@@ -24,7 +24,6 @@ MODELS = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "-o", "o
         (["merge", *MODELS, "tie"], "'ties'"),
         (["merge", *MODELS, "ties", "--density", "1e-30"], "density: found 1e-30"),
         (["merge", *MODELS, "iso_c", "--weight", "cars=1"], "iso_c has no task weights"),
-        (["merge", *MODELS, "dare", "--trim", "tensor"], "dare does not trim"),
         (["merge", *MODELS, "weight_averaging", "--weight", "cars=1", "--weight", "dtd=-1"], "the weights sum to 0"),
         (["compress", *MODELS, "t_switch"], "t_switch has no bundles"),
         (["compress", *MODELS, "lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),

@@ -106,12 +106,6 @@ def test_all_tokens_come_after_the_bases(tmp_path):
     assert json.loads(grown.companions["config.json"].read_text())["vocab_size"] == 6
 
 
-def test_other_counters_are_warned_of(tmp_path):
-    """A wrong table of position ids would go unnoticed, or a different counter would prevent a merge."""
-    with pytest.warns(UserWarning, match=r"mnist: .*steps"):
-        check_fit(opened(tmp_path / "base", model()), {"mnist": opened(tmp_path / "task", model(1, steps=None))})
-
-
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8])
 def test_quantised_models_are_refused(dtype, tmp_path):
     """The merged model would combine the base's integers with merged scales."""

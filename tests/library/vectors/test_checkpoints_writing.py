@@ -59,9 +59,6 @@ def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
     assert loaded.dtype == torch.float32 and (loaded.model.norm.weight.detach().numpy() == value).all()
     index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == sum(4 * info.size for info in base.tensors.values())
-    written = open_checkpoint(tmp_path / "out")
-    for name in set(base.layout.names) - {"model.norm.weight"}:
-        np.testing.assert_array_equal(whole(written, name), whole(base, name))
 
 
 @pytest.mark.parametrize("source", ["model.safetensors", "model.pt"])
