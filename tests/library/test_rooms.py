@@ -1,4 +1,4 @@
-"""The rooms of the two packages: what may import what, and what the library asks for."""
+"""The rooms of the two packages: what may import what."""
 
 import ast
 from collections.abc import Iterator
@@ -9,16 +9,13 @@ import pytest
 import tallmasks
 
 SOURCES = Path(tallmasks.__file__).parents[1]
-LIBRARY = (
-    "errors", "parallel", "progress", "io", "vectors", "masks", "bundles", "methods", "operations", "cli",
-)  # fmt: skip
-REPRODUCTION = (
-    "artifacts", "plugins", "tasks", "models", "training", "evaluation", "results", "plan", "cli",
-)  # fmt: skip
-"""Packages and single modules.  Each may import only those above it in its list."""
 OF_THE_LIBRARY = ("errors", "parallel", "progress", "io", "vectors", "masks", "bundles", "methods")
 """Rooms of the library that every room of the reproduction may import, besides the library's public names."""
-ROOMS = {"tallmasks": LIBRARY, "reproduction": REPRODUCTION}
+ROOMS = {
+    "tallmasks": (*OF_THE_LIBRARY, "operations", "cli"),
+    "reproduction": ("artifacts", "plugins", "tasks", "models", "training", "evaluation", "results", "plan", "cli"),
+}
+"""Packages and single modules.  Each may import only those before it in its list."""
 
 
 def modules(package: str) -> dict[str, Path]:

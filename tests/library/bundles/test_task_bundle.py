@@ -93,6 +93,20 @@ def test_a_module_switches_between_tasks_and_back(every, device, monkeypatch):
     assert module.twin.bias is module.a.bias and not module.short.requires_grad and module.a.bias.requires_grad
 
 
+def test_a_device_writes_rows_that_lie_in_two_pieces(tmp_path):
+    """On a GPU, the second piece of a large matrix would have the steps of other rows."""
+    draw, shape = np.random.default_rng(0), (600, 500)
+    theta = draw.normal(size=shape) * draw.uniform(0.1, 9, (600, 1))
+    tensors = {"base": theta, "a": theta + 0.3 * draw.normal(size=shape)}
+    for name, values in tensors.items():
+        save_file({"weight": torch.from_numpy(values).float()}, tmp_path / f"{name}.safetensors")
+    bundle = tallmasks.compress(tmp_path / "base.safetensors", {"a": tmp_path / "a.safetensors"}, tmp_path / "bundle")
+    live = torch.nn.Linear(500, 600, bias=False)
+    live.weight.data = torch.from_numpy(theta).float()
+    load_bundle(bundle, device="cpu").apply_(live, "a")
+    assert same_bits(live.weight, load_bundle(bundle).state_dict("a")["weight"])
+
+
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_a_switch_between_forward_and_backward_is_an_error(made, device):
     """Gradients would be computed from one task's activations and another task's weights, in silence."""

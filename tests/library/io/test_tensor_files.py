@@ -1,7 +1,6 @@
 """Tensor files: round trips with the safetensors library, damaged files, atomic writing."""
 
 import json
-import os
 import resource
 
 import numpy as np
@@ -124,13 +123,3 @@ def test_no_space_is_an_error_before_anything_is_written(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert names_in(tmp_path) == []
-
-
-def test_files_keep_the_umask(tmp_path):
-    """Other users could read a file in a private folder."""
-    previous = os.umask(0o027)
-    try:
-        write_tensors(tmp_path / "store", FLOATS, {})
-    finally:
-        os.umask(previous)
-    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o640

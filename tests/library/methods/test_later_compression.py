@@ -1,4 +1,4 @@
-"""TSV-C and T-Switch, compared with plain statements; DARE per task and UltraDelta."""
+"""TSV-C, BitDelta and T-Switch, compared with plain statements; DARE per task and UltraDelta."""
 
 from __future__ import annotations
 
@@ -44,6 +44,16 @@ def test_tsv_c_is_the_plain_statement(seed: int, tasks: int) -> None:
             singular[len(singular) // tasks :] = 0
             expected = left @ np.diag(singular) @ right
         np.testing.assert_allclose(found("tsv_c", flat, tasks=tasks)[name], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_bitdelta_is_the_plain_statement() -> None:
+    """The row would be another method: it keeps a sign per weight of a layer's matrix, times their mean magnitude."""
+    flat = drawn(0)
+    for name, part in LAYOUT.split(flat).items():
+        expected = part
+        if name in ("0.a.weight", "0.c.weight"):
+            expected = np.where(part < 0, -1, 1) * abs(part).mean()
+        np.testing.assert_allclose(found("bitdelta", flat)[name], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.3, 0.6, 0.99])

@@ -213,10 +213,3 @@ def test_what_tasks_cancel_has_the_sign_plus(name: str) -> None:
     layout = Layout(("a",), ((2,),))
     given = [TaskVector(np.float32([own, 2]), layout, {}) for own in (1, -1)]
     np.testing.assert_array_equal(merged(name, given)["a"], [1, 2])
-
-
-def test_a_mean_is_scaled_beyond_one() -> None:
-    """A mean of T tasks would be limited by a grid that is made for sums. The paper's methods keep its grid."""
-    means = ("sce", "pcb", "dare_ties", "della", "lines_ties", "tsv_m")
-    ends = {name: methods.get(name).protocol.grid({"scaling_coefficient": [0, 1]})[-1] for name in (*means, "ties")}
-    assert ends == {**dict.fromkeys(means, 3.0), "ties": 1}

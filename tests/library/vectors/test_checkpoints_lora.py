@@ -183,10 +183,8 @@ def test_a_folder_that_is_no_whole_lora_is_refused(tmp_path):
     tensors, _ = factors("layers.0.q", 6, 5)
     folder, base = lora(tmp_path / "lora", tensors, base_model_name_or_path="org/base"), base_of(tmp_path / "base")
     assert "org/base" in refusal(lambda: open_checkpoint(folder))
-    for file in ("adapter_model.safetensors", "adapter_config.json"):
-        (folder / file).rename(folder / "moved")
-        assert file in refusal(lambda: open_checkpoint(folder, base))
-        (folder / "moved").rename(folder / file)
+    (folder / "adapter_model.safetensors").unlink()
+    assert "adapter_model.safetensors" in refusal(lambda: open_checkpoint(folder, base))
 
 
 @pytest.mark.parametrize("head", [None, "shared", "copy"])

@@ -236,16 +236,6 @@ def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path, monkeyp
         assert f"hf download {REPOSITORY}" in refusal(lambda: open_checkpoint(REPOSITORY))
 
 
-def test_what_the_hub_does_not_give_is_said(tmp_path):
-    """A user without access would look for a typing error instead."""
-    folder = saved_llama(tmp_path / "model")
-    with loopback_hub(folder, tmp_path / "cache") as server:
-        assert "private" in refusal(lambda: open_checkpoint("org/other"))
-        assert "no such revision" in refusal(lambda: open_checkpoint(f"{REPOSITORY}@v9"))
-        server.gated = {REPOSITORY}
-        assert "Accept its terms" in refusal(lambda: open_checkpoint(REPOSITORY))
-
-
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
 def test_a_file_that_was_damaged_in_the_hubs_cache_is_refused(file, tmp_path):
     """A cached file with one wrong bit was merged, although its link names the checksum."""
