@@ -75,6 +75,9 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
     for task, vector, update in zip(TASKS, vectors, updates, strict=True):
         np.testing.assert_array_equal(np.concatenate([bundle.update(task, name) for name in layout.names]), update)
         noise.append(np.linalg.norm(update - vector) / np.linalg.norm(theta))
+        if "task_arithmetic" in spec:
+            mask = reference.mask(vector, reference.sum_vectors(vectors), LAMBDAS[task])
+            assert bundle.density(task) == pytest.approx(mask.mean(), 1e-6)
         assert run("export", out, "--task", task, "-o", tmp_path / task) == 0
         exported, state = weights(tmp_path / task), bundle.state_dict(task)
         wanted = {name: torch.from_numpy(values).bfloat16() for name, values in layout.split(theta + update).items()}

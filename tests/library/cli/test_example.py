@@ -16,7 +16,6 @@ def test_transformers_loads_every_model(
     """The first thing that a newcomer tries would end in missing tensors, or print other numbers than the README."""
     monkeypatch.chdir(tmp_path)
     assert run("example", "demo") == run("example", "again") == 0
-    assert "random weights" in capsys.readouterr().out
     for path in Path("demo").rglob("*.*"):
         assert path.read_bytes() == Path("again", path.relative_to("demo")).read_bytes()
     for name, labels in {"base": 8, **TASKS}.items():

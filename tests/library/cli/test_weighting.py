@@ -123,7 +123,6 @@ def test_trimming_by_tensor_keeps_a_share_of_each(here: None) -> None:
     ("text", "said"),
     [
         (SLICE % (2, 2), "layers: found 2, but the base has 3"),
-        (f"{FILE}parameters: {{weight: [0, 0.3, 1]}}" % "ties", "weight: found [0, 0.3, 1]"),
         (f"{FILE}parameters: {{rescale: true, weight: 1}}" % "ties", "rescale: found True"),
         (FILE.replace("one}", "one, parameters: {eta: 1}}") % "ties", "no key 'eta'"),
     ],

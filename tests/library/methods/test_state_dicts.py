@@ -75,8 +75,7 @@ def test_every_step_is_the_plain_statement() -> None:
     masks = {name: tallmasks.tall_mask(vector, merged, 0.4) for name, vector in vectors.items()}
     expected = [reference.mask(one, flat(merged), 0.4) for one in flats]
     np.testing.assert_array_equal([flat(mask) for mask in masks.values()], expected)
-    grid = tallmasks.tall_mask(vectors["task 1"], merged, [0.2, 0.4])
-    np.testing.assert_array_equal(flat(grid[0.4]), expected[0])
+    np.testing.assert_array_equal(flat(tallmasks.tall_mask(vectors["task 1"], merged, [0.2, 0.4])[0.4]), expected[0])
     count = tallmasks.agreement(masks)
     np.testing.assert_array_equal(flat(count), np.sum(expected, axis=0))
     shared = tallmasks.consensus(merged, count, k=2)

@@ -12,12 +12,7 @@ from small_checkpoints import file_of, refusal
 from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
-PIPELINE = {
-    "_class_name": "Pipeline",
-    "unet": ["diffusers", "UNet"],
-    "coder": ["transformers", "T5"],
-    "extra": [None, None],
-}
+PIPELINE = {"_class_name": "P", "unet": ["diffusers", "UNet"], "coder": ["transformers", "T5"], "extra": [None, None]}
 MODULES = [{"path": path} for path in ("0_Transformer", "1_Pooling", "2_Dense")]
 
 
