@@ -141,8 +141,10 @@ def test_a_head_of_an_adapter_is_the_tasks_own() -> None:
     for name, head in heads.items():
         lora(Path(name), {**factors, "classifier.weight": head}, modules_to_save=["classifier"])
     tallmasks.compress("base", {"a": "a", "b": "b"}, "bundle")
+    bundle = tallmasks.load_bundle("bundle")
     for name, head in heads.items():
-        assert torch.equal(tallmasks.load_bundle("bundle").state_dict(name)["classifier.weight"], head)
+        assert torch.equal(bundle.state_dict(name)["classifier.weight"], head)
+        assert bundle.config(name)["model_type"] == "vit", "of the base"
 
 
 @pytest.mark.parametrize("method", ["stochastic_rounding", "ties"])

@@ -155,16 +155,13 @@ def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert main(["example", "demo"]) == 0
     found: dict[str, Any] = {}
     exec(lines, found)
-    states = {
-        name: {key: value.numpy() for key, value in found["weights"](name).items()}
-        for name in ("base", "cars", "mnist")
-    }
+    names = ("base", "cars", "mnist")
+    states = {name: {key: value.numpy() for key, value in found["weights"](name).items()} for name in names}
     vectors = [flat(states[name]) - flat(states["base"]) for name in ("cars", "mnist")]
     merged = reference.sum_vectors(np.stack(vectors))
     masks = [reference.mask(vector, merged, 0.4) for vector in vectors]
     np.testing.assert_array_equal(flat(found["cars"]), flat(states["base"]) + merged * masks[0])
     consensus = merged * (np.sum(masks, axis=0) >= 2)
     np.testing.assert_array_equal(flat(found["both"]), flat(states["base"]) + np.float32(0.3) * consensus)
-
     exec(on_disk, found)
     assert Path("merged/heads/dtd.safetensors").exists() and tallmasks.load_bundle("bundle").tasks == ("cars", "dtd")
