@@ -91,9 +91,9 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
 def test_a_merge_by_singular_vectors_ignores_noise(name: str, case: str) -> None:
     """LoRAs, and checkpoints that hardly differ, would be merged along directions that are only rounding errors."""
     draw = np.random.default_rng(0)
-    matrices = (draw.normal(size=(8, 96, 4)) @ draw.normal(size=(8, 4, 96))).astype(np.float32)
-    if case != "low rank":
-        matrices = np.stack([matrices[0], matrices[0] * np.float32(1 if case == "equal" else -1)])
+    low = (draw.normal(size=(8, 96, 4)) @ draw.normal(size=(8, 4, 96))).astype(np.float32)
+    full = draw.normal(size=(96, 96)).astype(np.float32)
+    matrices = {"low rank": low, "equal": np.stack([full, full]), "opposed": np.stack([low[0], -low[0]])}[case]
     noise = np.random.default_rng(1).normal(size=matrices.shape) * 1e-6 * matrices.std()
     layout = Layout(("m",), (matrices.shape[1:],))
     one, other = (
