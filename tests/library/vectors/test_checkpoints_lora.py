@@ -158,7 +158,6 @@ def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
 
 REFUSED = {
     "use_dora": ({"use_dora": True}, {}, "merge_and_unload"),
-    "pissa": ({"init_lora_weights": "pissa"}, {}, "'pissa'"),
     "half": ({}, {"layers.0.q.lora_B.weight": None}, "layers.0.q is missing"),
     "absent": ({}, {"a.lora_A.weight": torch.ones(4, 5), "a.lora_B.weight": torch.ones(6, 4)}, "a.weight"),
     "shape": ({}, {"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),
