@@ -4,8 +4,6 @@ import functools
 import hashlib
 import json
 import re
-import socket
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,9 +41,8 @@ class LoopbackHub(ThreadingHTTPServer):
 
     Attributes:
         gated: Repositories with files for members only.
-        cut: Files with downloads that end in a reset connection after one half.
         requests: Every path that was asked for.
-        downloads: Files of every download, with the first byte where it is not 0: `model.safetensors from 512`.
+        downloads: Files of every download.
     """
 
     daemon_threads = True
@@ -54,7 +51,7 @@ class LoopbackHub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answers)
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.gated: set[str] = set()
-        self.cut: set[str] = set()
+
         self.requests: list[str] = []
         self.downloads: list[str] = []
 
@@ -96,28 +93,6 @@ class _Answers(BaseHTTPRequestHandler):
             self._refuse(404, "EntryNotFound")
 
     do_HEAD = do_GET
-
-    def _send_file(self, path: Path, file: str, headers: dict[str, str]) -> None:
-        """One file, from the first byte that is asked for."""
-        size = path.stat().st_size
-        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
-        headers |= {"Accept-Ranges": "bytes"}
-        if start:
-            headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
-        self._send_headers(206 if start else 200, size - start, headers)
-        if self.command == "GET":
-            self.hub.downloads.append(f"{file} from {start}" if start else file)
-            self._write(path, file, start, size)
-
-    def _write(self, path: Path, file: str, start: int, size: int) -> None:
-        cut = file in self.hub.cut
-        with path.open("rb") as content:
-            content.seek(start)
-            self.wfile.write(content.read((size - start) // 2 if cut else size))
-        if cut:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-            self.close_connection = True
-            self.connection.close()
 
     def _refuse(self, status: int, error: str) -> None:
         self._send_headers(status, 0, {"X-Error-Code": error, "X-Error-Message": "Refused."})
@@ -172,7 +147,11 @@ class _Answers(BaseHTTPRequestHandler):
         elif path is None:
             self._refuse(404, "EntryNotFound")
         else:
-            self._send_file(path, file, {"X-Repo-Commit": repository.commit, "ETag": f'"{checksum(path)}"'})
+            headers = {"X-Repo-Commit": repository.commit, "ETag": f'"{checksum(path)}"'}
+            self._send_headers(200, path.stat().st_size, headers)
+            if self.command == "GET":
+                self.hub.downloads.append(file)
+                self.wfile.write(path.read_bytes())
 
 
 @functools.cache

@@ -1,14 +1,16 @@
-"""Made-up statistics of tasks' data: Gram matrices of inputs and squared gradients, by tensor."""
+"""Made-up statistics of tasks' data, by tensor: Gram matrices of inputs, squared gradients, and what is learned from a
+network with a known best update: every task's own weights at a multiple of its task vector."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.merges import GRAMS, LEARNED, Statistic
+from tallmasks.methods.merges import GRAMS, LEARNED, Loss, Statistic
 from tallmasks.vectors.task_vectors import TaskVector
-from toys.quadratic_network import QuadraticNetwork
 
 
 def inputs(layout: Layout, task: int, rows: int = 40) -> dict[str, np.ndarray]:
@@ -25,6 +27,34 @@ def made_up(statistic: Statistic, layout: Layout, task: int) -> dict[str, np.nda
     draw = np.random.default_rng([task, 1])
     sizes = zip(layout.names, layout.shapes, strict=True)
     return {name: (10.0**-task * draw.normal(size=shape) ** 4).astype(np.float32) for name, shape in sizes}
+
+
+class QuadraticNetwork:
+    """Satisfies `tallmasks.methods.Network`; two choices, the more certain the nearer the update is to the task's goal.
+
+    The goal of a task is ``wanted[task]`` times its task vector, where that is not 0.
+    """
+
+    def __init__(self, task_vectors: Sequence[TaskVector], wanted: Sequence[float] | None = None) -> None:
+        self.task_vectors, self.layout = task_vectors, task_vectors[0].layout
+        self.wanted = wanted or [0.5] * len(task_vectors)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def to_device(self, flat: Any) -> torch.Tensor:
+        return torch.from_numpy(np.array(flat))
+
+    def value(self, update: torch.Tensor, task: int, size: int, loss: Loss) -> torch.Tensor:
+        goal = self.wanted[task] * self.to_device(self.task_vectors[task].flat)
+        distance = ((update - goal) * (goal != 0)).square().sum() / goal.square().sum()
+        logits = torch.stack([torch.zeros(()), 3 - distance]).expand(size, 2)
+        return loss(logits.log_softmax(dim=1))
+
+    def gradient(self, update: torch.Tensor, task: int, size: int, loss: Loss) -> torch.Tensor:
+        moved = update.clone().requires_grad_()
+        return torch.autograd.grad(self.value(moved, task, size, loss), moved)[0]
+
+    def report(self, step: int, steps: int) -> None:
+        pass
 
 
 def learned(name: str, layout: Layout, tasks: Sequence[int]) -> dict[str, np.ndarray]:

@@ -1,6 +1,5 @@
 """The public names of the library."""
 
-import inspect
 import re
 
 import tallmasks
@@ -20,9 +19,3 @@ def test_the_page_lists_the_public_names() -> None:
     (of_table,) = re.findall(r"^\| `load_bundle` \| .*: (.*) \|$", PAGE, re.M)
     assert re.findall(r"`(\w+)`", of_table) == of_bundles.split(", ")
     assert all(hasattr(Bundle, name) for name in of_bundles.split(", "))
-
-
-def test_every_public_function_is_documented() -> None:
-    """`help` would show a signature without shapes, errors and source."""
-    for name in {*tallmasks.__all__} - {"__version__"}:
-        assert inspect.getdoc(getattr(tallmasks, name)), name

@@ -1,7 +1,6 @@
 """Task bundles: every task's weights, bit for bit, and switching a live module between tasks."""
 
 import copy
-import json
 import pickle
 import re
 from pathlib import Path
@@ -9,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 import tallmasks
 import task_bundles
@@ -77,16 +75,6 @@ def test_each_task_comes_back_in_any_piece(every):
     np.testing.assert_array_equal(bundle.update("mnist", "frozen"), np.zeros(16, np.float32))
 
 
-def test_arrays_are_the_same_weights(made, tmp_path):
-    """Users without torch would get different weights."""
-    forms = {name: form for name, form in task_bundles.FORMS.items() if form[0] != torch.bfloat16}
-    numpy = make(tmp_path / "numpy", forms=forms)
-    found = load_bundle(numpy.folder, numpy.base_file).arrays("mnist")
-    assert all_same({name: torch.from_numpy(array) for name, array in found.items()}, numpy.wanted["mnist"])
-    with pytest.raises(TallmasksError, match=r"BF16.*state_dict"):
-        load_bundle(made.folder, made.base_file).arrays("mnist")
-
-
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_a_module_switches_between_tasks_and_back(every, device, monkeypatch):
     """After some switches the model would have drifted, or trained weights would be lost."""
@@ -104,21 +92,20 @@ def test_a_module_switches_between_tasks_and_back(every, device, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1e-4, 0.3], ids=["few", "all"])
-def test_a_device_writes_tensors_of_several_pieces(tmp_path, size):
+def test_a_device_writes_rows_that_lie_in_two_pieces(tmp_path, size):
     """On a GPU, the second piece of a large matrix would be written over the first, or have the steps of other rows."""
-    draw, shape = np.random.default_rng(0), (600, 500)  # the second piece begins inside of a row
-    theta = draw.normal(size=shape).astype(np.float32) * draw.uniform(0.1, 9, (600, 1)).astype(np.float32)
-    for name, change in (("base", 0), ("a", size), ("b", -size)):
-        tuned = theta + change * draw.normal(size=shape)
-        save_file({"weight": torch.from_numpy(tuned.astype(np.float32))}, tmp_path / f"{name}.safetensors")
-    tasks = {name: tmp_path / f"{name}.safetensors" for name in "ab"}
-    bundle = tallmasks.compress(tmp_path / "base.safetensors", tasks, tmp_path / "bundle")
+    draw, shape = np.random.default_rng(0), (600, 500)
+    theta = torch.from_numpy(draw.normal(size=shape) * draw.uniform(0.1, 9, (600, 1))).float()
+    tuned = theta + torch.from_numpy(size * draw.normal(size=shape)).float()
+    for name, tensor in {"base": theta, "a": tuned}.items():
+        save_file({"weight": tensor}, tmp_path / f"{name}.safetensors")
+    bundle = tallmasks.compress(tmp_path / "base.safetensors", {"a": tmp_path / "a.safetensors"}, tmp_path / "bundle")
     live = torch.nn.Linear(500, 600, bias=False)
-    live.weight.data = torch.from_numpy(theta.copy())
-    for task in "ab":
-        load_bundle(bundle, device="cpu").apply_(live, task)
-        assert same_bits(live.weight, load_bundle(bundle).state_dict(task)["weight"])
-        live.weight.data = torch.from_numpy(theta.copy())
+    live.weight.data = theta.clone()
+    load_bundle(bundle, device="cpu").apply_(live, "a")
+    assert same_bits(live.weight, load_bundle(bundle).state_dict("a")["weight"])
+    steps = (0.1 * theta.square().mean(dim=1).sqrt()).clip(min=1.01 * size)
+    assert ((live.weight - tuned).abs().amax(dim=1) <= 1.01 * steps).all()
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
@@ -137,33 +124,23 @@ def test_a_switch_between_forward_and_backward_is_an_error(made, device):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_without_a_base_the_module_itself_is_theta_0(made, device):
+def test_without_a_base_the_module_itself_is_theta_0(tmp_path, device):
     """A bundle without its base could not be used, or weights would drift with every switch."""
-    manifest = json.loads((made.folder / "bundle.json").read_text())
-    assert manifest["base"]["path"] == str(made.base_file)
-    hidden = made.base_file.rename(made.base_file.with_suffix(".hidden"))
-    try:
-        bundle = load_bundle(made.folder, device=device)
-        with pytest.raises(TallmasksError, match=r"--base"):
-            bundle.state_dict("mnist")
-        module = Everything(made.base)
-        bundle.restore_(module)
-        for task in (TASKS[1], TASKS[0], TASKS[1]):
-            bundle.apply_(module, task)
-            assert all_same(weights_of(module), made.wanted[task])
-        pickle.loads(pickle.dumps(bundle)).apply_(module, TASKS[0])  # as in a worker
-        assert all_same(weights_of(module), made.wanted[TASKS[0]])
-        bundle.restore_(module)
-        assert all_same(weights_of(module), made.base)
-    finally:
-        hidden.rename(made.base_file)
+    made = make(tmp_path)
+    made.base_file.unlink()
+    bundle, module = load_bundle(made.folder, device=device), Everything(made.base)
+    with pytest.raises(TallmasksError, match=r"--base"):
+        bundle.state_dict("mnist")
+    for task in (TASKS[1], TASKS[0], TASKS[1]):
+        bundle.apply_(module, task)
+        assert all_same(weights_of(module), made.wanted[task])
+    bundle.restore_(module)
+    assert all_same(weights_of(module), made.base)
 
 
 def test_the_recorded_base_is_found_and_checked(tmp_path):
     """A bundle would be added to any model that has replaced its base."""
     made = make(tmp_path)
-    with pytest.raises(TallmasksError, match="'gpu'"):
-        load_bundle(made.folder, device="gpu")
     assert all_same(load_bundle(made.folder).state_dict("mnist"), made.wanted["mnist"])
     save_file({name: tensor + 1 for name, tensor in made.base.items()}, made.base_file)
     for base in (None, made.base_file):
@@ -185,16 +162,11 @@ def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
     tallmasks.compress("base", {"dtd": "dtd"}, "bundle", method="task_arithmetic", mask_lambda=0)
     expected = load_bundle("bundle").state_dict("dtd", like=models["dtd"])
     Path("base").rename("published")
-    Path("other").rename("base")  # another model under the base's name
-    for wrong in (models["other"], models["dtd"]):
-        before = {name: tensor.clone() for name, tensor in wrong.state_dict().items()}
-        bundle = load_bundle("bundle")
-        for work in (lambda b=bundle, w=wrong: b.apply_(w, "dtd"), lambda b=bundle, w=wrong: b.restore_(w)):
-            with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
-                work()
-        assert all_same(wrong.state_dict(), before)
-    with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
-        load_bundle("bundle", "base").apply_(copy.deepcopy(models["base"]), "dtd")
+    before, bundle = copy.deepcopy(models["other"].state_dict()), load_bundle("bundle")
+    for work in (lambda: bundle.apply_(models["other"], "dtd"), lambda: bundle.restore_(models["other"])):
+        with pytest.raises(TallmasksError, match=r"base.*classifier\.bias"):
+            work()
+    assert all_same(models["other"].state_dict(), before)
     half = copy.deepcopy(models["base"]).half()
     with pytest.raises(TallmasksError, match=r"F16.*F32.* module_is_base=True"):
         load_bundle("bundle").apply_(half, "dtd")
@@ -204,27 +176,18 @@ def test_the_module_is_checked_to_be_the_base(tmp_path, monkeypatch):
     for module in (models["base"], models["other"]):  # the second is written whole, from the copy of the first
         bundle.apply_(module, "dtd")
         assert all_same(module.state_dict(), expected)
-    resaved = transformers.ViTForImageClassification.from_pretrained("published")
-    resaved.save_pretrained("resaved", max_shard_size="10kB")  # in other files, the same values
-    assert all_same(load_bundle("bundle", "resaved").state_dict("dtd", like=resaved), expected)
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype, device):
-    """A live model would give other results than the exported one of its dtype, or with other defaults of torch."""
+    """A live model would give other results than the exported one of its dtype."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base, dtype)
     module.wide = torch.nn.Parameter(module.wide.T.contiguous().T)
     module.short = torch.nn.Parameter(module.short.permute(2, 1, 0).contiguous().permute(2, 1, 0))
-    strides = module.wide.stride()
     before = copy.deepcopy(weights_of(module))
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        with torch.device("meta"):
-            bundle.apply_(module, "ümlaut")
-    finally:
-        torch.set_default_dtype(torch.float32)
+    bundle.apply_(module, "ümlaut")
     for name, tensor in weights_of(module).items():
         if name in made.updates["ümlaut"]:
             assert same_bits(tensor, made.wanted["ümlaut"][name].to(dtype))
@@ -232,17 +195,15 @@ def test_a_module_of_another_dtype_has_the_values_that_export_writes(made, dtype
             assert same_bits(tensor, before[name])
     bundle.restore_(module)
     assert all_same(weights_of(module), before)
-    assert module.wide.stride() == strides != made.base["wide"].stride()
+    assert module.wide.stride() == (1, 9) != made.base["wide"].stride()
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda m: delattr(m, "wide"), "wide"),
-        (lambda m: setattr(m, "more", torch.nn.Parameter(torch.ones(2))), "more"),
         (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(8, 9))), r"wide .*\[8, 9\]"),
         (lambda m: setattr(m.twin, "bias", torch.nn.Parameter(torch.ones(13))), "twin.bias"),
-        (lambda m: setattr(m, "wide", torch.nn.Parameter(m.wide.to("meta"))), "wide .*meta"),
         (lambda m: setattr(m, "wide", torch.nn.Parameter(torch.ones(1, 1).expand(m.wide.shape))), "wide .*dense"),
     ],
 )
@@ -253,46 +214,39 @@ def test_a_module_that_does_not_fit_is_not_changed(made, change, message):
     before = copy.deepcopy(module.state_dict())
     bundle = load_bundle(made.folder, made.base_file)
     for work in (lambda: bundle.apply_(module, "mnist"), lambda: bundle.restore_(module)):
-        with pytest.raises(TallmasksError, match=message) as error:
+        with pytest.raises(TallmasksError, match=message):
             work()
-        assert "\n" not in str(error.value)
     for name, tensor in module.state_dict().items():
-        assert tensor.is_meta or same_bits(tensor, before[name])
+        assert same_bits(tensor, before[name])
     with pytest.raises(TallmasksError, match=r"'mnits'.* 'mnist'"):
         bundle.apply_(module, "mnits")
-    with pytest.raises(TallmasksError, match=r"dict.*torch\.nn\.Module.*bundle\.state_dict"):
-        bundle.apply_(dict(made.base), "mnist")
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-@pytest.mark.parametrize("stop", [RuntimeError("no memory"), KeyboardInterrupt()])
-def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, stop, device):
+def test_an_interrupted_switch_leaves_theta_0(made, monkeypatch, device):
     """A mixture of two tasks' weights would be used, and nobody would notice."""
     bundle = load_bundle(made.folder, made.base_file, device)
     module = Everything(made.base)
     bundle.apply_(module, "mnist")
+    owner, name = (Update, "apply") if device is None else (module_writing, "_added")
+    compute, calls = getattr(owner, name), []
 
-    def stops_at_third_call(compute, calls=[]):  # noqa: B006
-        def computed(*arguments):
-            calls.append(arguments)
-            if len(calls) == 3:
-                raise stop
-            return compute(*arguments)
+    def stops_at_third_call(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return compute(*arguments)
 
-        return computed
-
-    monkeypatch.setattr(Update, "apply", stops_at_third_call(Update.apply))
-    monkeypatch.setattr(module_writing, "_added", stops_at_third_call(module_writing._added))
-    with pytest.raises(type(stop)):
+    monkeypatch.setattr(owner, name, stops_at_third_call)
+    with pytest.raises(KeyboardInterrupt):
         bundle.apply_(module, "ümlaut")
     assert all_same(weights_of(module), made.base)
 
 
-@pytest.mark.parametrize("with_base", [True, False])
-def test_a_pickled_bundle_is_the_same_bundle(made, with_base, monkeypatch, tmp_path):
+def test_a_pickled_bundle_is_the_same_bundle(made, monkeypatch, tmp_path):
     """A worker in another folder would use another base, or none; or the memory that it takes would be unknown."""
     monkeypatch.chdir(made.folder.parent)
-    bundle = load_bundle(made.folder.name, made.base_file.name if with_base else None, device="cpu")
+    bundle = load_bundle(made.folder.name, made.base_file.name, device="cpu")
     monkeypatch.chdir(tmp_path)
     bundle.apply_(Everything(made.base), "mnist")
     again = pickle.loads(pickle.dumps(bundle))
@@ -300,89 +254,6 @@ def test_a_pickled_bundle_is_the_same_bundle(made, with_base, monkeypatch, tmp_p
     (decoded,) = re.findall(r"([\d.]+) MB decoded on cpu", repr(bundle))
     assert floats < 1e6 * float(decoded) < 2.2 * floats and "decoded" not in repr(again)
     assert all_same(again.state_dict("mnist"), made.wanted["mnist"])
-
-
-def bundle_over(model, folder):
-    """A bundle of two tasks, with a transformers model saved as its base."""
-    model.save_pretrained(folder / "base")
-    for seed, task in enumerate("ab", 1):
-        moved(model, seed).save_pretrained(folder / task)
-    tallmasks.compress(folder / "base", {task: folder / task for task in "ab"}, folder / "bundle", include_base=True)
-    return load_bundle(folder / "bundle")
-
-
-def within(name):
-    """A wrapper with the names of DDP ("module") or torch.compile ("_orig_mod")."""
-    return lambda model: torch.nn.ModuleDict({name: model})
-
-
-def compiled_part(model):
-    model.lm_head = within("_orig_mod")(model.lm_head)
-    return model
-
-
-WRAPPED = [
-    ("ViTForImageClassification", within("module")),
-    ("Dinov2Model", lambda model: model),
-    ("GPTNeoXForCausalLM", compiled_part),
-    ("MixtralForCausalLM", within("_orig_mod")),
-]
-
-
-@pytest.mark.parametrize(("kind", "wrap"), WRAPPED)
-def test_tensors_are_matched_under_transformers_names_and_in_wrappers(tmp_path, kind, wrap):
-    """The paper's models, and models that are compiled or trained on several GPUs, would be refused."""
-    model = made_model(kind)
-    bundle = bundle_over(model, tmp_path)
-    before = copy.deepcopy(model.state_dict())
-    own = dict(model.named_parameters())
-    live = wrap(model)
-    assert load_file(tmp_path / "base/model.safetensors").keys() != live.state_dict().keys()
-    for task in "ab":
-        bundle.apply_(live, task)
-        save_file(bundle.state_dict(task), tmp_path / "base/model.safetensors")
-        wanted = type(model).from_pretrained(tmp_path / "base").state_dict()
-        assert all_same({name: tensor.detach() for name, tensor in own.items()}, wanted)
-        live.load_state_dict(bundle.state_dict(task, like=live))
-        assert all_same({name: tensor.detach() for name, tensor in own.items()}, wanted)
-    bundle.restore_(live)
-    assert all_same({name: tensor.detach() for name, tensor in own.items()}, before)
-
-
-def rwkv():
-    size = {"hidden_size": 8, "attention_hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2}
-    config = transformers.RwkvConfig(vocab_size=9, context_length=8, rescale_every=1, **size)
-    return transformers.RwkvForCausalLM(config), {"input_ids": torch.tensor([[1, 2, 3]])}
-
-
-def levit():
-    size = {"hidden_sizes": [8, 8, 8], "num_attention_heads": [1, 1, 1], "depths": [1, 1, 1], "key_dim": [4, 4, 4]}
-    config = transformers.LevitConfig(image_size=64, num_labels=2, **size)
-    return transformers.LevitForImageClassification(config), {
-        "pixel_values": torch.linspace(0, 1, 12288).view(1, 3, 64, 64)
-    }
-
-
-@pytest.mark.parametrize("build", [rwkv, levit])
-@pytest.mark.parametrize("first", ["dtd", None])
-def test_a_model_that_remembers_its_old_weights(build, first, tmp_path):
-    """RWKV divides its weights in a forward pass, and LeViT caches a part: the next task would get wrong logits."""
-    base, inputs = build()
-    for name, seed in {"base": 0, "dtd": 1, "cars": 2}.items():
-        moved(base, seed).save_pretrained(tmp_path / name)
-    tasks = {task: tmp_path / task for task in ("dtd", "cars")}
-    tallmasks.compress(tmp_path / "base", tasks, tmp_path / "bundle", method="task_arithmetic", mask_lambda=0)
-    bundle, kind = load_bundle(tmp_path / "bundle"), type(base)
-    live = kind.from_pretrained(tmp_path / "base").eval()
-    with torch.no_grad():
-        before = live(**inputs).logits
-        for task in (first, "cars", "dtd"):
-            bundle.apply_(live, task) if task else bundle.restore_(live)
-            right = kind.from_pretrained(tmp_path / "base")
-            right.load_state_dict(bundle.state_dict(task, like=right) if task else right.state_dict())
-            logits = live(**inputs).logits
-            torch.testing.assert_close(logits, right.eval()(**inputs).logits)
-            assert task is None or not torch.allclose(logits, before)
 
 
 def test_a_part_of_the_model_is_matched_without_its_prefix(tmp_path):
@@ -394,11 +265,3 @@ def test_a_part_of_the_model_is_matched_without_its_prefix(tmp_path):
     for module in (encoder := Everything(base), torch.nn.ModuleDict({"encoder": Everything(base)})):
         load_bundle(part.folder, part.base_file).apply_(module, "mnist")
         assert all_same(weights_of(module["encoder"] if module is not encoder else module), wanted)
-
-
-def test_tensors_that_a_hook_renames_are_not_left_as_they_are(made):
-    """A state dict for loading would have the module's random values under these names."""
-    module = Everything(made.base)
-    module.register_state_dict_post_hook(lambda _, state, *more: state.update(renamed=state.pop("wide")))
-    with pytest.raises(TallmasksError, match="renamed"):
-        load_bundle(made.folder, made.base_file).state_dict("mnist", like=module)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import shutil
-import tracemalloc
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -19,12 +18,11 @@ from safetensors.torch import load_file, save_file
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, read_manifest, task_files
+from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, task_files
 from tallmasks.bundles.streams import encoded
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
-from tallmasks.operations.compress import compress
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import FORMS, MASKED, METHODS, TASKS, all_same, changed, make, patterns, same_bits
 
@@ -87,8 +85,6 @@ def test_the_files_follow_the_documented_format(tmp_path, method):
             assert found.dtype == np.int32
             assert same_bits(changed(base, found.astype(np.float32) * step), wanted)
     assert place == len(integers)
-    with pytest.raises(TallmasksError, match=str(made.folder)):
-        make(tmp_path)
     assert verify_bundle(made.folder) == []
 
 
@@ -100,44 +96,10 @@ def test_the_card_names_the_base_and_shows_how_to_load(tmp_path):
     with new_bundle(tmp_path / "bundle", BundleContents("tall_mask", base, [task])) as new:
         new.append(None, encoded(np.ones(16, np.int32)), np.float32(1))
         new.append(task, encoded(np.array([0x0301], np.uint16)))
-        for values, value in ((new.mask_lambda, 0.3), (new.density, 3 / 16), (new.noise, 0.0123)):
-            values[task] = value
+        new.mask_lambda[task], new.density[task] = 0.3, 3 / 16
     card = (tmp_path / "bundle/README.md").read_text()
     assert 'base_model: "someone/model"\nlibrary_name: tallmasks\n' in card.split("---")[1]
-    assert "| 1.23% | 0.3 | 18.8% |" in card and "| x\\|\\`y\\` \\# z |" in card
-    assert "load_bundle(" in card and "apply_(model, 'x|`y` # z')" in card
-    assert load_bundle(tmp_path / "bundle", base).density(task) == 3 / 16
-
-
-def test_a_name_with_a_line_break_is_refused(tmp_path):
-    """An untrusted bundle could print lines that look like those of a command."""
-    text = (make(tmp_path).folder / "bundle.json").read_text()
-    of_alias = json.loads(text)
-    of_alias["aliases"]["a\nerror: b"] = min(of_alias["tensors"])
-    of_task = json.loads(text.replace('"mnist"', json.dumps("a\x1b[2J\nerror: b")))
-    for value, said in ((of_alias, r"'a\\nerror: b'"), (of_task, r"'a\\x1b\[2J\\nerror: b'")):
-        content = json.dumps(value | {"digest": bundle_digest(value)}).encode()
-        with pytest.raises(TallmasksError, match=said):
-            read_manifest(content, "bundle.json")
-
-
-@pytest.mark.parametrize(
-    "names",
-    [{"w": "x", "v": "x"}, {"w": "v"}, {"w": "head"}, {"tied": "v"}, {"v": "__metadata__"}, {"head": "tied"}],
-)
-def test_two_tensors_of_one_name_are_refused(tmp_path, names):
-    """An edited bundle gave a file that no library reads, and `verify` found no fault."""
-    folder, content = tmp_path / "bundle", {"w": torch.ones(40, 40), "v": torch.zeros(40, 40)}
-    save_file(content, tmp_path / "base.safetensors", {"tied": "w"})
-    save_file({**content, "w": torch.eye(40), "head": torch.ones(5)}, tmp_path / "task.safetensors", {"tied": "w"})
-    compress(tmp_path / "base.safetensors", {"a": tmp_path / "task.safetensors"}, folder)
-    manifest = json.loads((folder / "bundle.json").read_text())
-    for renamed in ({"w": "v", "v": "w"}, names):
-        manifest["models"]["a"]["names"] = renamed
-        manifest["digest"] = bundle_digest(manifest)
-        (folder / "bundle.json").write_text(json.dumps(manifest))
-        assert bool(verify_bundle(folder)) == (renamed is names)
-    assert main(["export", str(folder), "--task", "a", "-o", str(tmp_path / "out.safetensors")]) == 1
+    assert "| x\\|\\`y\\` \\# z |" in card and "apply_(model, 'x|`y` # z')" in card
 
 
 def test_file_names_of_tasks_are_safe_and_unique():
@@ -147,8 +109,6 @@ def test_file_names_of_tasks_are_safe_and_unique():
     assert len({file.lower() for file in files.values()}) == len(files)
     for file in files.values():
         assert is_safe(file) and file.count("/") == 1 and len(file.encode()) < 150 and "/." not in file
-    with pytest.raises(TallmasksError, match=r"ud800"):
-        task_files(["\ud800"], MASKS)
 
 
 def forge(folder, file, change):
@@ -156,16 +116,8 @@ def forge(folder, file, change):
     tensors = {name: tensor.numpy().copy() for name, tensor in load_file(folder / file).items()}
     change(tensors)
     save_arrays(tensors, folder / file)
-    content = (folder / file).read_bytes()
-    forge_manifest(folder, ("files", file), {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)})
-
-
-def forge_manifest(folder, path, value):
-    manifest = json.loads((folder / "bundle.json").read_text())
-    owner = manifest
-    for key in path[:-1]:
-        owner = owner[key]
-    owner[path[-1]] = value
+    content, manifest = (folder / file).read_bytes(), json.loads((folder / "bundle.json").read_text())
+    manifest["files"][file] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     (folder / "bundle.json").write_text(json.dumps(manifest | {"digest": bundle_digest(manifest)}))
 
 
@@ -181,22 +133,13 @@ def with_streams(edit):
     return change
 
 
-def with_step(value):
-    return lambda tensors: tensors[".steps"].__setitem__(-1, value)
-
-
 FORGED = {
     "cut": with_streams(lambda streams: [*streams[:-1], streams[-1][:-5]]),
-    "empty": with_streams(lambda streams: [*streams[:-1], b""]),
-    "swapped": with_streams(lambda streams: streams[::-1]),
     "longer": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(2**24, np.int32))]),
-    "shorter": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(71, np.int32))]),
     "of another dtype": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(72, np.int16))]),
     "one too many": with_streams(lambda streams: [*streams, streams[-1]]),
-    "lengths": lambda tensors: tensors[".lengths"].__setitem__(0, 2**32 - 1),
     "no steps": lambda tensors: tensors.pop(".steps"),
-    "steps of another dtype": lambda tensors: tensors.update({".steps": tensors[".steps"].astype(np.float64)}),
-    **{f"step {value}": with_step(value) for value in (0, -1, np.nan, np.inf)},
+    "step NaN": lambda tensors: tensors[".steps"].__setitem__(-1, np.nan),
 }
 
 
@@ -206,18 +149,15 @@ def small(tmp_path_factory):
     return {method: make(tmp_path_factory.mktemp("small"), method, forms=forms) for method in METHODS}
 
 
-FILES = [
-    ("stochastic_rounding", "updates/mnist"),
-    (MASKED, "merged"),
-    (MASKED, "masks/mnist"),
-    ("lossless", "updates/mnist"),
-]
-HAVE_STEPS = FILES[:2]
+FILES = {
+    "updates/mnist": ("stochastic_rounding", FORGED),
+    "merged": (MASKED, ["cut", "step NaN"]),
+    "masks/mnist": (MASKED, ["cut"]),
+}
 
 
 @pytest.mark.parametrize(
-    ("method", "file", "forged"),
-    [(*of, name) for of in FILES for name in FORGED if of in HAVE_STEPS or "step" not in name],
+    ("method", "file", "forged"), [(method, file, name) for file, (method, names) in FILES.items() for name in names]
 )
 def test_forged_streams_are_refused_in_a_line(small, tmp_path, method, file, forged):
     """A bundle from somebody would end the program with a traceback, fill the memory, or give a model of NaN."""
@@ -225,25 +165,11 @@ def test_forged_streams_are_refused_in_a_line(small, tmp_path, method, file, for
     shutil.copytree(made.folder, folder)
     forge(folder, f"{file}.safetensors", FORGED[forged])
     bundle = load_bundle(folder, made.base_file)
-    for work in (lambda: bundle.state_dict("mnist"), lambda: bundle.update("mnist", "wide")):
-        with pytest.raises(TallmasksError, match=rf"{file}\.safetensors") as error:
-            work()
-        assert "\n" not in str(error.value) and len(str(error.value)) < 500
+    with pytest.raises(TallmasksError, match=rf"{file}\.safetensors"):
+        bundle.state_dict("mnist")
     assert any(f"{file}.safetensors" in problem for problem in verify_bundle(folder))
     if file != "merged":
         assert all_same(bundle.state_dict("ümlaut"), made.wanted["ümlaut"])
-
-
-def test_a_tensor_of_any_size_costs_no_memory(small, tmp_path):
-    """A manifest of a few bytes would fill the memory before it is refused."""
-    made, folder = small["stochastic_rounding"], tmp_path / "bundle"
-    shutil.copytree(made.folder, folder)
-    forge_manifest(folder, ("tensors", "wide", "shape"), [2**40, 2**20])
-    tracemalloc.start()
-    problems = verify_bundle(folder)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2e7 and len(problems) == 4 and all("\n" not in one for one in problems)  # three tasks, and the base
 
 
 def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
@@ -256,13 +182,10 @@ def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
         assert set(updates.values()) & set(server.downloads) == {updates["mnist"]}
         patch.setattr("tallmasks.io.hub.reachable", lambda: False)
         (snapshot,) = (tmp_path / "cache").glob("**/snapshots/*")
-        for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", snapshot):
+        for spec in (f"{REPOSITORY}@{COMMIT}", snapshot):
             assert all_same(load_bundle(spec).state_dict("mnist"), made.wanted["mnist"])
         with pytest.raises(TallmasksError, match=f"hf download {REPOSITORY} updates/"):
             load_bundle(REPOSITORY).update("ümlaut", "wide")
-        for missing in ("nobody/nothing", tmp_path / "nothing", "a/../b", "nul\0", "x" * 5000):
-            with pytest.raises(TallmasksError):
-                load_bundle(missing)
 
 
 def test_links_out_of_the_folder_are_refused(tmp_path):
@@ -285,13 +208,10 @@ def test_all_problems_are_reported_at_once(tmp_path):
     (made.folder / manifest["updates"][TASKS[1]]).unlink()
     (made.folder / "base/base.safetensors").write_bytes(b"short")
     (made.folder / "updates/stranger.safetensors").touch()
-    (made.folder / ".gitattributes").touch()
     problems = verify_bundle(made.folder)
-    assert len(problems) == 4 and not any("\n" in problem for problem in problems)
     for name in ("mnist.safetensors", "is missing", "base.safetensors", "stranger.safetensors"):
         assert sum(name in problem for problem in problems) == 1
     assert main(["verify", str(made.folder)]) == 1
-    assert "bundle.json" in verify_bundle(tmp_path)[0]
 
 
 @pytest.mark.long

@@ -5,144 +5,76 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import nn
 
+import small_models
 import tallmasks
 from models_made import run
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 
 TASKS = ("cars", "dtd", "mnist")
 CALL = ["--base", "base.safetensors", *(word for task in TASKS for word in ("--task", f"{task}={task}.safetensors"))]
-SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+
 IMAGE = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-TOKENS = torch.arange(8).reshape(1, 8)
 
 
-class Codebook(nn.Module):
-    """Of vector-quantize-pytorch: moved by averages in training."""
+def resnet() -> nn.Module:
+    from transformers import ResNetConfig, ResNetModel
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.project = nn.Linear(6, 4)
-        for name, values in (("cluster_size", torch.ones(5)), ("initted", torch.ones(1)), ("embed", torch.rand(5, 4))):
-            self.register_buffer(name, values)
-        self.register_buffer("embed_avg", self.embed.clone())
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.project(x) @ (self.embed_avg / self.cluster_size[:, None]).T + self.embed.mean()
+    return ResNetModel(ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]))
 
 
-def of_transformers(name: str, **settings: Any) -> nn.Module:
-    import transformers
-
-    return getattr(transformers, name)(getattr(transformers, f"{name.removesuffix('Model')}Config")(**settings))
-
-
-def of_timm(name: str) -> nn.Module:
-    import timm
-
-    return timm.create_model(name, num_classes=3)
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "resnet": resnet,
+    "spectral norm": lambda: nn.Sequential(nn.utils.spectral_norm(nn.Conv2d(3, 4, 3)), nn.Flatten()),
+}
 
 
-def spectral(wrap: Callable[[nn.Module], nn.Module]) -> nn.Module:
-    return nn.Sequential(wrap(nn.Conv2d(3, 4, 3)), nn.Flatten())
-
-
-MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
-    "resnet": (
-        lambda: of_transformers("ResNetModel", embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]), IMAGE,
-    ),
-    "timm": (lambda: of_timm("test_resnet"), IMAGE),
-    "spectral norm": (lambda: spectral(nn.utils.spectral_norm), IMAGE),
-    "parametrized": (lambda: spectral(nn.utils.parametrizations.spectral_norm), IMAGE),
-    "codebook": (Codebook, torch.rand(3, 6)),
-    "swin v2": (
-        lambda: of_transformers(
-            "Swinv2Model", image_size=32, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4
-        ),
-        IMAGE,
-    ),
-    "esm": (
-        lambda: of_transformers(
-            "EsmModel", vocab_size=9, num_hidden_layers=1, pad_token_id=1, position_embedding_type="rotary", **SMALL
-        ),
-        TOKENS,
-    ),
-}  # fmt: skip
-"""A model and an input."""
-
-
-def state_of(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
-def same(one: nn.Module, other: nn.Module) -> None:
-    assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
-
-
-def output(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        out = model.eval()(inputs)
-    return out if isinstance(out, torch.Tensor) else out[0]
-
-
-def fine_tuned(base: nn.Module, inputs: torch.Tensor, seed: int) -> nn.Module:
+def fine_tuned(base: nn.Module, seed: int) -> nn.Module:
     """A copy whose weights moved, and whose buffers went through a forward in training and far away."""
     model = copy.deepcopy(base)
     torch.manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-        model.train()(inputs)
+        model.train()(IMAGE)
         for name, buffer in model.named_buffers():
-            if name.endswith(("running_var", "cluster_size")):
+            if name.endswith("running_var"):
                 buffer.mul_(0.3)
-            elif name.endswith(("embed", "embed_avg", "running_mean")):
+            elif name.endswith("running_mean"):
                 buffer.add_(seed)
-    return model
-
-
-@cache
-def made(kind: str) -> dict[str, nn.Module]:
-    build, inputs = MODELS[kind]
-    torch.manual_seed(0)
-    base = build()
-    return {"base": base} | {task: fine_tuned(base, inputs, seed) for seed, task in enumerate(TASKS, 1)}
+    return model.eval()
 
 
 @pytest.fixture(params=MODELS)
-def models(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, torch.Tensor]:
-    """A base and three models, saved in the current folder; and an input."""
+def models(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, nn.Module]:
+    """A base and three models, saved in the current folder."""
     monkeypatch.chdir(tmp_path)
-    models = made(request.param)
+    torch.manual_seed(0)
+    base = MODELS[request.param]().eval()
+    models = {"base": base} | {task: fine_tuned(base, seed) for seed, task in enumerate(TASKS, 1)}
     for name, model in models.items():
         save_model(model, f"{name}.safetensors")
-    return models, MODELS[request.param][1]
+    return models
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_what_a_library_registers_as_a_buffer_is_one(kind: str) -> None:
+def test_what_a_library_registers_as_a_buffer_is_one(models: dict[str, nn.Module]) -> None:
     """A running statistic would be merged like a weight; or a weight would stay the base's for its name's sake."""
-    model = made(kind)["base"]
+    model = models["base"]
     found = buffers_among({name: tuple(tensor.shape) for name, tensor in model.state_dict().items()})
-    floats = {name for name, tensor in model.named_buffers() if tensor.is_floating_point()} & model.state_dict().keys()
+    floats = {name for name, tensor in model.named_buffers() if tensor.is_floating_point()}
     assert floats <= found.keys() <= dict(model.named_buffers()).keys()
 
 
 WEIGHTS: dict[str, tuple[int, ...]] = {
-    "h.0.attn.bias": (12,), "grn.bias": (1, 1, 1, 8), "attn.relative_position_bias_table": (49, 4), "logit_scale": (),
-    "position_embedding.weight": (9, 4), "pos_embed": (1, 9, 4), "mask_token": (1, 1, 4), "conv.weight_g": (4, 1, 1),
-    "conv.weight_v": (4, 3, 3), "parametrizations.weight.original1": (4, 3), "embed": (9, 4), "ema.conv.weight": (3, 3),
-    "block.0.layer.0.SelfAttention.relative_attention_bias.weight": (32, 4), "weight_u": (4,), "mean": (3,),
-    "blocks.0.attn.bias": (1, 1, 8, 4), "attention_biases": (4, 49), "encoder.version.weight": (3, 3),
+    "h.0.attn.bias": (12,), "logit_scale": (), "pos_embed": (1, 9, 4), "conv.weight_g": (4, 1, 1),
+    "conv.weight_v": (4, 3, 3), "embed": (9, 4), "ema.conv.weight": (3, 3), "weight_u": (4,), "mean": (3,),
+    "block.0.layer.0.SelfAttention.relative_attention_bias.weight": (32, 4), "blocks.0.attn.bias": (1, 1, 8, 4),
 }  # fmt: skip
 BUFFERS: dict[str, tuple[tuple[int, ...], Buffer]] = {
     "h.0.attn.bias": ((1, 1, 8, 8), Buffer.CONSTANT), "gpt_neox.layers.0.attention.masked_bias": ((), Buffer.CONSTANT),
@@ -159,46 +91,34 @@ def test_names_are_told_apart_by_shape_and_neighbour() -> None:
     assert all(buffers_among({name: shape}) == {name: kind} for name, (shape, kind) in BUFFERS.items())
 
 
-def test_a_bundle_keeps_each_tasks_own_buffers(models: Any, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("method", ["stochastic_rounding", "ties"])
+def test_a_bundle_keeps_each_tasks_own_buffers(models: dict[str, nn.Module], method: str) -> None:
     """A variance of -0.8: the model answers NaN; or with another task's statistics."""
-    models, inputs = models
-    method = "stochastic_rounding" if "parametrized" in request.node.name or "timm" in request.node.name else "ties"
     assert run("compress", *CALL, "--method", method, "-o", "bundle") == 0
-    assert run("verify", "bundle") == 0 and run("info", "bundle") == 0
     bundle = tallmasks.load_bundle("bundle")
-    live, copied = copy.deepcopy(models["base"]), copy.deepcopy(models["base"])
+    exported, live, copied = (copy.deepcopy(models["base"]) for _ in range(3))
     for task in TASKS:
         assert run("export", "bundle", "--task", task, "-o", f"{task}-again.safetensors") == 0
-    bundle.apply_(live, TASKS[0])
     Path("base.safetensors").rename("moved.safetensors")
     without_files = tallmasks.load_bundle("bundle", device="cpu")
     for task in TASKS:
-        exported = copy.deepcopy(models["base"])
         load_model(exported, f"{task}-again.safetensors")
         bundle.apply_(live, task)
         without_files.apply_(copied, task)
         own = dict(models[task].named_buffers())
         for model in (exported, live, copied):
-            assert all(torch.equal(buffer, own[name]) for name, buffer in model.named_buffers() if name in own)
-        state = bundle.state_dict(task)
-        assert all(torch.equal(state[name], own[name]) for name in own.keys() & state.keys())
-        assert all(torch.equal(tensor, load_file(f"{task}-again.safetensors")[name]) for name, tensor in state.items())
-        assert output(live, inputs).isfinite().all()
-        assert torch.equal(output(live, inputs), output(exported, inputs))
-    for one, model in ((bundle, live), (without_files, copied)):
-        one.restore_(model)
-        same(model, models["base"])
+            assert all(torch.equal(buffer, own[name]) for name, buffer in model.named_buffers())
+        assert torch.equal(live(IMAGE)[0], exported(IMAGE)[0])
+    bundle.restore_(live)
+    assert all(torch.equal(tensor, live.state_dict()[name]) for name, tensor in models["base"].state_dict().items())
 
 
-def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
+def test_a_merge_averages_statistics_and_keeps_the_rest(models: dict[str, nn.Module]) -> None:
     """A merged variance would be below 0, or a mask the sum of masks."""
-    models, inputs = models
     assert run("merge", *CALL, "--method", "task_arithmetic", "--weight", "1", "-o", "merged.safetensors") == 0
-    merged = copy.deepcopy(models["base"])
-    load_model(merged, "merged.safetensors")
-    states = {name: state_of(model) for name, model in models.items()}
+    states = {name: model.state_dict() for name, model in models.items()}
     kinds = buffers_among({name: tuple(tensor.shape) for name, tensor in states["base"].items()})
-    for name, tensor in merged.state_dict().items():
+    for name, tensor in load_file("merged.safetensors").items():
         base, every = states["base"][name], torch.stack([states[task][name] for task in TASKS])
         if kinds.get(name) is Buffer.AVERAGE:
             torch.testing.assert_close(tensor, every.double().mean(0).to(tensor.dtype), rtol=0, atol=0)
@@ -206,105 +126,53 @@ def test_a_merge_averages_statistics_and_keeps_the_rest(models: Any) -> None:
             assert torch.equal(tensor, base), name
         else:
             torch.testing.assert_close(tensor, base + (every - base).sum(0))
-    assert output(merged, inputs).isfinite().all()
 
 
-def policies(folder: Path) -> dict[str, dict[str, torch.Tensor]]:
-    """Models that no library knows, with the statistics of their data."""
+@pytest.mark.parametrize("method", ["stochastic_rounding", "ties"])
+def test_small_tensors_of_unknown_models_come_back_whole_or_are_warned_of(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The standard deviation of a robot's actions came back 96 % too small, or was merged to one below 0."""
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     matrix, models = torch.randn(64, 40), {}
     for number, name in enumerate(("base", *TASKS)):
         models[name] = {
             "policy.weight": matrix + 0.01 * number * torch.randn(64, 40),
-            "policy.bias": torch.randn(64),
             "inputs.image.std": 0.05 + torch.rand(3, 1, 1) * (number == 0),
-            "outputs.action.range": torch.randn(2, 14).sort(0).values,
             "outputs.action.covariance": torch.randn(14, 14),
             "episodes": torch.tensor([1000.0 * number + 7]),
-            "frames": torch.tensor(300 * number),
         }
-        save_file(models[name], folder / f"{name}.safetensors")
-    return models
-
-
-@pytest.mark.parametrize("method", ["stochastic_rounding", "ties"])
-def test_small_tensors_of_unknown_models_come_back_whole(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The standard deviation of a robot's actions came back 96 % too small."""
-    monkeypatch.chdir(tmp_path)
-    models = policies(tmp_path)
+        save_file(models[name], f"{name}.safetensors")
     assert run("compress", *CALL, "--method", method, "-o", "bundle") == 0
-    assert "stored whole per task: episodes, frames" in capsys.readouterr().out
+    assert "stored whole per task: episodes" in capsys.readouterr().out
     bundle = tallmasks.load_bundle("bundle")
     assert list(bundle.manifest.stored) == ["policy.weight"]
     for task in TASKS:
         state = bundle.state_dict(task)
         assert all(torch.equal(models[task][name], state[name]) for name in state if name != "policy.weight")
-
-
-@pytest.mark.parametrize("method", [("task_arithmetic", "--weight", "1"), ("ties",), ("weight_averaging",)])
-def test_a_merge_of_statistics_that_become_another_kind_is_said(
-    method: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A standard deviation below 0, or the mean of step counters, was written without a word."""
-    monkeypatch.chdir(tmp_path)
-    policies(tmp_path)
-    assert run("merge", *CALL, "--method", *method, "-o", "merged.safetensors") == 0
+    assert run("merge", *CALL, "--method", "task_arithmetic", "--weight", "1", "-o", "merged.safetensors") == 0
     error = capsys.readouterr().err
-    assert "episodes (whole numbers)" in error and "frames" in error
-    is_negative = bool((load_file("merged.safetensors")["inputs.image.std"] < 0).any())
-    assert is_negative == ("inputs.image.std (never negative)" in error) == (method[0] == "task_arithmetic")
+    assert "episodes (whole numbers)" in error and "inputs.image.std (never negative)" in error
 
 
-LANGUAGE = {"vocab_size": 40, "bos_token_id": None, "eos_token_id": None}
-OLD_FILES: dict[str, tuple[str, dict[str, Any], dict[str, torch.Tensor]]] = {
-    "gpt2": (
-        "GPT2LMHeadModel", {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 16},
-        {"transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16), "transformer.h.0.attn.masked_bias": torch.tensor(-1e4)},
-    ),
-    "t5": (
-        "T5ForConditionalGeneration", {"num_layers": 1, "d_model": 16, "num_heads": 2, "d_kv": 8, "d_ff": 16},
-        {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": torch.rand(32, 2)},
-    ),
-}  # fmt: skip
-"""A class of transformers, its settings, and what its files of former releases have besides."""
-
-
-@pytest.mark.parametrize("kind", OLD_FILES)
 def test_what_the_models_class_ignores_may_be_in_some_files_only(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The hub's base could not be merged or compressed with models that today's transformers saved."""
-    import transformers
-
     monkeypatch.chdir(tmp_path)
-    name, settings, besides = OLD_FILES[kind]
-    of_class = getattr(transformers, name)
-    torch.manual_seed(0)
-    models = {"base": of_class(of_class.config_class(**settings, **LANGUAGE))}
-    models |= {task: copy.deepcopy(models["base"]) for task in ("cars", "dtd")}
-    for seed, (task, model) in enumerate(models.items()):
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.02 * seed * torch.randn_like(parameter))
-        model.save_pretrained(task)
-        more = besides if task == "base" else {}
-        save_file(load_file(f"{task}/model.safetensors") | more, f"{task}/model.safetensors", {"format": "pt"})
+    model = small_models.made("GPT2LMHeadModel")
+    for name, one in {"base": model, "cars": small_models.moved(model)}.items():
+        one.save_pretrained(name)
+    of_old_file = {"transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16)}
+    save_file(load_file("base/model.safetensors") | of_old_file, "base/model.safetensors", {"format": "pt"})
     words = ["--base", "base", "--task", "cars=./cars"]
     assert run("compress", *words, "--method", "lossless", "-o", "bundle") == 0
-    assert min(besides) in capsys.readouterr().out
-    assert run("merge", *words, "--task", "dtd=./dtd", "--method", "ties", "-o", "merged") == 0
-    assert min(besides) in capsys.readouterr().out
+    assert run("merge", *words, "--method", "ties", "-o", "merged") == 0
+    assert capsys.readouterr().out.count("transformer.h.0.attn.bias") == 2
     assert load_file("merged/model.safetensors").keys() == load_file("base/model.safetensors").keys()
-    assert run("export", "bundle", "--task", "cars", "-o", "again") == 0
-    live = of_class.from_pretrained("base")
-    tallmasks.load_bundle("bundle").apply_(live, "cars")
-    inputs = {"input_ids": TOKENS} | ({"decoder_input_ids": TOKENS} if kind == "t5" else {})
-    expected = models["cars"].eval()(**inputs).logits
-    for model in (of_class.from_pretrained("again"), live):
-        torch.testing.assert_close(model.eval()(**inputs).logits, expected, rtol=1e-4, atol=1e-5)
-    assert of_class.from_pretrained("merged").eval()(**inputs).logits.isfinite().all()
+    state, cars = tallmasks.load_bundle("bundle").state_dict("cars"), load_file("cars/model.safetensors")
+    assert all(torch.equal(state[name], tensor) for name, tensor in cars.items())
 
 
 def test_compress_keeps_what_one_model_has_or_the_bases_where_told(small: Path) -> None:
@@ -319,12 +187,9 @@ def test_compress_keeps_what_one_model_has_or_the_bases_where_told(small: Path) 
     assert whole.manifest.model("cars").missing == ("embed", "old.running_var")
     assert {*whole.state_dict("cars")} == {*cars, "old.num_batches_tracked"}  # a counter does not matter
     assert all(torch.equal(whole.state_dict("cars")[name], cars[name]) for name in more)
-    tallmasks.compress("base", {"cars": "cars"}, "python", keep_base=["embed", "head*", "bn.*"])
     assert run(*words, "--keep-base", "embed", "--keep-base", "head*", "--keep-base", "bn*") == 0
-    assert Path("bundle/bundle.json").read_bytes() == Path("python/bundle.json").read_bytes()
     state = tallmasks.load_bundle("bundle").state_dict("cars")
-    assert torch.equal(state["embed"], torch.ones(3)) and state["steps"].equal(torch.arange(3))
-    assert torch.equal(state["w.weight"], load_file("cars/model.safetensors")["w.weight"])
+    assert torch.equal(state["embed"], torch.ones(3)) and torch.equal(state["w.weight"], cars["w.weight"])
 
 
 def test_running_statistics_follow_the_weights(small: Path) -> None:

@@ -10,8 +10,6 @@ import pytest
 import tallmasks
 from small_models import made, moved
 from tallmasks.errors import TallmasksWarning
-from tallmasks.vectors.checkpoints.known_tensors import library_settings
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
 
@@ -45,40 +43,23 @@ def test_configurations_that_compute_something_else_are_named():
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
 
 
-@pytest.mark.parametrize("kind", ["MixtralForCausalLM", "T5ForConditionalGeneration", "Wav2Vec2ForCTC"])
-def test_settings_read_without_torch_are_those_of_the_model(kind):
-    """A default that only torch knows would be a difference, or a difference none."""
-    model = made(kind)
-    model.save_pretrained("base")
-    config = json.loads(Path("base/config.json").read_text())
-    written = {key: value for key, value in config.items() if not isinstance(value, bool | float)}
-    Path("base/config.json").write_text(json.dumps(written))  # the others are the library's to fill in
-    settings = library_settings(open_checkpoint(Path("base")))
-    expected = type(model.config).from_dict(written).to_json_string(use_diff=False)
-    assert settings == json.loads(expected) and settings.keys() > written.keys()
-
-
 def test_tokens_that_differ_are_named():
     """Rows of different tokens were averaged in silence, with both tokenizers beside the weights."""
     model = made("BartForConditionalGeneration")
-    words = {"base": {}, "a": {"<x>": 18, "<y>": 19}, "b": {"<y>": 18, "<x>": 19}, "c": {"<x>": 18, "<y>": 19}}
+    words = {"base": {}, "a": {"<x>": 18, "<y>": 19}, "b": {"<y>": 18, "<x>": 19}}
     for seed, (name, added) in enumerate(words.items()):
         (moved(model, seed) if added else model).save_pretrained(name)
         vocabulary = {f"w{row}": row for row in range(18)} | added
         Path(name, "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
     (line,) = said("base", {"a": "a", "b": "b"})
     assert "row 18 is '<x>' in a and '<y>' in b" in line and "tokens: union" in line
-    (line,) = said("base", {"a": "a", "c": "c"}, tokens=None)
-    assert line.startswith("a, c: tokens that the base lacks (<x>, <y>)")
 
 
-@pytest.mark.parametrize("kind", ["ViTForImageClassification", "T5ForConditionalGeneration"])
-def test_a_base_that_is_a_task_is_noticed(kind):
+def test_a_base_that_is_a_task_is_noticed():
     """Base and task swapped gave a model of nobody, in silence."""
-    model = made(kind)
-    names = {"base": model, **{name: moved(model, seed) for seed, name in enumerate("abc", 1)}}
-    for name, one in names.items():
-        one.save_pretrained(name)
+    model = made("ViTForImageClassification")
+    for seed, name in enumerate(("base", *"abc")):
+        (moved(model, seed) if seed else model).save_pretrained(name)
     assert said("base", {name: name for name in "abc"}) == []
     (line,) = said("a", {"base": "base", "b": "b", "c": "c"})
     assert "cosines from 0." in line and " a is the pretrained base" in line

@@ -1,7 +1,5 @@
 """Every registered method, held to the contract; the registry; and what recipes hold of a method's code."""
 
-import inspect
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +9,7 @@ import torch
 import reference
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
-from tallmasks.io.fingerprints import digest_of_code
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods import rows
 from tallmasks.methods.contract import MethodUpdates
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -159,56 +155,18 @@ def test_coefficients_and_fractions_are_the_methods():
     assert {merges[name] for name in reference.PAPER_ROWS if name.endswith("ties") and name != "ties"} == {"ties_sum"}
 
 
-def test_a_mistyped_option_or_name_is_refused():
-    """A mistyped word of params.yaml would end in a traceback after hours of fine-tuning, or be another's result."""
-    assert methods.spec_of({"adamerging": {"by": "task"}}) == "adamerging:by=task"
-    with pytest.raises(TallmasksError, match=r"methods: adamerging: .*by: .*'layer'.* tensor or task"):
-        methods.specs_of([{"adamerging": {"by": "layer"}}])
-    for look_up, typed, meant in (
-        (methods.get, "tall_masks_ties", "tall_mask_ties"),
-        (methods.get_merge, "ties_men", "ties_mean"),
-    ):
-        with pytest.raises(TallmasksError, match=f"'{typed}' .did you mean '{meant}'"):
-            look_up(typed)
-
-
 def test_k_is_an_option_with_the_rows_own_default():
     """A row with another k would fall back to 2 as soon as any option is set, and keep its title."""
     rows = ("consensus_ties_k1:keep=0.1", "consensus_ties_k1:k=2", "consensus_ties:k=1", "consensus_ties:k=2")
     assert [methods.get(row).chosen["k"] for row in rows] == [1, 2, 1, 2]
     assert methods.spec_of({"consensus_ties_k1": {"k": 1}}) == "consensus_ties_k1"
-    with pytest.raises(TallmasksError, match="option k: found -1, expected a whole number from 0"):
-        methods.get("consensus_ties:k=-1")
+    with pytest.raises(TallmasksError, match=r"'ties_men' .did you mean 'ties_mean'"):
+        methods.get_merge("ties_men")
 
 
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"merge": None}, "merge"),
-        ({"update": lambda tau: tau}, "'tau'"),
-        ({"update": lambda task_vector: task_vector, "merge": None}, "task_vector"),
-        ({"protocol": methods.PerTask(), "update": lambda mask: mask}, "storage"),
-    ],
-)
-def test_a_contradictory_method_is_refused_when_it_registers(fields, complaint):
-    """The author of a new method would learn of a slip only after hours of fine-tuning."""
-    stated = vars(methods.get("task_arithmetic")) | {"storage": None}
-    names = inspect.signature(methods.Method).parameters
-    with pytest.raises(ValueError, match=complaint):
-        methods.Method(**{name: {**stated, **fields}[name] for name in names})
-
-
-def test_a_recipe_follows_the_methods_file_and_what_it_imports(tmp_path):
+def test_a_recipe_follows_the_methods_file_and_what_is_chosen():
     """After an edit the table would keep what the old code made, and nothing would say so."""
     row = methods.get("consensus_dare")
     others = replace(row, chosen={"k": 3}), replace(row, protocol=methods.Scaled((1.0,)))
     assert len({row.code, *(other.code for other in others)}) == 3
     assert methods.get_merge("lines").code != methods.get_merge("sum").code
-    digests = set()
-    for number, edited in enumerate((None, "lines.py", "task_arithmetic.py", "parts/block_numbers.py", "ties.py")):
-        folder = tmp_path / str(number)
-        shutil.copytree(rows.__path__[0], folder, ignore=shutil.ignore_patterns("__pycache__"))
-        if edited:
-            (folder / edited).write_text((folder / edited).read_text() + "# edited\n")
-        digests.add(digest_of_code(folder / "lines.py", folder))
-    assert len(digests) == 4, "it does not import ties.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tallmasks.errors import TallmasksError
-from tallmasks.io.plain_files import read_bytes, read_plain_json
+from tallmasks.io.plain_files import read_plain_json
 from tallmasks.io.tensor_files import open_tensors
 from tallmasks.io.yaml_files import read_foreign_yaml
 
@@ -19,15 +19,6 @@ def test_pipes_devices_and_folders_are_refused(tmp_path: Path, make: Callable[[P
     for read in (read_plain_json, open_tensors):
         with pytest.raises(TallmasksError, match=r"values\.safetensors"):
             read(tmp_path / "values.safetensors")
-
-
-def test_a_link_to_a_regular_file_is_followed(tmp_path: Path) -> None:
-    """Data on another disk could not be linked."""
-    (tmp_path / "file").write_text("values")
-    (tmp_path / "link").symlink_to("file")
-    assert read_bytes(tmp_path / "link") == b"values"
-    with pytest.raises(FileNotFoundError):
-        read_bytes(tmp_path / "nowhere")
 
 
 def test_a_foreign_yaml_file_cannot_stand_for_more_than_it_has(tmp_path: Path) -> None:

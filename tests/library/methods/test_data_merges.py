@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 from tallmasks import methods
-from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.streaming import check_can_stream
 from tallmasks.vectors.task_vectors import TaskVector
 from task_statistics import for_merge, inputs
 
@@ -89,14 +86,3 @@ def test_fisher_is_the_weighted_mean_of_the_models() -> None:
         weights = [fisher / (length + 1e-6) for fisher, length in zip(fishers, lengths, strict=True)]
         both = sum(weight * own[name] for weight, own in zip(weights, tuned, strict=True))
         torch.testing.assert_close(new[name], both / sum(weights), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("name", "data"), [("regmean", "grams"), ("fisher", "fisher"), ("adamerging", "validation data")]
-)
-def test_checkpoints_alone_are_refused(name: str, data: str) -> None:
-    """`tallmasks merge` would end with a traceback, or merge without the data that the method needs."""
-    with pytest.raises(TallmasksError, match=f"{name} .*{data}"):
-        check_can_stream(methods.get(name))
-    with pytest.raises(TallmasksError, match=f"{name} .*{data}"):
-        methods.get_merge(name).bind([])

@@ -46,15 +46,13 @@ def test_tsv_c_is_the_plain_statement(seed: int, tasks: int) -> None:
         np.testing.assert_allclose(found("tsv_c", flat, tasks=tasks)[name], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_bitdelta_is_the_plain_statement(seed: int) -> None:
+def test_bitdelta_is_the_plain_statement() -> None:
     """The row would be another method: it keeps a sign per weight of a layer's matrix, times their mean magnitude."""
-    flat = drawn(seed)
+    flat = drawn(0)
     for name, part in LAYOUT.split(flat).items():
         expected = part
         if name in ("0.a.weight", "0.c.weight"):
-            size = sum(abs(float(value)) for value in part.flat) / part.size
-            expected = np.array([[-size if value < 0 else size for value in row] for row in part])
+            expected = np.where(part < 0, -1, 1) * abs(part).mean()
         np.testing.assert_allclose(found("bitdelta", flat)[name], expected, rtol=1e-6)
 
 

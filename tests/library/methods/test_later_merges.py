@@ -10,7 +10,6 @@ import reference
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.rows.parts.block_numbers import depths
 from tallmasks.methods.rows.parts.layers_in_blocks import is_linear_layer
 from tallmasks.methods.rows.parts.seeded_draws import dropped, task_keys
@@ -87,47 +86,22 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
     check_means(found, given)
 
 
-def low_rank(draw: np.random.Generator, tasks: int) -> np.ndarray:
-    """Matrices [T, 96, 96] of rank 4."""
-    return (draw.normal(size=(tasks, 96, 4)) @ draw.normal(size=(tasks, 4, 96))).astype(np.float32)
-
-
-def noisy_cases() -> dict[str, np.ndarray]:
-    """Task matrices of low rank, equal or nearly equal, and of full rank."""
-    draw = np.random.default_rng(0)
-    one, more = draw.normal(size=(2, 96, 96)).astype(np.float32)
-    return {
-        "low rank": low_rank(draw, 8),
-        "low rank, equal": np.repeat(low_rank(draw, 1), 2, axis=0),
-        "equal": np.stack([one, one]),
-        "nearly equal": np.stack([one, one + np.float32(1e-6) * more]),
-        "full": draw.normal(size=(8, 96, 96)).astype(np.float32),
-    }
-
-
 @pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
-@pytest.mark.parametrize("case", noisy_cases())
+@pytest.mark.parametrize("case", ["low rank", "equal", "opposed"])
 def test_a_merge_by_singular_vectors_ignores_noise(name: str, case: str) -> None:
     """LoRAs, and checkpoints that hardly differ, would be merged along directions that are only rounding errors."""
-    matrices = noisy_cases()[case]
+    draw = np.random.default_rng(0)
+    low = (draw.normal(size=(8, 96, 4)) @ draw.normal(size=(8, 4, 96))).astype(np.float32)
+    full = draw.normal(size=(96, 96)).astype(np.float32)
+    matrices = {"low rank": low, "equal": np.stack([full, full]), "opposed": np.stack([low[0], -low[0]])}[case]
     noise = np.random.default_rng(1).normal(size=matrices.shape) * 1e-6 * matrices.std()
     layout = Layout(("m",), (matrices.shape[1:],))
     one, other = (
         merged(name, [TaskVector(matrix.reshape(-1), layout, {}) for matrix in given])["m"]
         for given in (matrices, (matrices + noise).astype(np.float32))
     )
-    # for nearly equal tasks, a direction can exceed the noise in only one of the two merges
-    share = 0.05 if case == "nearly equal" else 1e-4
-    assert 0 < np.linalg.norm(one - other) < share * np.linalg.norm(one)
-
-
-@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
-def test_tasks_that_cancel_each_other_leave_no_noise(name: str) -> None:
-    """The rounding errors of the sum would be scaled up to the size of a task vector."""
-    one = np.repeat(low_rank(np.random.default_rng(0), 1), 2, axis=0) * np.float32([[[1]], [[-1]]])
-    noise = np.random.default_rng(1).normal(size=one.shape) * 1e-6 * one.std()
-    given = [TaskVector(matrix.reshape(-1), Layout(("m",), ((96, 96),)), {}) for matrix in np.float32(one + noise)]
-    assert np.linalg.norm(merged(name, given)["m"]) < 1e-5 * np.linalg.norm(one)
+    assert np.linalg.norm(one - other) < 1e-4 * np.linalg.norm(matrices[0])
+    assert (np.linalg.norm(one) < 1e-5 * np.linalg.norm(matrices[0])) == (case == "opposed")
 
 
 @pytest.mark.parametrize(("middle", "outliers"), [(0.15, 0.006), (0.5, 0.1), (1.0, 0.0)])
@@ -138,20 +112,6 @@ def test_breadcrumbs_is_the_plain_statement(middle: float, outliers: float) -> N
     for name, values in found.items():
         expected = later_reference.breadcrumbs(stacked(given, name), middle, outliers)
         np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-9)
-
-
-def test_wudi_transposes_matrices_with_the_inputs_first() -> None:
-    """GPT-2 would be merged with inputs and outputs exchanged."""
-    draw = np.random.default_rng(0)
-    matrices = draw.normal(0, 1e-3, (2, 16, 12)).astype(np.float32)
-    found = []
-    for transposed in (False, True):
-        shape = (12, 16) if transposed else (16, 12)
-        layout = Layout(("h.0.fc.bias", "h.0.fc.weight"), ((16,), shape))
-        flats = [np.append(np.zeros(16), one.T if transposed else one).astype(np.float32) for one in matrices]
-        weight = merged("wudi:steps=40", [TaskVector(flat, layout, {}) for flat in flats])["h.0.fc.weight"]
-        found.append(weight.T if transposed else weight)
-    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-9)
 
 
 def test_wudi_is_the_plain_statement() -> None:
@@ -165,6 +125,10 @@ def test_wudi_is_the_plain_statement() -> None:
         start, expected = stacked(given, name).sum(0), later_reference.wudi(stacked(given, name), 40)
         assert abs(expected - start).max() > 1e-4
         np.testing.assert_allclose(found[name], expected, atol=1e-7)
+    layout = Layout(("h.0.fc.bias", "h.0.fc.weight"), ((16,), (12, 16)))  # the inputs first, as in GPT-2
+    rows = [np.append(np.zeros(16), matrix.T).astype(np.float32) for matrix in stacked(given, MATRIX)]
+    weight = merged("wudi:steps=40", [TaskVector(row, layout, {}) for row in rows])["h.0.fc.weight"]
+    np.testing.assert_allclose(weight.T, found[MATRIX], rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize("frozen", [0, FROZEN])
@@ -174,16 +138,6 @@ def test_pcb_is_the_plain_statement(frozen: int) -> None:
     found = LAYOUT.join(merged("pcb", given))
     np.testing.assert_allclose(found, later_reference.pcb(flats(given), frozen=frozen), rtol=1e-4, atol=1e-8)
     assert 0.02 < (found != 0).mean() < 0.5
-
-
-@pytest.mark.parametrize(("moved", "frozen"), [(0.005, 0), (1, 99 * LAYOUT.size)])
-def test_pcb_refuses_tasks_that_it_would_clamp_to_0(moved: float, frozen: int) -> None:
-    """If few weights moved, the merged model would be the base model, without an error."""
-    given = vectors(frozen=frozen)
-    for vector in given:
-        vector.flat[int(moved * vector.flat.size) :] = 0
-    with pytest.raises(TallmasksError, match=r"pcb: task vector 1 of 3: .* 1 %"):
-        merged("pcb", given)
 
 
 def test_lines_is_the_plain_statement() -> None:
@@ -240,16 +194,6 @@ def test_dare_is_the_plain_statement() -> None:
     assert not np.array_equal(LAYOUT.join(merged("dare", given)), LAYOUT.join(merged("dare:seed=1", given)))
 
 
-def test_tasks_that_moved_only_late_rows_have_their_own_draws() -> None:
-    """DARE would drop the same weights of two models that differ only in late rows."""
-    layout = Layout(("a", "b"), ((100, 64), (3,)))
-    late = np.zeros((3, layout.size), np.float32)
-    late[0, 6000] = late[1, 5000] = late[2, 6000] = 1
-    late[2, 1:9] = 1
-    assert len({*task_keys([TaskVector(row, layout, {}) for row in late], 0)}) == 3
-    assert len({*task_keys([TaskVector(row, layout, {}) for row in late[[0, 0]]], 0)}) == 1
-
-
 def test_della_drops_small_weights_more_often() -> None:
     """It would be DARE, or a task would lose part of its length."""
     row = np.random.default_rng(0).normal(size=(1, 20_000)).astype(np.float32)
@@ -269,17 +213,3 @@ def test_what_tasks_cancel_has_the_sign_plus(name: str) -> None:
     layout = Layout(("a",), ((2,),))
     given = [TaskVector(np.float32([own, 2]), layout, {}) for own in (1, -1)]
     np.testing.assert_array_equal(merged(name, given)["a"], [1, 2])
-
-
-def test_a_mean_is_scaled_beyond_one() -> None:
-    """A mean of T tasks would be limited by a grid that is made for sums. The paper's methods keep its grid."""
-    equal = [vectors(1)[0]] * 4
-    whole = 4 * np.linalg.norm(equal[0].flat)
-    later = map(methods.get, methods.names("later"))
-    tuned = [row for row in later if row.update is merged_vector and isinstance(row.protocol, methods.Scaled)]
-    sizes = {row.name: [np.linalg.norm(part) for part in merged(str(row.merge), equal).values()] for row in tuned}
-    means = {name for name, parts in sizes.items() if np.linalg.norm(parts) < whole / 2}
-    assert means >= {"sce", "pcb", "dare_ties", "della", "lines_ties", "tsv_m"}
-    ends = {row.name: row.protocol.grid({"scaling_coefficient": [0, 1]})[-1] for row in tuned}
-    assert {ends[name] for name in means} == {3.0} and ends["dare"] == 1
-    assert methods.get("ties").protocol.grid({"scaling_coefficient": [0, 1]}) == (0, 1)

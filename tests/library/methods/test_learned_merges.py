@@ -11,7 +11,7 @@ import reference
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
-from toys.quadratic_network import QuadraticNetwork
+from task_statistics import QuadraticNetwork
 
 LAYOUT = Layout(("a", "b"), ((6, 5), (7,)))
 

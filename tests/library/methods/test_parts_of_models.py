@@ -41,19 +41,6 @@ def test_blocks_that_no_task_changed_count_in_lines(tmp_path: Path) -> None:
     np.testing.assert_allclose(scale, 1 / 2 + 0.5 * 5 / 11, rtol=1e-3)
 
 
-@pytest.mark.parametrize("method", ["tsv_m", "iso_c"])
-@pytest.mark.parametrize("shape", [(401, 100), (33, 35)])
-def test_masks_over_merges_of_whole_tensors_have_any_shape(method: str, shape: tuple[int, ...], tmp_path: Path) -> None:
-    """Of a table of 50,257 rows, compress ended in a traceback."""
-    base = {"layers.0.w.weight": torch.randn(20, 10), "table.weight": torch.randn(shape)}
-    paths = write(tmp_path, base, {task: tuned(base, seed) for seed, task in enumerate("ab")})
-    out = tallmasks.compress(tmp_path / "base.safetensors", paths, tmp_path / "bundle", method=method, mask_lambda=0)
-    bundle = tallmasks.load_bundle(out)
-    found = [bundle.state_dict(task)["table.weight"] for task in "ab"]
-    # lambda 0 keeps the whole merge, except where a task changed nothing
-    assert (found[0] == found[1]).float().mean() > 0.999 and not torch.equal(found[0], base["table.weight"])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_what_stands_out_of_a_half_models_rounding_is_merged(dtype: torch.dtype, tmp_path: Path) -> None:
     """Directions that a task trained would be left out as rounding errors, or rounding errors scaled up to these."""
@@ -117,31 +104,3 @@ def test_the_size_of_pieces_does_not_count(
         files = [path for path in [out, *out.rglob("*")] if path.is_file() and path.name != "README.md"]
         found.append({path.name: path.read_bytes() for path in files})
     assert found[0] == found[1] and found[0]
-
-
-@pytest.mark.parametrize("tasks", [1, 2, 3])
-def test_few_tasks_are_told_apart_without_data(tasks: int, tmp_path: Path) -> None:
-    """The merged vector of two tasks is short: a mask of its whole length would give both tasks the same model."""
-    base = {f"layers.{block}.w.weight": torch.randn(64, 64) for block in range(2)}
-    every = {f"t{seed}": tuned(base, seed) for seed in range(tasks)}
-    paths = write(tmp_path, base, every)
-    bundle = tallmasks.load_bundle(
-        tallmasks.compress(tmp_path / "base.safetensors", paths, tmp_path / "bundle", method="ties")
-    )
-    for task, own in every.items():
-        gap, all_of_it = (
-            sum(float((one[name] - own[name]).square().sum()) for name in base)
-            for one in (bundle.state_dict(task), base)
-        )
-        assert gap < 0.75 * all_of_it
-
-
-def test_a_copy_that_no_library_calls_a_tie_is_kept(tmp_path: Path) -> None:
-    """A branch that starts as a copy was left out without a word, and the exported model did not load."""
-    base = {"body.0.weight": torch.randn(16, 16), "embed.weight": torch.randn(30, 16)}
-    task = tuned(base, 0)
-    task |= {"branch.0.weight": task["body.0.weight"].clone(), "output.weight": task["embed.weight"].clone()}
-    paths = write(tmp_path, base, {"a": task})
-    bundle = tallmasks.compress(tmp_path / "base.safetensors", paths, tmp_path / "bundle")
-    assert main(["export", str(bundle), "--task", "a", "-o", str(tmp_path / "again.safetensors")]) == 0
-    assert load_file(tmp_path / "again.safetensors").keys() == task.keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,6 @@ def flat(tensors: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([np.asarray(tensors[name]).ravel() for name in sorted(tensors)])
 
 
-@pytest.fixture
-def base() -> dict[str, np.ndarray]:
-    return draws(0)
-
-
-@pytest.fixture
-def vectors(base: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-    return {f"task {seed}": tallmasks.task_vector(base, draws(seed)) for seed in (1, 2, 3)}
-
-
 def test_modules_and_paths_are_models(tmp_path: Path) -> None:
     """Every notebook would need the same lines to load files."""
     before, after = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
@@ -56,82 +45,64 @@ def test_modules_and_paths_are_models(tmp_path: Path) -> None:
 def test_buffers_stay_as_in_the_base() -> None:
     """A merged variance could be negative, or a module's parameter with a buffer's name would be left out."""
     before = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
-    before.load_state_dict({name: torch.ones_like(tensor) for name, tensor in before.state_dict().items()})
     before.register_buffer("own_words", torch.ones(2))
     before.register_parameter("running_mean", torch.nn.Parameter(torch.ones(2)))
-    torch.nn.init.ones_(before[0].weight)
-    torch.nn.init.ones_(before[0].bias)
     after = copy.deepcopy(before)
     after.load_state_dict({name: tensor + 1 for name, tensor in before.state_dict().items()})
     of_module = {"0.bias", "0.weight", "1.bias", "1.weight", "running_mean"}
     of_names = of_module - {"running_mean"} | {"own_words"}
-    for base, names in ((before, of_module), (before.state_dict(), of_names)):
-        finetuned = after if base is before else after.state_dict()
+    for base, tuned, names in ((before, after, of_module), (before.state_dict(), after.state_dict(), of_names)):
         with pytest.warns(UserWarning, match=r"1\.running_mean"):
-            vector = tallmasks.task_vector(base, finetuned)
+            vector = tallmasks.task_vector(base, tuned)
         assert vector.keys() == names
-        mine, whole = before.state_dict(), {name: torch.ones(2) for name in ("own_words", "1.running_var")}
-        merged = tallmasks.apply(base, {**tallmasks.merge([vector] * 2, "sum"), **whole})
-        assert all(torch.equal(merged[name], mine[name] + 2 * (name in names)) for name in mine if name != "own_words")
+        merged = tallmasks.apply(base, vector)
+        for name, tensor in before.state_dict().items():
+            torch.testing.assert_close(merged[name], tensor + 1 if name in names else tensor)
 
 
-def test_every_step_is_the_plain_statement(
-    base: dict[str, np.ndarray], vectors: dict[str, dict[str, np.ndarray]]
-) -> None:
+def test_every_step_is_the_plain_statement() -> None:
     """A notebook would compute other numbers than the workflow."""
+    base = draws(0)
+    vectors = {f"task {seed}": tallmasks.task_vector(base, draws(seed)) for seed in (1, 2, 3)}
     flats = [flat(vector) for vector in vectors.values()]
     np.testing.assert_array_equal(flats[0], flat(draws(1)) - flat(base))
     merged = tallmasks.merge(vectors)
     np.testing.assert_array_equal(flat(merged), reference.sum_vectors(np.stack(flats)))
+    np.testing.assert_allclose(flat(tallmasks.merge(vectors, "weight_averaging")), np.mean(flats, axis=0), rtol=1e-5)
     limits = [reference.trim_threshold(one, 0.5) for one in flats]
-    ties = tallmasks.merge(list(vectors.values()), "ties_mean", keep=0.5)
+    ties = tallmasks.merge(list(vectors.values()), "ties", keep=0.5)
     np.testing.assert_array_equal(flat(ties), reference.ties(np.stack(flats), limits, mean=True))
     masks = {name: tallmasks.tall_mask(vector, merged, 0.4) for name, vector in vectors.items()}
     expected = [reference.mask(one, flat(merged), 0.4) for one in flats]
     np.testing.assert_array_equal([flat(mask) for mask in masks.values()], expected)
-    grid = tallmasks.tall_mask(vectors["task 1"], merged, [0.2, 0.4])
-    np.testing.assert_array_equal(flat(grid[0.4]), expected[0])
+    np.testing.assert_array_equal(flat(tallmasks.tall_mask(vectors["task 1"], merged, [0.2, 0.4])[0.4]), expected[0])
     count = tallmasks.agreement(masks)
     np.testing.assert_array_equal(flat(count), np.sum(expected, axis=0))
     shared = tallmasks.consensus(merged, count, k=2)
     np.testing.assert_array_equal(flat(shared), flat(merged) * (np.sum(expected, axis=0) >= 2))
+    with pytest.raises(TallmasksError, match=r"k is 4.* 0 to"):
+        tallmasks.consensus(merged, count, k=4)
     own = tallmasks.apply(base, tallmasks.apply_mask(merged, masks["task 2"]))
     np.testing.assert_array_equal(flat(own), flat(base) + flat(merged) * expected[1])
     assert list(own) == list(base)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_results_for_tensors_are_tensors(dtype: torch.dtype) -> None:
     """A model could not load its new state dict."""
-    base = {name: torch.from_numpy(value).to(dtype) for name, value in draws(0).items()} | {"steps": torch.tensor(7)}
-    tuned = {name: torch.from_numpy(value).to(dtype) for name, value in draws(1).items()} | {"steps": torch.tensor(9)}
+    base, tuned = ({n: torch.from_numpy(values).to(dtype) for n, values in draws(seed).items()} for seed in (0, 1))
     vector = tallmasks.task_vector(base, tuned)
     assert set(vector) == set(SHAPES) and all(tensor.dtype == torch.float32 for tensor in vector.values())
     mask = tallmasks.tall_mask(vector, tallmasks.merge([vector, vector]), 1.0)
     assert all(tensor.dtype == torch.bool for tensor in mask.values())
     again = tallmasks.apply(base, vector)
     assert all(torch.allclose(again[name], tuned[name]) and again[name].dtype == dtype for name in SHAPES)
-    assert again["steps"] == 7
 
 
-@pytest.mark.parametrize("kind", [torch.from_numpy, np.asarray])
-def test_a_sum_too_large_for_the_dtype_of_the_base_is_refused(kind: Any) -> None:
-    """A half-precision model would get infinite weights without an error."""
-    halves = {"a": kind(np.full(2, 6e4, np.float16))}
-    update = {"a": np.full(2, 6e4, np.float32)}
-    with pytest.raises(TallmasksError, match=r"tensor a .*float16"):
-        tallmasks.apply(halves, update)
-    assert float(tallmasks.apply(halves, update, 0.05)["a"][0]) == pytest.approx(63000, rel=1e-3)
-
-
-@pytest.mark.parametrize("kind", ["torch", "numpy"])
-def test_a_tied_embedding_counts_once(kind: str) -> None:
+@pytest.mark.parametrize("of", [torch.from_numpy, np.asarray])
+def test_a_tied_embedding_counts_once(of: Any) -> None:
     """TIES on `model.state_dict()` would keep other weights than `tallmasks merge` on the model's files."""
-    draw, of = np.random.default_rng(0), torch.from_numpy if kind == "torch" else np.asarray
-    shapes = {"a": (50, 4), "b": (30,)}
-    states: list[dict[str, Any]] = [
-        {name: of(draw.normal(size=shape).astype(np.float32)) for name, shape in shapes.items()} for _ in range(3)
-    ]
+    states = [{name: of(value) for name, value in draws(seed).items()} for seed in range(3)]
     tied = [{**state, "head": state["a"]} for state in states]
     base, *tuned = states
     expected = tallmasks.merge([tallmasks.task_vector(base, state) for state in tuned], "ties_sum", keep=0.3)
@@ -140,78 +111,41 @@ def test_a_tied_embedding_counts_once(kind: str) -> None:
     mask = tallmasks.tall_mask(vectors[0], found, 0.4)
     new = tallmasks.apply(tied[0], tallmasks.apply_mask(found, mask))
     for tensors in (vectors[0], found, mask, new):
-        assert list(tensors) == ["a", "b", "head"]
+        assert tensors.keys() == {*SHAPES, "head"}
         np.testing.assert_array_equal(tensors["head"], tensors["a"])
-    np.testing.assert_array_equal(found["a"], expected["a"])
-    np.testing.assert_array_equal(found["b"], expected["b"])
+    for name in SHAPES:
+        np.testing.assert_array_equal(found[name], expected[name])
     apart = {**states[1], "head": states[1]["a"] + 1}
-    assert float(tallmasks.task_vector(tied[0], apart)["head"][0, 0] - vectors[0]["a"][0, 0]) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("k", [-1, 4, 1.5])
-def test_a_threshold_that_no_weight_reaches_is_refused(k: Any, vectors: dict[str, dict[str, np.ndarray]]) -> None:
-    """The consensus of three tasks would be the pretrained model."""
-    merged = tallmasks.merge(vectors)
-    count = {name: np.full(value.shape, 3, np.uint8) for name, value in merged.items()}
-    with pytest.raises(TallmasksError, match=f"k is {k!r}.* 0 to 3"):
-        tallmasks.consensus(merged, count, k=k)
-    np.testing.assert_array_equal(flat(tallmasks.consensus(merged, count, k=3)), flat(merged))
+    assert float(tallmasks.task_vector(tied[0], apart)["head"][0] - vectors[0]["a"][0]) == pytest.approx(1)
 
 
 SPARSE = {"a": torch.eye(5).to_sparse(), "b.weight": torch.ones(3, 4)}
-META = {"a": torch.empty(5, 5, device="meta")}
-QUANTISED = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
-EIGHT = {"b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
-
-
-def tensors(state: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(value) for name, value in state.items()}
+EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn)}
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda one: tallmasks.merge([{"steps": np.array(3)}]), "floats"),
-        (lambda one: tallmasks.merge(one), "expected a state dict"),
         (lambda one: tallmasks.merge({"x": SPARSE}), "x: tensor a .*sparse"),
-        (lambda one: tallmasks.merge({"x": META}), "x: tensor a .*meta"),
-        (lambda one: tallmasks.task_vector([1], [2]), "base: found list; expected a state dict"),
         (lambda one: tallmasks.apply(one, one, float("inf")), "NaN or infinity"),
-        (lambda one: tallmasks.merge([one], "ties_mean", kep=0.1), "did you mean 'keep'"),
-        (lambda one: tallmasks.merge([one], "tie"), "did you mean 'ties'"),
+        (lambda one: tallmasks.apply({"a": np.full(5, 6e4, np.float16)}, {"a": 1e5 + one["a"]}), "tensor a .*float16"),
+        (lambda one: tallmasks.merge([one], "consensus_ties"), "consensus_ties.*ties_mean"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),
         (lambda one: tallmasks.merge({"cars": one, "dtd": one | {"a": one["a"] * np.nan}}), "dtd holds NaN .* in a"),
-        (lambda one: tallmasks.task_vector(one, tensors(one) | EIGHT), "b.weight .*float8_e4m3fn"),
-        (lambda one: tallmasks.task_vector(one, tensors(one) | {"q": QUANTISED}), "q is qint8"),
-        (lambda one: tallmasks.task_vector({**one, "b.weight_scale_inv": np.ones(1)}, one), "b.weight_scale_inv"),
+        (lambda one: tallmasks.task_vector(one, EIGHT), "b.weight .*float8_e4m3fn"),
     ],
 )
-def test_wrong_arguments_are_refused_in_one_line(call: Any, message: str, base: dict[str, np.ndarray]) -> None:
+def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
     """A user would merge models that do not fit, or get a traceback from inside the package."""
-    with pytest.raises(TallmasksError, match=message) as refused:
-        call(base)
-    assert "\n" not in str(refused.value)
+    with pytest.raises(TallmasksError, match=message):
+        call(draws(0))
 
 
-def test_merge_accepts_the_names_of_methods(base: dict[str, np.ndarray]) -> None:
-    """The name `ties`, as on the command line, would not work in Python."""
-    vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
-    found, expected = (tallmasks.merge(vectors, name, keep=0.5) for name in ("ties", "ties_mean"))
-    np.testing.assert_array_equal(flat(found), flat(expected))
-    np.testing.assert_array_equal(flat(tallmasks.merge(vectors, "weight_averaging")), 2 * flat(base))
-    with pytest.raises(TallmasksError, match=r"consensus_ties.*ties_mean"):
-        tallmasks.merge(vectors, "consensus_ties")
-
-
-def test_masks_over_the_disjoint_mean_cause_a_warning(base: dict[str, np.ndarray]) -> None:
+def test_masks_over_the_disjoint_mean_cause_a_warning() -> None:
     """Masks would differ from the table's without a warning: the paper uses the disjoint sum."""
-    vectors = [base, {name: 3 * tensor for name, tensor in base.items()}]
     with pytest.warns(TallmasksWarning, match="merge.task_vectors, 'ties_sum'"):
-        tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties"), 0.4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        tallmasks.tall_mask(base, tallmasks.merge(vectors, "ties_sum"), 0.4)
+        tallmasks.tall_mask(draws(0), tallmasks.merge([draws(0), draws(1)], "ties"), 0.4)
 
 
 def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,16 +155,13 @@ def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert main(["example", "demo"]) == 0
     found: dict[str, Any] = {}
     exec(lines, found)
-    states = {
-        name: {key: value.numpy() for key, value in found["weights"](name).items()}
-        for name in ("base", "cars", "mnist")
-    }
+    names = ("base", "cars", "mnist")
+    states = {name: {key: value.numpy() for key, value in found["weights"](name).items()} for name in names}
     vectors = [flat(states[name]) - flat(states["base"]) for name in ("cars", "mnist")]
     merged = reference.sum_vectors(np.stack(vectors))
     masks = [reference.mask(vector, merged, 0.4) for vector in vectors]
     np.testing.assert_array_equal(flat(found["cars"]), flat(states["base"]) + merged * masks[0])
     consensus = merged * (np.sum(masks, axis=0) >= 2)
     np.testing.assert_array_equal(flat(found["both"]), flat(states["base"]) + np.float32(0.3) * consensus)
-
     exec(on_disk, found)
     assert Path("merged/heads/dtd.safetensors").exists() and tallmasks.load_bundle("bundle").tasks == ("cars", "dtd")

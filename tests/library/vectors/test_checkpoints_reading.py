@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from collections import Counter, OrderedDict
 
@@ -15,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
-from small_checkpoints import file_of, llama, lora, refusal, saved_llama, state, whole
+from small_checkpoints import file_of, llama, refusal, saved_llama, state, whole
 from strategies import no_deadline
-from tallmasks.bundles.bundle import load_bundle
-from tallmasks.vectors.checkpoints.hub_models import wanted
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 FILES = ["model.safetensors", "model.pt", "model.pth", "model.ckpt", "model.bin"]
@@ -35,13 +31,6 @@ def check_state(checkpoint, tensors):
             np.testing.assert_array_equal(whole(checkpoint, name), tensor.float().numpy())
     floats = {name for name, tensor in tensors.items() if tensor.is_floating_point()}
     assert set(checkpoint.layout.names) == {name for name in floats if "running" not in name}
-
-
-@pytest.mark.parametrize("name", FILES[:2])
-def test_a_name_of_two_lines_is_refused(name, tmp_path):
-    """An untrusted file could print its own lines in the command's output."""
-    path = file_of(tmp_path, {"a\nerror: b": torch.ones(2)}, name)
-    assert r"'a\nerror: b'" in refusal(lambda: open_checkpoint(path))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -66,105 +55,20 @@ class Call:
         return self.call
 
 
-STORAGE = torch.storage.TypedStorage(wrap_storage=torch.ones(3).untyped_storage(), dtype=torch.float32, _internal=True)
-
-
-def view(shape, strides=None):
-    return {"w": Call(torch._utils._rebuild_tensor_v2, STORAGE, 0, shape, strides or (1,) * len(shape), False, {})}
-
-
-TRAPS = {
-    "bytes": {"w": Call(bytearray, 6 << 30)},
-    "beyond its storage": view((1 << 20,)),
-    "one value as many": view((1 << 40,), (0,)),
-    "a word as an axis": view(("3",)),
-}
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("trap", TRAPS)
-def test_a_small_file_does_not_fill_the_machine(trap, zipped, tmp_path):
-    """35 bytes would fill the memory, or end in a traceback that names no file."""
-    torch.save(TRAPS[trap], tmp_path / "trap.bin", _use_new_zipfile_serialization=zipped)
-    assert "trap.bin: " in refusal(lambda: open_checkpoint(tmp_path / "trap.bin"))
-
-
-def rewritten(path, change, compression=zipfile.ZIP_STORED):
+def rewritten(path, change):
     """A copy of a torch.save file with other records: ``change`` gets a name and its bytes."""
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_name("new.bin"), "w", compression) as new:
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_name("new.bin"), "w") as new:
         for name in old.namelist():
             new.writestr(name, change(name.partition("/")[2], old.read(name)))
     return path.with_name("new.bin")
 
 
-@pytest.mark.parametrize("size", [0, 139, 144])
+@pytest.mark.parametrize("size", [139, 144])
 def test_a_record_of_another_length_is_refused(size, tmp_path):
     """What follows in the file would be read as weights, up to 1e38; or another model than torch's, which refuses."""
     path = file_of(tmp_path, {"a": torch.ones(3), "w": torch.randn(7, 5), "z": torch.ones(90)}, "whole.bin")
     other = rewritten(path, lambda name, data: (2 * data)[:size] if name == "data/1" else data)
-    with pytest.raises(RuntimeError, match="size"):
-        torch.load(other, weights_only=True)
     assert f"data/1 has {size} bytes; expected 140" in refusal(lambda: open_checkpoint(other))
-
-
-def test_a_file_from_before_torch_1_6_that_is_cut_off_is_refused(tmp_path):
-    """The last tensors of a download that broke off would be missing or random."""
-    torch.save({"a": torch.ones(3), "z": torch.ones(90)}, tmp_path / "a.bin", _use_new_zipfile_serialization=False)
-    content = (tmp_path / "a.bin").read_bytes()
-    (tmp_path / "a.bin").write_bytes(content[:-1])
-    assert "a.bin" in refusal(lambda: open_checkpoint(tmp_path / "a.bin"))
-
-
-def test_a_directory_that_points_elsewhere_is_refused(tmp_path):
-    """An archive's directory could give a tensor the bytes of its neighbours."""
-    path = rewritten(file_of(tmp_path, state(), "whole.bin"), lambda name, record: record)
-    content, name = path.read_bytes(), b"archive/data/0"
-    entry = content.rindex(name.replace(b"archive", content[30 : content.index(b"/")])) - 46
-    for field in (20, 24):  # the compressed and the whole size
-        size = int.from_bytes(content[entry + field : entry + field + 4], "little") + 200
-        content = content[: entry + field] + size.to_bytes(4, "little") + content[entry + field + 4 :]
-    path.write_bytes(content)
-    assert "data/0" in refusal(lambda: open_checkpoint(path))
-
-
-def test_two_records_of_one_name_are_refused(tmp_path):
-    """Other weights would be merged than torch loads: it takes another one of the two."""
-    path = rewritten(file_of(tmp_path, {"w": torch.ones(3)}, "whole.bin"), lambda name, record: record)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("other/data/0", torch.zeros(3).numpy().tobytes())
-    assert "same name" in refusal(lambda: open_checkpoint(path))
-
-
-DEEP = b"(K\x01q\x01" + b"".join(bytes([104, n, 104, n, 0x86, 113, n + 1]) for n in range(1, 61)) + b"t"
-TORCH_TRAPS = {
-    "a key of a set": b"}X\x01\x00\x00\x00wcbuiltins\nset\n]" + DEEP + b"a\x85Rs.",
-    "a storage's key": b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n" + DEEP + b"X\x03\x00\x00\x00cpuK\x01tQ.",
-    "attributes of a dict": b"ccollections\nOrderedDict\n)R}X\x06\x00\x00\x00valuesK\x05sb(X\x01\x00\x00\x00wNu.",
-    "another module": b"cos\nsystem\nX\x02\x00\x00\x00id\x85R.",
-    "an empty stack": b"0.", "no end": b"}",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("trap", TORCH_TRAPS)
-def test_a_pickle_runs_nothing_and_ends(trap, tmp_path):
-    """A kilobyte would take for ever to hash, or end in a traceback, or in advice to load it unsafely."""
-    path = file_of(tmp_path, state(), "whole.bin")
-    new = rewritten(path, lambda name, old: b"\x80\x02" + TORCH_TRAPS[trap] if name == "data.pkl" else old)
-    said = refusal(lambda: open_checkpoint(new))
-    assert "new.bin" in said and "weights_only" not in said and said.isprintable()
-
-
-def test_files_of_torch_are_read_without_torch(tmp_path):
-    """A user would have to install 2 GB, and wait seconds for its import, to read a state dict."""
-    path = file_of(tmp_path, state(), "model.bin")
-    code = "import sys; from tallmasks.vectors.checkpoints.opening import open_checkpoint as o; o(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules", path], check=True)
-
-
-def test_an_archive_that_somebody_compressed_is_refused(tmp_path):
-    """Compressed bytes would be read as weights."""
-    path = rewritten(file_of(tmp_path, state(), "model.bin"), lambda name, record: record, zipfile.ZIP_DEFLATED)
-    assert "is compressed" in refusal(lambda: open_checkpoint(path))
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -173,8 +77,7 @@ def test_what_people_save_beside_tensors_is_read(zipped, tmp_path):
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     state = module.state_dict()
     weights = dict(module.named_parameters())
-    betas = (0.9, 0.99)
-    training = {"state": {0: {"step": torch.ones(1)}}, "param_groups": [{"betas": betas}, {"betas": betas}]}
+    training = {"state": {0: {"step": torch.ones(1)}}, "param_groups": [{"betas": (0.9, 0.99)}]}
     beside = {"optimizer": training, "shape": torch.Size([3]), "on": torch.device("cpu"), "raw": b"x", 1: 1j}
     schedule = {"milestones": Counter({30: 1}), "seen": {1, 2}}
     old = Call(OrderedDict, [[name, tensor] for name, tensor in state.items()])
@@ -182,9 +85,7 @@ def test_what_people_save_beside_tensors_is_read(zipped, tmp_path):
         (state, state),
         (old, state),
         (weights, weights),
-        ({"state_dict": state, **beside}, state),
-        ({"state_dict": state, "lr_schedulers": [schedule]}, state),
-        ({"state_dict": OrderedDict(state), "hyper": {"betas": ((0.9, 0.9), [(1, 2)])}}, state),
+        ({"state_dict": state, "lr_schedulers": [schedule], **beside}, state),
     ):
         torch.save(saved, tmp_path / "saved.ckpt", _use_new_zipfile_serialization=zipped)
         check_state(open_checkpoint(tmp_path / "saved.ckpt"), {n: t.detach() for n, t in expected.items()})
@@ -231,115 +132,64 @@ def test_a_folder_of_transformers_is_read(shards, dtype, tmp_path):
 
 def test_other_folders_are_read(tmp_path):
     """Folders of open_clip, older transformers and plain torch files would be refused."""
-    for name in ("open_clip_model.safetensors", "pytorch_model.bin", "mine.pt"):
+    others = {"open_clip_model.safetensors": "optimizer.pt", "mine.pt": "optimizer.pt", "mine.safetensors": "mine.bin"}
+    for name, other in others.items():
         file_of(tmp_path / name, state(), name)
-        file_of(tmp_path / name, state(1), "optimizer.pt")
+        file_of(tmp_path / name, state(1), other)
         check_state(open_checkpoint(tmp_path / name), state())
-    file_of(tmp_path / "both", state(), "mine.safetensors")
-    file_of(tmp_path / "both", state(1), "mine.bin")
-    check_state(open_checkpoint(tmp_path / "both"), state())
 
 
 def test_folders_that_are_not_whole_are_refused(tmp_path):
     """A model with a missing shard, or with shards of two models, would be merged."""
     folder = saved_llama(tmp_path / "base", "20KB")
     index, shards = folder / "model.safetensors.index.json", sorted(folder.glob("model-*.safetensors"))
-    content, text = shards[1].read_bytes(), index.read_text()
+    content, weights = shards[1].read_bytes(), json.loads(index.read_text())["weight_map"]
     shards[1].unlink()
-    assert shards[1].name in refusal(lambda: open_checkpoint(folder))
-    shards[1].write_bytes(content[:-1])
     assert shards[1].name in refusal(lambda: open_checkpoint(folder))
     shards[1].write_bytes(shards[0].read_bytes())
     assert shards[1].name in refusal(lambda: open_checkpoint(folder))
     shards[1].write_bytes(content)
-    weights = json.loads(text)["weight_map"]
     some = next(name for name, file in weights.items() if file == shards[0].name)
     for places, said in (
         (weights | {"absent.weight": shards[0].name}, "absent.weight"),
         (weights | {some: shards[-1].name}, some),
         (weights | {some: "../other.safetensors"}, "'../other.safetensors'"),
-        (weights | {some: "/tmp/other.safetensors"}, "'/tmp/other.safetensors'"),
         ({name: file for name, file in weights.items() if name != some}, some),
         ([], index.name),
     ):
         index.write_text(json.dumps({"weight_map": places}))
         assert said in refusal(lambda: open_checkpoint(folder))
-    for text in ("[]", "{"):
-        index.write_text(text)
-        assert index.name in refusal(lambda: open_checkpoint(folder))
-
-
-SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
 def test_only_known_files_of_the_folder_itself_are_companions(tmp_path):
-    """A link to a private key in a downloaded model, or code, would be copied into the merged model."""
-    (tmp_path / "id_rsa").write_text(SECRET)
-    folder = saved_llama(tmp_path / "base")
-    others = ["modeling_own.py", "notes.txt", ".token", "training_args.bin"]
-    for name in [*others, "vocab.json", "spiece.model", "LICENSE"]:
+    """A link to a private key in a downloaded model, or code, would be copied into the merged model; or a second
+    tokenizer be lost."""
+    (tmp_path / "id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----")
+    folder, kept = saved_llama(tmp_path / "base"), {"merges.txt", "LICENSE", "decoder/tokenizer.json"}
+    for name in (*kept, "modeling_own.py", ".token", "lm/5gram.bin", "own/modeling_own.py", ".cache/tokenizer.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("{}")
-    (folder / "tokenizer.json").rename(folder / "own.json")
-    (folder / "merges.txt").symlink_to("own.json")
-    (folder / "tokenizer.json").symlink_to("../id_rsa")
-    os.mkfifo(folder / "vocab.txt")
-    found = open_checkpoint(folder)
-    expected = ["LICENSE", "config.json", "generation_config.json", "merges.txt", "spiece.model", "vocab.json"]
-    assert list(found.companions) == expected
-    assert found.left_out == (
-        "modeling_own.py", "notes.txt", "own.json",
-        "tokenizer.json (a link out of the folder)", "training_args.bin", "vocab.txt (no plain file)",
-    )  # fmt: skip
-
-
-SUBFOLDERS = {
-    "decoder_tokenizer": ["tokenizer.json", "vocab.txt", "additional_chat_templates/tools.jinja", "README.md"],
-    "speech": ["spiece.model", "preprocessor_config.json"],
-    "language_model": ["attrs.json", "5gram.bin"],
-    "onnx": ["config.json", "model.onnx"],
-    "own": ["modeling_own.py", "tokenizer.json"],
-    "runs": ["eval/deep/er/config.json"],
-    ".cache": ["tokenizer.json"],
-}
-
-
-def test_subfolders_come_along_or_are_listed(tmp_path):
-    """A second tokenizer was lost, and transformers used the first one instead."""
-    (tmp_path / "id_rsa").write_text(SECRET)
-    folder = saved_llama(tmp_path / "base")
-    for sub, names in SUBFOLDERS.items():
-        for name in names:
-            (folder / sub / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / sub / name).write_text("{}")
     with loopback_hub(folder, tmp_path / "cache"):
         from_hub = open_checkpoint(REPOSITORY)
-    (folder / "linked").mkdir()
-    (folder / "linked/tokenizer.json").symlink_to("../../id_rsa")
+    kept |= {"config.json", "generation_config.json"}
+    assert from_hub.companions.keys() == {*kept, "tokenizer.json"}
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.json").symlink_to("../id_rsa")
+    (folder / "vocab.json").symlink_to("merges.txt")
     (folder / "elsewhere").symlink_to("../")
-    (folder / "round").mkdir()
-    (folder / "round/vocab.txt").symlink_to("vocab.txt")
+    os.mkfifo(folder / "vocab.txt")
     found = open_checkpoint(folder)
-    inside = {name for name in found.companions if "/" in name}
-    assert inside == {f"{sub}/{name}" for sub in ("decoder_tokenizer", "speech") for name in SUBFOLDERS[sub]} - {
-        "decoder_tokenizer/README.md"
-    }
-    assert [line.split(" ")[0] for line in found.left_out] == [
-        "elsewhere/", "language_model/", "linked/", "onnx/", "own/", "round/", "runs/"
-    ]  # fmt: skip
-    assert "linked/ (contains tokenizer.json, a link out of the folder)" in found.left_out
-    assert from_hub.companions.keys() == found.companions.keys()
-    assert set(from_hub.left_out) == {"language_model/", "onnx/", "own/", "runs/"}
+    assert found.companions.keys() == {*kept, "vocab.json"}
+    left_out = ("elsewhere/", "lm/", "modeling_own.py", "own/", "tokenizer.json", "vocab.txt")
+    assert sorted(line.partition(" ")[0] for line in found.left_out) == sorted(left_out)
+    assert "tokenizer.json (a link out of the folder)" in found.left_out
 
 
-@pytest.mark.parametrize("file", ["model-00002-of", "model.safetensors.index.json", "model.safetensors", "adapter_"])
+@pytest.mark.parametrize("file", ["model-00002-of", "model.safetensors.index.json"])
 def test_weights_that_are_links_out_of_the_folder_are_refused(file, tmp_path):
     """Another file of this machine would be merged and published."""
-    folder = saved_llama(tmp_path / "base", "5GB" if file == "model.safetensors" else "20KB")
-    if file == "adapter_":
-        folder = tmp_path / "lora"
-        tensors = {"q.lora_A.weight": torch.ones(4, 5), "q.lora_B.weight": torch.ones(6, 4)}
-        lora(folder, tensors)
-    (path,) = [path for path in folder.iterdir() if path.name.startswith(file) and "config" not in path.name]
+    folder = saved_llama(tmp_path / "base", "20KB")
+    (path,) = [path for path in folder.iterdir() if path.name.startswith(file)]
     path.rename(tmp_path / "elsewhere")
     path.symlink_to("../elsewhere")
     assert str(path) in refusal(lambda: open_checkpoint(folder))
@@ -350,28 +200,23 @@ def test_nothing_in_a_file_is_run_and_what_is_no_checkpoint_is_refused(tmp_path)
     torch.save({"w": torch.ones(3), "trap": Call(os.mkdir, str(tmp_path / "sprung"))}, tmp_path / "trap.pt")
     assert "trap.pt" in refusal(lambda: open_checkpoint(tmp_path / "trap.pt"))
     assert not (tmp_path / "sprung").exists()
+    storage = torch.storage.TypedStorage(
+        wrap_storage=torch.ones(3).untyped_storage(), dtype=torch.float32, _internal=True
+    )
+    beyond = Call(torch._utils._rebuild_tensor_v2, storage, 0, (1 << 20,), (1,), False, {})
+    torch.save({"w": beyond}, tmp_path / "beyond.pt")
+    assert "beyond.pt" in refusal(lambda: open_checkpoint(tmp_path / "beyond.pt"))
     whole_file = file_of(tmp_path, state(), "cut.pt")
     whole_file.write_bytes(whole_file.read_bytes()[:-400])
     assert "cut.pt" in refusal(lambda: open_checkpoint(whole_file))
-    for name, tensor in (("sparse", torch.eye(3).to_sparse()), ("meta", torch.ones(3, device="meta"))):
-        assert name in refusal(lambda: open_checkpoint(file_of(tmp_path, {name: tensor}, "odd.pt")))  # noqa: B023
+    file_of(tmp_path, {"sparse": torch.eye(3).to_sparse()}, "sparse.pt")
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "packed").mkdir()
-    (tmp_path / "packed/model-Q4.gguf").write_bytes(b"GGUF")
-    file_of(tmp_path / "lora", state(), "pytorch_lora_weights.safetensors")
     file_of(tmp_path / "two", state(), "a.pt")
     file_of(tmp_path / "two", state(), "b.pt")
-    for name, said in (
-        ("model.gguf", "GGUF"),
-        ("packed", "model-Q4.gguf"),
-        ("lora", "diffusers"),
-        ("empty", "empty"),
-        ("two", "a.pt, b.pt"),
-    ):
+    names = {"sparse.pt": "sparse", "model.gguf": "GGUF", "empty": "empty", "two": "a.pt, b.pt", "absent": "absent"}
+    for name, said in names.items():
         assert said in refusal(lambda: open_checkpoint(tmp_path / name))  # noqa: B023
-    for spec in ("nothing", "a/b.safetensors", str(tmp_path / "absent")):
-        assert spec in refusal(lambda: open_checkpoint(spec))  # noqa: B023
 
 
 def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path, monkeypatch):
@@ -381,78 +226,24 @@ def test_a_repository_is_read_from_the_cache_without_a_network(tmp_path, monkeyp
         patch.setattr("tallmasks.io.hub.reachable", lambda: False)
         (folder,) = (tmp_path / "cache").glob("**/snapshots/*")
         (tmp_path / "named").symlink_to(folder)
-        for spec in (REPOSITORY, f"{REPOSITORY}@{COMMIT}", folder, tmp_path / "named"):
+        for spec in (tmp_path / "named", REPOSITORY, f"{REPOSITORY}@{COMMIT}"):
             found = open_checkpoint(spec)
             assert set(found.companions) == {"config.json", "generation_config.json", "tokenizer.json"}
-            assert found.title == str(spec)
-            if isinstance(spec, str):
-                assert (found.origin["repository"], found.origin["revision"]) == (REPOSITORY, COMMIT)
+        assert (found.origin["repository"], found.origin["revision"]) == (REPOSITORY, COMMIT)
         check_state(found, llama().state_dict())
         assert "`hf download org/other --revision v2`" in refusal(lambda: open_checkpoint("org/other@v2"))
         (folder / "model.safetensors").unlink()
         assert f"hf download {REPOSITORY}" in refusal(lambda: open_checkpoint(REPOSITORY))
 
 
-def test_a_download_that_breaks_off_is_one_line_and_goes_on(tmp_path):
-    """A broken connection would end in a traceback, or a pinned model would lack its last shards for good."""
-    folder = saved_llama(tmp_path / "model", shards="20KB")
-    shards = sorted(path.name for path in folder.glob("model-*"))
-    with loopback_hub(folder, tmp_path / "cache") as server:
-        server.cut = set(shards[1:2])
-        broken = refusal(lambda: open_checkpoint(f"{REPOSITORY}@{COMMIT}"))
-        assert f"org/name at {COMMIT}" in broken
-        server.cut = set()
-        arrived = set(server.downloads) - set(shards[1:2])  # threads download: which others, differs from run to run
-        server.downloads.clear()
-        found = open_checkpoint(f"{REPOSITORY}@{COMMIT}")
-        assert shards[1] in server.downloads and arrived and not arrived & set(server.downloads)
-        assert found.tensors == open_checkpoint(folder).tensors
-
-
-def test_what_the_hub_does_not_give_is_said(tmp_path):
-    """A user without access would look for a typing error instead."""
-    folder = saved_llama(tmp_path / "model")
-    (folder / "bundle.json").write_text("{}")
-    with loopback_hub(folder, tmp_path / "cache") as server:
-        for opened in (open_checkpoint, load_bundle):
-            for name, said in (
-                ("org/other", "private"),
-                (f"{REPOSITORY}@v9", "no such revision"),
-                (f"{REPOSITORY}@1234567", "1234567"),
-            ):
-                assert said in refusal(lambda opened=opened, name=name: opened(name))
-        server.gated = {REPOSITORY}
-        for opened in (open_checkpoint, load_bundle):
-            assert "Accept its terms" in refusal(lambda opened=opened: opened(REPOSITORY))
-
-
-REPOSITORIES = {
-    "transformers": ("config.json model.safetensors pytorch_model.bin onnx/model.onnx tokenizer.model tf.h5", 0, 1, 4),
-    "shards": ("model-00001-of-00002.safetensors model-00002-of-00002.safetensors consolidated.safetensors", 0, 1),
-    "half": ("model.fp16.safetensors model.safetensors optimizer.bin", 1),
-    "open_clip": ("open_clip_pytorch_model.bin open_clip_model.safetensors open_clip_config.json", 1, 2),
-    "LoRA": ("adapter_config.json adapter_model.safetensors optimizer.pt adapter_model.bin", 0, 1),
-}
-
-
-def test_of_a_repository_the_weights_come_once():
-    """A download would take twice the time and space, for formats that are never read."""
-    pipeline = "model_index.json old.safetensors unet/config.json unet/diffusion_pytorch_model.safetensors"
-    extra = "unet/diffusion_pytorch_model.fp16.safetensors unet/diffusion_pytorch_model.bin onnx/model.onnx"
-    assert wanted(f"{pipeline} {extra}".split(), ["unet", "vae"]) == pipeline.replace(" old.safetensors", "").split()
-    for case, (names, *expected) in REPOSITORIES.items():
-        assert wanted(names.split()) == [names.split()[place] for place in expected], case
-
-
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
-@pytest.mark.parametrize("place", [3, -3])
-def test_a_file_that_was_damaged_in_the_hubs_cache_is_refused(file, place, tmp_path):
+def test_a_file_that_was_damaged_in_the_hubs_cache_is_refused(file, tmp_path):
     """A cached file with one wrong bit was merged, although its link names the checksum."""
     folder = saved_llama(tmp_path / "model")
     with loopback_hub(folder, tmp_path / "cache"):
         blob = (open_checkpoint(REPOSITORY).files["model.safetensors"].parent / file).resolve()
         content = bytearray(blob.read_bytes())
-        content[place] ^= 1
+        content[-3] ^= 1
         blob.chmod(0o600)
         blob.write_bytes(content)
         said = refusal(lambda: open_checkpoint(REPOSITORY))

@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 
 import tallmasks
 from small_checkpoints import file_of, refusal, saved_llama, state, whole
-from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -61,35 +60,16 @@ def test_a_model_in_another_dtype_is_loaded_in_it(tmp_path):
     assert loaded.dtype == torch.float32 and (loaded.model.norm.weight.detach().numpy() == value).all()
     index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == sum(4 * info.size for info in base.tensors.values())
-    written = open_checkpoint(tmp_path / "out")
-    for name in set(base.layout.names) - {"model.norm.weight"}:
-        np.testing.assert_array_equal(whole(written, name), whole(base, name))
-
-
-def test_a_configuration_that_cannot_be_written_again_is_refused(tmp_path):
-    """The command would end in a traceback, or the configuration would have another dtype than the weights."""
-    folder = saved_llama(tmp_path / "base")
-    for config in (r'{"dtype": "\ud800"}', "{"):
-        (folder / "config.json").write_text(config)
-        base = open_checkpoint(folder)
-        found = refusal(lambda: new_checkpoint(tmp_path / "out", base, None, "bfloat16").__enter__())  # noqa: B023
-        assert str(folder / "config.json") in found
-    (folder / "config.json").write_text('{"dtype": ["float32"], "text": {"torch_dtype": "float32"}}')
-    base = open_checkpoint(folder)
-    with new_checkpoint(tmp_path / "out", base, None, "bfloat16"):
-        pass
-    told = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert told == {"dtype": ["float32"], "text": {"torch_dtype": "bfloat16"}}
 
 
 @pytest.mark.parametrize("source", ["model.safetensors", "model.pt"])
-@pytest.mark.parametrize("out", ["new.safetensors", "new.pt", "new.bin"])
+@pytest.mark.parametrize("out", ["new.safetensors", "new.pt"])
 def test_a_file_becomes_the_file_that_its_name_says(source, out, tmp_path):
     """A merged open_clip state dict could not be loaded by open_clip."""
     tensors = state()
     if source.endswith(".pt"):
         tensors |= {"z.tied": tensors["b.weight"], "turned": torch.arange(6.0).reshape(2, 3).T}
-    base = open_checkpoint(file_of(tmp_path, tensors, source, format="pt", mine="kept"))
+    base = open_checkpoint(file_of(tmp_path, tensors, source, format="pt"))
     values = np.linspace(-1, 1, 35, dtype=np.float32)
     with new_checkpoint(tmp_path / out, base, "card") as new:
         new.write("b.weight", 5, values[5:])
@@ -98,9 +78,9 @@ def test_a_file_becomes_the_file_that_its_name_says(source, out, tmp_path):
     if "z.tied" in tensors:
         expected["z.tied"] = expected["b.weight"]
     if out.endswith(".safetensors"):
+        found = load_file(tmp_path / out)
         with safe_open(tmp_path / out, "pt") as file:
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            assert file.metadata() == ({"format": "pt", "mine": "kept"} if source.endswith("rs") else {"format": "pt"})
+            assert file.metadata() == {"format": "pt"}
     else:
         found = torch.load(tmp_path / out, weights_only=True)
         assert open_checkpoint(tmp_path / out).aliases == base.aliases
@@ -109,31 +89,13 @@ def test_a_file_becomes_the_file_that_its_name_says(source, out, tmp_path):
         assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
 
 
-def test_a_folder_of_torch_files_becomes_one_of_safetensors(tmp_path):
-    """transformers would find no weights, or half of them."""
-    file_of(tmp_path / "base", {"b.weight": torch.ones(3), "lm_head.weight": torch.ones(2)}, "pytorch_model-1-of-2.bin")
-    file_of(tmp_path / "base", {"c.weight": torch.zeros(3)}, "pytorch_model-2-of-2.bin")
-    map_ = dict.fromkeys(("b.weight", "lm_head.weight"), "pytorch_model-1-of-2.bin")
-    index = {"metadata": {"total_size": 32}, "weight_map": {**map_, "c.weight": "pytorch_model-2-of-2.bin"}}
-    (tmp_path / "base" / "pytorch_model.bin.index.json").write_text(json.dumps(index))
-    base = open_checkpoint(tmp_path / "base")
-    with new_checkpoint(tmp_path / "out", base, None):
-        pass
-    written = open_checkpoint(tmp_path / "out")
-    assert list(written.files) == ["model-1-of-2.safetensors", "model-2-of-2.safetensors"]
-    same_as(written, base, base.tensors)
-
-
 def test_existing_files_are_never_overwritten(tmp_path):
     """A merge would overwrite another one, or one of its input models."""
     base = open_checkpoint(file_of(tmp_path, state()))
     folder = open_checkpoint(saved_llama(tmp_path / "llama"))
-    (tmp_path / "empty").mkdir()
     (tmp_path / "link.safetensors").symlink_to("nowhere")
-    places = ((base, "model.safetensors"), (base, "empty"), (base, "link.safetensors"), (folder, "llama"))
-    for model, name in (*places, (folder, "model.safetensors")):
+    for model, name in ((base, "model.safetensors"), (base, "link.safetensors"), (folder, "llama")):
         assert str(tmp_path / name) in refusal(lambda: new_checkpoint(tmp_path / name, model).__enter__())  # noqa: B023
-    assert "new.pt" in refusal(lambda: new_checkpoint(tmp_path / "new.pt", folder).__enter__())
 
 
 def test_values_that_are_not_finite_leave_nothing(tmp_path):
@@ -150,7 +112,7 @@ def test_values_that_are_not_finite_leave_nothing(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_constant_masks_are_cast_as_by_torch(dtype, tmp_path):
-    """A mask of -1e9 or -inf would prevent writing in 16 bits, or a weight would silently become infinite."""
+    """A mask of -1e9 or -inf would prevent writing in 16 bits."""
     mask = torch.full((3, 3), float("-inf")).triu(1)
     masks = {"causal": mask, "h.0.attn.masked_bias": torch.tensor(-1e9)}
     base = open_checkpoint(file_of(tmp_path / "base", {"w": torch.ones(2), **masks}))
@@ -158,18 +120,3 @@ def test_constant_masks_are_cast_as_by_torch(dtype, tmp_path):
         new.write("w", 0, np.ones(2, np.float32))
     out = load_file(tmp_path / "out.safetensors")
     assert all(torch.equal(out[name], tensor.to(getattr(torch, dtype))) for name, tensor in masks.items())
-    large = open_checkpoint(file_of(tmp_path / "large", {"w": torch.tensor([3.4e38])}))
-    with (
-        pytest.raises(TallmasksError, match="tensor w"),
-        new_checkpoint(tmp_path / "no.safetensors", large, dtype=dtype),
-    ):
-        pass
-
-
-def test_a_tensor_with_the_name_of_a_files_own_key_is_refused(tmp_path):
-    """The written file could not be read by any library."""
-    torch.save({"__metadata__": torch.ones(3), "w": torch.ones(2, 2)}, tmp_path / "base.pt")
-    base = open_checkpoint(tmp_path / "base.pt")
-    with pytest.raises(TallmasksError, match="__metadata__"), new_checkpoint(tmp_path / "new.safetensors", base):
-        pass
-    assert not (tmp_path / "new.safetensors").exists()

@@ -8,17 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 import tallmasks
-from loopback_hub import REPOSITORY, loopback_hub
-from small_checkpoints import file_of, lora, refusal
+from small_checkpoints import file_of, refusal
 from tallmasks.cli.main import main
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
-PIPELINE = {
-    "_class_name": "Pipeline",
-    "unet": ["diffusers", "UNet"],
-    "coder": ["transformers", "T5"],
-    "extra": [None, None],
-}
+PIPELINE = {"_class_name": "P", "unet": ["diffusers", "UNet"], "coder": ["transformers", "T5"], "extra": [None, None]}
 MODULES = [{"path": path} for path in ("0_Transformer", "1_Pooling", "2_Dense")]
 
 
@@ -46,17 +40,6 @@ def pipeline(folder: Path, value: float) -> Path:
     file_of(folder, {"whole": torch.ones(2)}, "single_file.safetensors")
     (folder / "model_index.json").write_text(json.dumps(PIPELINE))
     return folder
-
-
-@pytest.mark.parametrize("part", ["é" * 128, "a\nb", "\0", "..", "a/b", "\ud800", 5])
-def test_a_folder_with_a_name_that_no_folder_has_is_refused(part, tmp_path):
-    """A name in a downloaded index would end in a traceback, or lead out of the folder."""
-    folder = sentence_transformer(tmp_path / "model", 1)
-    (folder / "modules.json").write_text(json.dumps([*MODULES, {"path": part}]))
-    if part != 5:
-        assert "modules.json" in refusal(lambda: open_checkpoint(folder))
-    (folder / "modules.json").write_text(json.dumps([*MODULES, part]))
-    assert "modules.json" in refusal(lambda: open_checkpoint(folder))
 
 
 LAYOUTS = {
@@ -88,81 +71,20 @@ def test_every_part_is_merged_and_comes_back_from_a_bundle(layout, tmp_path, mon
                 assert "/" not in name
                 torch.testing.assert_close(tensor, torch.full_like(tensor, LAYOUTS[layout][file] * value))
         assert open_checkpoint(folder).names == open_checkpoint("base").names
-    library = "sentence-transformers" if layout is sentence_transformer else "diffusers"
-    assert all(f"library_name: {library}\n" in Path(folder, "README.md").read_text() for folder in ("merged", "b2"))
     if layout is sentence_transformer:
         assert Path("merged/1_Pooling/config.json").read_text() == Path("base/1_Pooling/config.json").read_text()
-    else:
-        index = "unet/diffusion_pytorch_model.safetensors.index.json"
-        assert Path("merged", index).read_text() == Path("base", index).read_text()
-
-
-def test_parts_are_cast_and_sharded_like_models(tmp_path, monkeypatch):
-    """diffusers would not find the shards of a part, or load it in another dtype."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in {"base": 0.0, "a": 1.0, "b": 3.0}.items():
-        pipeline(Path(name), value)
-        sentence_transformer(Path(f"{name}_st"), value)
-    tasks = {"a": "a", "b": "b"}
-    tallmasks.merge_checkpoints("base", tasks, "out", method="weight_averaging", dtype="float16", out_shard_size=18)
-    index = json.loads(Path("out/unet/diffusion_pytorch_model.safetensors.index.json").read_text())
-    assert index["weight_map"] == {
-        "down.weight": "diffusion_pytorch_model-00001-of-00002.safetensors",
-        "up.weight": "diffusion_pytorch_model-00002-of-00002.safetensors",
-    }
-    assert load_file("out/coder/model.safetensors")["shared.weight"].dtype == torch.float16
-    tasks = {"a": "a_st", "b": "b_st"}
-    tallmasks.merge_checkpoints("base_st", tasks, "out_st", method="weight_averaging", dtype="bfloat16")
-    assert json.loads(Path("out_st/0_Transformer/config.json").read_text()) == {"torch_dtype": "bfloat16"}
 
 
 def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     """An untrusted model could include files outside of its folder, or unlisted weights would be ignored."""
+    model = sentence_transformer(tmp_path / "sentences", 1)
+    for part in ("a\nb", "..", "a/b", "\ud800"):
+        (model / "modules.json").write_text(json.dumps([*MODULES, {"path": part}]))
+        assert "modules.json" in refusal(lambda: open_checkpoint(model))
     folder = pipeline(tmp_path / "model", 1.0)
-    for content, said in (
-        ({"../secrets": ["a", "b"]}, "'../secrets'"),
-        ([], "model_index.json"),
-        ({"nothing": ["a", "b"]}, "nothing"),
-    ):
-        (folder / "model_index.json").write_text(json.dumps(content))
-        assert said in refusal(lambda: open_checkpoint(folder))
+    for part in ("../secrets", "nothing"):
+        (folder / "model_index.json").write_text(json.dumps({part: ["a", "b"]}))
+        assert part in refusal(lambda: open_checkpoint(folder))
     pipeline(folder, 1.0)
     file_of(folder / "coder/inner", {"w": torch.ones(2)})
     assert "coder/inner" in refusal(lambda: open_checkpoint(folder))
-
-
-@pytest.mark.parametrize("part", ["", "0_Transformer/"])
-def test_an_adapter_is_one_part_of_a_model(part, tmp_path):
-    """A fine-tuned encoder saved as an adapter was refused, or its trained Dense layer would be lost."""
-    modules = json.dumps([{"path": part.rstrip("/")}, {"path": "1_Pooling"}, {"path": "2_Dense"}])
-    products = {"a": 4.0, "b": 8.0}
-    for folder in (tmp_path / name for name in ("base", *products)):
-        dense = {"linear.weight": torch.full((2, 4), products.get(folder.name, 0.0))}
-        file_of(folder / "2_Dense", dense, "pytorch_model.bin")
-        (folder / "modules.json").write_text(modules)
-        (folder / "1_Pooling").mkdir()
-        (folder / "1_Pooling/config.json").write_text("{}")
-    file_of(tmp_path / "base" / part, {"layer.weight": torch.arange(16.0).reshape(4, 4)})
-    for name, value in products.items():
-        factors = {"layer.lora_A.weight": torch.ones(4, 4), "layer.lora_B.weight": torch.full((4, 4), value / 4)}
-        lora(tmp_path / name / part, factors, lora_alpha=4)
-    tasks = {name: tmp_path / name for name in products}
-    assert "without its base" in refusal(lambda: open_checkpoint(tasks["a"]))
-    assert "1_Pooling/config.json" in open_checkpoint(tasks["a"], open_checkpoint(tmp_path / "base")).companions
-    tallmasks.merge_checkpoints(tmp_path / "base", tasks, tmp_path / "merged", method="weight_averaging")
-    merged = open_checkpoint(tmp_path / "merged")
-    assert merged.piece(f"{part}layer.weight", 0, 16).tolist() == [row + 6.0 for row in range(16)]
-    assert (merged.float32("2_Dense/linear.weight") == 6).all()
-
-
-def test_the_encoders_of_a_router_are_its_parts(tmp_path):
-    """A model with one encoder for queries and one for documents could not be merged."""
-    router = tmp_path / "router"
-    for part in ("query", "document"):
-        file_of(router / part, {"layer.weight": torch.ones(2, 2)})
-    (router / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "1_Normalize"}]))
-    (router / "router_config.json").write_text(json.dumps({"types": {"query": "Static", "document": "Transformer"}}))
-    with loopback_hub(router, tmp_path / "cache"):
-        for opened in (open_checkpoint(router), open_checkpoint(REPOSITORY)):
-            assert set(opened.tensors) == {"query/layer.weight", "document/layer.weight"}
-            assert "router_config.json" in opened.companions

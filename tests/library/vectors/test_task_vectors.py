@@ -75,11 +75,8 @@ def test_a_fraction_counts_over_frozen_values_too(fraction, tmp_path):
     ("change", "complaint"),
     [
         ({"a": None}, "missing: a"),
-        ({"c": np.ones(1, np.float32)}, "extra: c"),
         ({"b": np.ones((5, 1), np.float32)}, r"b \(found \[5, 1\], expected \[5\]\)"),
-        ({"b": np.ones(5, np.int64)}, "missing: b"),
         ({"b": np.float32([1, 2, 3, np.nan, 5])}, "tensor b"),
-        ({"b": np.float32([1, 2, 3, 4, -np.inf])}, "tensor b"),
     ],
 )
 def test_a_checkpoint_of_another_model_or_of_nan_is_refused(change, complaint, tmp_path):
