@@ -177,7 +177,11 @@ def _draft(contents: BundleContents) -> Manifest:
             own=own,
             own_file=own_files.get(task),
             missing=tuple(contents.missing.get(task, ())),
-            names={name: file for name, file in model.file_names.items() if name in own or name in contents.base.names},
+            names={
+                name: file
+                for name, file in model.file_names.items()
+                if name in own or (name in contents.base.names and contents.base.aliases.get(file) != name)
+            },
             companions={name: sha256 for name, (sha256, _) in files.get(task, {}).items()},
         )
         if difference != TaskModel():

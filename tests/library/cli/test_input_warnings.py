@@ -41,6 +41,7 @@ def test_configurations_that_compute_something_else_are_named():
     (line,) = said("base", {"a": "a", "b": "b"})
     assert line.startswith("b: config.json ") and "id2label" in line
     assert "layer_norm_eps (0.001, the base has 1e-05)" in line and "dropout" not in line
+    assert "a and again are the same checkpoint" in said("base", {"a": "a", "again": "a"})[0]
 
 
 def test_tokens_that_differ_are_named():

@@ -123,13 +123,14 @@ def test_files_say_what_is_tied(tmp_path):
     apart = open_checkpoint(file_of(tmp_path / "apart", {"embed.weight": table, "lm_head.weight": table + 1}))
     assert "lm_head.weight" in refusal(lambda: check_fit(tied, {"apart": apart}))
     both = file_of(tmp_path / "both", dict.fromkeys(("embed.weight", "lm_head.weight"), table + 1), "both.pt")
-    out = tallmasks.compress(tmp_path / "tied/tied.pt", {"a": both}, tmp_path / "bundle", method="lossless")
+    one = file_of(tmp_path / "one", {"lm_head.weight": table + 1}, **{"embed.weight": "lm_head.weight"})
+    tasks, names = {"both": both, "one": one}, ("embed.weight", "lm_head.weight")
+    out = tallmasks.compress(tmp_path / "tied/tied.pt", tasks, tmp_path / "bundle", method="lossless")
     bundle = tallmasks.load_bundle(out)
-    for tensors in (bundle.arrays("a"), bundle.state_dict("a"), dict(bundle.named_tensors("a"))):
-        assert all(
-            (np.asarray(tensors[name]) == table.numpy() + 1).all() for name in ("embed.weight", "lm_head.weight")
-        )
-    assert bundle.update("a", "lm_head.weight").tolist() == [1.0] * 36
+    for task in tasks:
+        for tensors in (bundle.arrays(task), bundle.state_dict(task), dict(bundle.named_tensors(task))):
+            assert all((np.asarray(tensors[name]) == table.numpy() + 1).all() for name in names)
+        assert bundle.update(task, "lm_head.weight").tolist() == [1.0] * 36
 
 
 @pytest.mark.parametrize("wrapper", ["_orig_mod.", "_fsdp_wrapped_module."])
