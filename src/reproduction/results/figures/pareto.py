@@ -71,7 +71,7 @@ def draw(data: pd.DataFrame) -> Figure:
         panel.xaxis.set_minor_formatter(NullFormatter())
     style.legend(figure)
     for panel, part in panels:
-        style.label_near(panel, part, "size", "normalized_accuracy", "name")
+        style.label_near(figure, panel, part, "size", "normalized_accuracy", "name")
     return figure
 
 

@@ -268,12 +268,12 @@ def label_points(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> 
         )  # fmt: skip
 
 
-def label_near(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
+def label_near(figure: Figure, panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> None:
     """Write the names of points beside them, where they cover neither a point nor another name.
 
     The axes have their scales and limits.  ``x``, ``y`` and ``name`` are columns of the data; a name can be empty.
     """
-    panel.figure.draw_without_rendering()  # now the panel has its place
+    figure.draw_without_rendering()  # now the panel has its place
     points = [Bbox([at - 7, at + 7]) for at in panel.transData.transform(data[[x, y]])]
     names, lines = list[Bbox](), list[Path]()
     for point in data[data[name] != ""].sort_values(y, ascending=False, kind="stable").to_dict("records"):
@@ -286,9 +286,9 @@ def label_near(panel: Axes, data: pd.DataFrame, x: str, y: str, name: str) -> No
         for distance, angle in product(range(8, 80, 4), np.radians([0, 180, -30, 30, -150, 150, -60, 60, -120, 120])):
             across, up = distance * np.cos(angle), distance * np.sin(angle)
             text.set(position=(across, up), horizontalalignment="left" if across > 0 else "right")
-            text.update_positions(None)
+            text.update_positions(None)  # type: ignore[arg-type]  # it uses no renderer
             box = Text.get_window_extent(text)
-            line = Path([at, (box.min + box.max) / 2])
+            line = Path(np.array([at, box.get_points().mean(axis=0)]))
             inside = panel.bbox.count_contains([box.min, box.max]) == 2
             crossed = any(map(line.intersects_bbox, names)) or any(other.intersects_bbox(box) for other in lines)
             if inside and not crossed and not box.count_overlaps(points + names):
