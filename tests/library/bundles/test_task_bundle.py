@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import save_file
 
 import tallmasks
@@ -265,3 +266,45 @@ def test_a_part_of_the_model_is_matched_without_its_prefix(tmp_path):
     for module in (encoder := Everything(base), torch.nn.ModuleDict({"encoder": Everything(base)})):
         load_bundle(part.folder, part.base_file).apply_(module, "mnist")
         assert all_same(weights_of(module["encoder"] if module is not encoder else module), wanted)
+
+
+def bundle_over(model, folder):
+    """A bundle of two tasks, with a transformers model saved as its base."""
+    model.save_pretrained(folder / "base")
+    for seed, task in enumerate("ab", 1):
+        moved(model, seed).save_pretrained(folder / task)
+    tallmasks.compress(folder / "base", {task: folder / task for task in "ab"}, folder / "bundle", include_base=True)
+    return load_bundle(folder / "bundle")
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrapper"), [("ViTForImageClassification", "module"), ("MixtralForCausalLM", "_orig_mod")]
+)
+def test_tensors_are_matched_under_transformers_names_and_in_wrappers(tmp_path, kind, wrapper):
+    """Models that are compiled or trained on several GPUs, or whose experts transformers joins, would be refused."""
+    model = made_model(kind)
+    bundle, before = bundle_over(model, tmp_path), copy.deepcopy(model.state_dict())
+    live = torch.nn.ModuleDict({wrapper: model})
+    for task in "ab":
+        bundle.apply_(live, task)
+        save_file(bundle.state_dict(task), tmp_path / "base/model.safetensors")
+        wanted = type(model).from_pretrained(tmp_path / "base").state_dict()
+        assert all_same(model.state_dict(), wanted)
+        live.load_state_dict(bundle.state_dict(task, like=live))
+        assert all_same(model.state_dict(), wanted)
+    bundle.restore_(live)
+    assert all_same(model.state_dict(), before)
+
+
+def test_a_model_that_remembers_its_old_weights(tmp_path):
+    """RWKV divides its weights in a forward pass: the next task would get wrong logits."""
+    size = {"hidden_size": 8, "attention_hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2}
+    config = transformers.RwkvConfig(vocab_size=9, context_length=8, rescale_every=1, **size)
+    model = transformers.RwkvForCausalLM(config).eval()
+    bundle, tokens = bundle_over(model, tmp_path), torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        for task in ("a", "b", "a"):
+            bundle.apply_(model, task)
+            right = type(model)(model.config).eval()
+            right.load_state_dict(bundle.state_dict(task, like=right))
+            torch.testing.assert_close(model(tokens).logits, right(tokens).logits)
