@@ -1,4 +1,4 @@
-"""Files of a stranger, changed at random: commands end in a line, read no wrong values, and reach no network."""
+"""Files of a stranger, changed at random: no wrong value is read, no network reached, and errors are one line."""
 
 import copy
 import hashlib
@@ -16,28 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from loopback_hub import loopback_hub
 from small_models import made
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.manifest import bundle_digest
 from tallmasks.bundles.verification import verify_bundle
-from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints import known_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import METHODS, all_same, make
-
-DEEP: Any = 0
-
-for _ in range(400):
-    DEEP = [DEEP]
-
-ODD = [
-    float("inf"), float("nan"), 10**400, -1, 5, 2**63, 1.5, True, None, "", "x" * 300, "x" * 5000, "a\nerror: b\x1b[2J",
-    "\ud800", "\0", ".", "../up", "/etc/passwd", "a/b/c", "a\\b", [], {}, [1], ["x"], {"a": 1}, [[1, 2], [3]], DEEP,
-]  # fmt: skip
 
 
 def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
@@ -47,9 +35,9 @@ def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
             yield from places(value[key], (*path, key))
 
 
-def changed(value: Any, draw: random.Random, strange: list[Any] = ODD) -> Any:
+def changed(value: Any, draw: random.Random) -> Any:
     """A JSON value with one value or key replaced or removed."""
-    value, odd = copy.deepcopy(value), draw.choice(strange)
+    value, odd = copy.deepcopy(value), draw.choice(STRANGE)
     path = draw.choice([*places(value)])
     if not path:
         return odd
@@ -64,51 +52,6 @@ def changed(value: Any, draw: random.Random, strange: list[Any] = ODD) -> Any:
     else:
         del inner[last]
     return value
-
-
-def made_lora(folder: Path) -> None:
-    folder.mkdir()
-    stem = "base_model.model.vit.encoder.layer.0.attention.attention.query.lora_"
-    save_file(
-        {f"{stem}A.weight": torch.ones(4, 96), f"{stem}B.weight": torch.ones(96, 4)},
-        folder / "adapter_model.safetensors",
-    )
-    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {"a.*b": 2}, "alpha_pattern": {}}
-    config |= {"modules_to_save": ["x"], "use_rslora": False, "fan_in_fan_out": False, "base_model_name_or_path": "b"}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-
-
-MERGE = ["merge", "--base", "demo/base", "--method", "task_arithmetic", "--heads", "-o", "out", "--task"]
-CASES = {
-    "lora/adapter_config.json": [["info", "lora", "--base", "demo/base"], [*MERGE, "a=lora"]],
-    "demo/cars/tokenizer.json": [[*MERGE, "a=demo/cars"], [*MERGE, "a=demo/cars", "--tokens", "union"]],
-}
-
-
-@pytest.mark.parametrize("file", CASES)
-def test_what_a_json_file_says_ends_in_a_line(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A downloaded model would end in a traceback, or print what its author likes."""
-    monkeypatch.chdir(tmp_path)
-    main(["example", "demo"])
-    for name, token in (("base", "c"), ("cars", "d")):
-        vocabulary = {"added_tokens": [{"id": 3, "content": "<p>"}], "model": {"vocab": {"a": 0, "b": 1, token: 2}}}
-        Path("demo", name, "tokenizer.json").write_text(json.dumps(vocabulary))
-    made_lora(Path("lora"))
-    path = Path(file)
-    value, draw = json.loads(path.read_text()), random.Random(0)
-    for _ in range(60):
-        content = changed(value, draw)
-        path.write_text(json.dumps(content))
-        for command in CASES[file]:
-            shutil.rmtree("out", ignore_errors=True)
-            capsys.readouterr()
-            status = main(command)
-            printed = "".join(capsys.readouterr())
-            errors = [line for line in printed.splitlines() if line.startswith("error: ")]
-            assert len(errors) == bool(status), (content, printed)
-            assert "\x1b" not in printed and max(map(len, printed.splitlines())) < 2000, content
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -177,13 +120,6 @@ STRANGE = [
 ]  # fmt: skip
 
 
-def edited(draw, facts):
-    """Some values of bundle.json changed, deleted or renamed."""
-    for _ in range(draw.choice([1, 1, 1, 2, 3])):
-        facts = changed(facts, draw, STRANGE)
-    return facts
-
-
 def flipped(rng, content, start=0, stop=None):
     """A few bits of a file the other way."""
     damaged = bytearray(content)
@@ -204,7 +140,8 @@ def damaged_bundle(rng, files):
     if kind < 0.5:
         return {other: content for other, content in files.items() if other != name}, False
     if kind < 0.85:
-        facts = edited(rng, facts)
+        for _ in range(rng.choice([1, 1, 1, 2, 3])):
+            facts = changed(facts, rng)
     else:
         name = rng.choice([name for name in files if name.endswith(".safetensors")])
         header = int.from_bytes(files[name][:8], "little")

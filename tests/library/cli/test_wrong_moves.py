@@ -21,7 +21,7 @@ MODELS = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "-o", "o
         (["storage", "--parameters", "7Q"], "--parameters: found '7Q'"),
         (["merge", "s.yaml", *MODELS, "ties"], "s.yaml: there is no key 'wieght'"),
         (["merge", *MODELS, "ties", "--density", "1e-30"], "density: found 1e-30"),
-        (["merge", *MODELS, "iso_c", "--weight", "cars=1"], "iso_c has no task weights"),
+        (["merge", *MODELS, "iso_c", "--weight", "cars=1"], "iso_c does not support task weights"),
         (["merge", *MODELS, "weight_averaging", "--weight", "cars=1", "--weight", "dtd=-1"], "the weights sum to 0"),
         (["compress", *MODELS, "t_switch"], "t_switch cannot be stored in a bundle"),
         (["compress", *MODELS, "lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),
