@@ -148,7 +148,7 @@ def damaged_bundle(rng, files):
         start, stop = rng.choice([(0, 8), (8, 8 + header), (8 + header, None), (8 + header, None)])
         files = files | {name: flipped(rng, files[name], start, stop)}
         facts["files"][name] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
-    with suppress(ValueError, TypeError):  # of what is no JSON, or no object
+    with suppress(ValueError, TypeError, AttributeError):  # of what is no JSON, or no object
         facts["digest"] = bundle_digest(facts)
     return files | {"bundle.json": json.dumps(facts).encode()}, True
 
