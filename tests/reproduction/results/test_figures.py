@@ -19,6 +19,7 @@ from reproduction.results import figures
 from reproduction.results.figures import FIGURES, ResultFiles, pareto, style
 from reproduction.tasks.titles import title
 from result_files import write_results
+from tallmasks import methods as registered
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -231,3 +232,11 @@ def close_figures():
     """Matplotlib keeps every figure until it is closed."""
     yield
     matplotlib.pyplot.close("all")
+
+
+def test_pareto_names_eight_methods_by_kind() -> None:
+    """Twenty names would cover each other on a phone; or a merged model would have the colour of a bundle."""
+    part = pd.DataFrame({"method": [*registered.names("paper")][:12], "on_front": True, "at_least": False})
+    assert (pareto._named(part)["name"] != "").sum() == pareto.MOST
+    kinds = {name: style.kind_of(name) for name in ("ties", "tall_mask_ties", "fine_tuned")}
+    assert kinds == {"ties": "one model", "tall_mask_ties": "every model back", "fine_tuned": "fine-tuned"}
