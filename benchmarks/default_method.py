@@ -8,7 +8,7 @@ models of transformers' classes on the spot: each task has four classes, a head 
 saw; `-bfloat16` rounds all models, `-slow` has a tenth of the learning rate, `-lora` trains and merges LoRAs of rank 4,
 `-few` trains 38 of 1,500 rows of the embedding, while weight decay shrinks all.  Prints a line for each method and seed
 of the rounding: the accuracy in percent of the fine-tuned models', mean and worst task, on validation and test data;
-the bits a weight and task of what is stored; and the largest noise of a task in percent of the weights.
+the bits a weight and task of what is stored; and the largest noise of a task in percent.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from reproduction.plan.settings import Plan
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.codec import coded_bytes
+from tallmasks.operations.compress import noise_of_tasks, squares_of
 from tallmasks.vectors.task_vectors import TaskVector, compute_task_vector, open_task_vector
 
 ROWS = {
@@ -60,6 +61,16 @@ def rows(vectors: Sequence[TaskVector], theta_0: Flat) -> Iterator[tuple[str, in
                     nbytes += coded_bytes(method.codec, vector.flat, theta_0, renamed, **method.values)
             bits = 8 * nbytes / (len(vectors) * theta_0.size) if method.codec else float("nan")
             yield name, seed, updates, bits
+
+
+def errors(vectors: Sequence[TaskVector], updates: Sequence[Flat], theta_0: Flat) -> Iterator[tuple[str, list[Flat]]]:
+    """The argument of `noise_of_tasks`."""
+    layout = vectors[0].layout
+    weights, *both = (layout.split(np.asarray(one)) for one in (theta_0, *(one.flat for one in vectors), *updates))
+    for name in layout.names:
+        flat = [one[name].reshape(-1) for one in both]
+        pairs = zip(flat[: len(vectors)], flat[len(vectors) :], strict=True)
+        yield name, [squares_of(vector, update, weights[name].reshape(-1)) for vector, update in pairs]
 
 
 def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy]:
@@ -241,8 +252,7 @@ def main() -> None:
         whole = {split: [accuracy(task, vectors[task].flat, split) for task in count] for split in SPLITS}
         nothing = [np.zeros_like(theta_0)] * len(vectors)
         for method, seed, updates, bits in (("pretrained", 0, nothing, 0.0), *rows(vectors, theta_0)):
-            errors = [np.linalg.norm(one - vector.flat) for one, vector in zip(updates, vectors, strict=True)]
-            noise = 100 * float(max(errors)) / float(np.linalg.norm(theta_0))
+            noise = 100 * max(noise_of_tasks(list(errors(vectors, updates, theta_0)), len(vectors)))
             scores = []
             for split in SPLITS:
                 kept = [100 * accuracy(task, updates[task], split) / whole[split][task] for task in count]

@@ -121,7 +121,7 @@ class Manifest(_Object):
         coding: what the streams of `updates/` or of merged.safetensors are.
         step: of the updates, in units of the root mean square of each row of theta_0 (see `vectors.multiples`).
         masks, updates: the file of each task; one of the two is empty.
-        noise: by task, the length of the error of the weights, as a fraction of that of the weights; empty if unknown.
+        noise: by task, the relative error of a tensor, as root mean square over the tensors; empty if unknown.
         density: by task, the fraction of the stored values that its mask keeps.
     """
 

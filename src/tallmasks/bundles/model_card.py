@@ -43,8 +43,8 @@ def model_card(manifest: Manifest, model_class: str | None = None) -> str:
         what += " Every tensor comes back exactly, bit for bit."
     else:
         what += (
-            "\nThe noise is the length of the difference between restored and fine-tuned weights, relative to that of"
-            " the weights; a model quantised to 4 bits has about 10 %."
+            "\nThe noise is the relative error of a tensor's restored weights, as the root mean square over the"
+            " tensors, weighted by size; a model quantised to 4 bits has about 10 %."
         )
     task, load = manifest.tasks[0], 'bundle = tallmasks.load_bundle("<this folder or repository>")'
     if model_class:

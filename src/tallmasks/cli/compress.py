@@ -34,7 +34,7 @@ from tallmasks.methods import registry
 from tallmasks.operations.compress import METHOD, estimated_sizes, prepare_bundle, write_bundle
 
 _FAMILIAR = "a model quantised to 4 bits has about 10 %"
-"""The noise, which is the length of the error of restored weights, relative to that of the weights."""
+"""About the noise: see `operations.compress.noise_of_tasks`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             after = "" if noise is None else f", noise {noise:.2%} of the weights"
             print(f"write  {name}: about {decimal(fixed + size)}{after}")
         if noise is not None:
-            print(f"       noise: the error of the restored weights; {_FAMILIAR}")
+            print(f"       noise: the relative error of a tensor, as root mean square over the tensors; {_FAMILIAR}")
         return 0
     lambdas, manifest = write_bundle(method, models, contents)
     size = size_of_bundle(load_bundle(settings.output))

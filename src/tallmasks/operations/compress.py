@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import sqrt
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,8 @@ METHOD = "stochastic_rounding"
 BITS = 3
 """Default bits of a value of the shared vector."""
 Squares = NDArray[np.float64]
-"""The squared lengths of a restored task vector's error, and of theta_0; float64 [2]."""
+"""The squared length of the error of a piece's restored weights, that of the fine-tuned weights, and their number;
+float64 [3]."""
 
 
 def compress(
@@ -180,15 +180,15 @@ def write_bundle(method: Method, models: Models, contents: BundleContents) -> tu
         bits, count = int(method.values["bits"]), len(settings.tasks)
 
         def encode(piece: TensorPiece, vectors: Sequence[Vector], merged: Vector) -> tuple[Any, ...]:
-            """The step and streams of a piece, the number of values in each mask, and `Squares` by task."""
+            """The step and streams of a piece, the number of values in each mask, its name and `Squares` by task."""
             theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
             multiples = in_few_bits(merged, shape, bits)
             packed = kernels.pack_masks(vectors, merged, [lambdas[task] for task in settings.tasks])
             masks = np.unpackbits(packed, axis=1, count=merged.size, bitorder="little")
             held = value_of(multiples, shape, piece.start) * masks
-            squares = [_squares(vector, restored, theta) for vector, restored in zip(vectors, held, strict=True)]
+            squares = [squares_of(vector, restored, theta) for vector, restored in zip(vectors, held, strict=True)]
             streams = [encoded(multiples.integers), *(encoded(mask_words(mask, merged.size)) for mask in packed)]
-            return multiples.own, streams, masks.sum(axis=1), np.array(squares)
+            return multiples.own, streams, masks.sum(axis=1), (piece.name, squares)
 
         def work(piece: TensorPiece) -> list[tuple[Any, ...]]:
             vectors = stream.task_vectors_at(piece)
@@ -205,15 +205,16 @@ def write_bundle(method: Method, models: Models, contents: BundleContents) -> tu
 
         with new_bundle(settings.output, contents) as new:
             every = pieces_of_layout(stream.layout, merging.over_tensors, PIECE)
-            kept, squares = np.zeros(count), np.zeros((count, 2))
+            kept, squares = np.zeros(count), []
             for step, streams, counts, of_piece in chain.from_iterable(in_batches(work, every, merging.threads)):
                 new.append(None, streams[0], step)
                 for task, mask in zip(settings.tasks, streams[1:], strict=True):
                     new.append(task, mask)
-                kept, squares = kept + counts, squares + of_piece
+                kept += counts
+                squares.append(of_piece)
             new.mask_lambda.update(lambdas)
             new.density.update(zip(settings.tasks, kept / max(stream.layout.size, 1), strict=True))
-            new.noise.update(zip(settings.tasks, map(_noise, squares), strict=True))
+            new.noise.update(zip(settings.tasks, noise_of_tasks(squares, count), strict=True))
     return lambdas, manifest_of(open_location(settings.output))
 
 
@@ -230,13 +231,13 @@ def _lambdas_without_data(stream: Stream, merging: StreamedMerge) -> list[float]
 def _write_updates(method: Method, models: Models, contents: BundleContents) -> Manifest:
     tasks = models.tasks
     with models.progress("compressing", 1) as progress, new_bundle(models.settings.output, contents) as new:
-        encode = encoder(method, models, models.stream(progress))
-        squares = np.zeros((len(tasks), 2))
-        for of_piece in in_batches(encode, [TensorPiece(*piece) for piece in new.pieces]):
+        encode, every = encoder(method, models, models.stream(progress)), [TensorPiece(*piece) for piece in new.pieces]
+        squares = []
+        for piece, of_piece in zip(every, in_batches(encode, every), strict=True):
             for task, (stream, step, _) in zip(tasks, of_piece, strict=True):
                 new.append(task, stream, step)
-            squares += [one for *_, one in of_piece]
-        new.noise.update(zip(tasks, map(_noise, squares), strict=True))
+            squares.append((piece.name, [one for *_, one in of_piece]))
+        new.noise.update(zip(tasks, noise_of_tasks(squares, len(tasks)), strict=True))
     return manifest_of(open_location(models.settings.output))
 
 
@@ -255,7 +256,7 @@ def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorP
             in_order(one.stored(piece.name, piece.start, piece.stop).view(f"i{width}"))
             for one in (models.base, *models.tasks.values())
         ]
-        return [(encoded(one - patterns[0]), None, np.zeros(2)) for one in patterns[1:]]
+        return [(encoded(one - patterns[0]), None, np.zeros(3)) for one in patterns[1:]]
 
     def rounded(piece: TensorPiece) -> list[Encoded]:
         theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
@@ -264,7 +265,7 @@ def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorP
             assert encode is not None
             multiples = encode(tau, rms, piece.name, shape, piece.start, **method.values)
             restored = value_of(multiples, shape, piece.start)
-            every.append((encoded(multiples.integers), multiples.own, _squares(tau, restored, theta)))
+            every.append((encoded(multiples.integers), multiples.own, squares_of(tau, restored, theta)))
         return every
 
     return exact if encode is None else rounded
@@ -289,18 +290,29 @@ def estimated_sizes(method: Method, models: Models) -> list[tuple[str, int, floa
     estimates: list[tuple[str, int, float | None]] = []
     for one in [registry.with_option(method, "step", step) for step in steps] or [method]:
         results = [*in_batches(encoder(one, models, models.stream(lambda count: None)), some)]
-        squares = sum((np.array([one for *_, one in each]) for each in results), np.zeros((len(models.tasks), 2)))
+        squares = [(piece.name, [one for *_, one in each]) for piece, each in zip(some, results, strict=True)]
         nbytes = sum(bytes_of_piece(stream, step) for of_piece in results for stream, step, _ in of_piece) / share
         name = f"--step {one.values['step']:g}" if steps else one.name
-        estimates.append((name, int(nbytes), max(map(_noise, squares)) if steps else None))
+        estimates.append((name, int(nbytes), max(noise_of_tasks(squares, len(models.tasks))) if steps else None))
     return estimates
 
 
-def _squares(vector: Vector, restored: Vector, theta: Vector) -> Squares:
-    error = vector - restored
-    return np.array([np.einsum("i,i", error, error), np.einsum("i,i", theta, theta)], np.float64)
+def squares_of(vector: Vector, restored: Vector, theta: Vector) -> Squares:
+    """`Squares` of a piece of a task vector and of the restored one."""
+    error, weights = vector - restored, vector + theta
+    return np.array([np.einsum("i,i", error, error), np.einsum("i,i", weights, weights), error.size], np.float64)
 
 
-def _noise(squares: Squares) -> float:
-    error, weights = squares.tolist()
-    return sqrt(error / weights) if weights else 0.0
+def noise_of_tasks(pieces: Sequence[tuple[str, Sequence[Squares]]], tasks: int) -> list[float]:
+    """Each task's noise: the relative error of a tensor's restored weights, as the root mean square over the tensors,
+    weighted by their sizes. A few large tensors would otherwise hide the error of all others.
+
+    Args:
+        pieces: the name of the tensor and `Squares` by task, for each piece.
+    """
+    of_tensors: dict[str, NDArray[np.float64]] = {}
+    for name, squares in pieces:
+        of_tensors[name] = of_tensors.get(name, 0) + np.array(squares)
+    error, weights, sizes = np.moveaxis(np.array([np.zeros((tasks, 3)), *of_tensors.values()]), 2, 0)
+    relative = np.divide(error, weights, out=np.sign(error), where=weights > 0)  # 1 for weights that should be 0
+    return list(np.sqrt((sizes * relative).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)))

@@ -74,7 +74,11 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
     noise = []
     for task, vector, update in zip(TASKS, vectors, updates, strict=True):
         np.testing.assert_array_equal(np.concatenate([bundle.update(task, name) for name in layout.names]), update)
-        noise.append(np.linalg.norm(update - vector) / np.linalg.norm(theta))
+        errors, fine_tuned = layout.split(update - vector), layout.split(theta + vector)
+        each = [
+            np.full(one.shape, np.linalg.norm(errors[name]) / np.linalg.norm(one)) for name, one in fine_tuned.items()
+        ]
+        noise.append(np.sqrt(np.mean(np.concatenate([one.reshape(-1) for one in each]) ** 2)))
         if "task_arithmetic" in spec:
             mask = reference.mask(vector, reference.sum_vectors(vectors), LAMBDAS[task])
             assert bundle.density(task) == pytest.approx(mask.mean(), 1e-6)
@@ -104,7 +108,8 @@ def test_every_task_comes_back(here: Path, tmp_path: Path, spec: str, capsys: py
 
 @pytest.mark.parametrize("name", ["stochastic_rounding", "lossless"])
 def test_tables_count_the_bytes_of_bundles(tmp_path: Path, name: str) -> None:
-    """A table would have another size than the bundle, of tensors with several pieces or of exact differences."""
+    """A table would have another size than the bundle, or the printed noise would be wrong, of tensors with several
+    pieces or of exact differences."""
     draw, shape = np.random.default_rng(0), (600, 500)
     theta = (draw.integers(-512, 512, shape) / 1024).astype(np.float32)  # sums with tau are exact
     theta[524:] *= 64  # the second piece
@@ -118,6 +123,9 @@ def test_tables_count_the_bytes_of_bundles(tmp_path: Path, name: str) -> None:
         infos = open_tensors(bundle / "updates" / f"{task}.safetensors").infos.values()
         counted = coded_bytes(method.codec, tau.reshape(-1), theta.reshape(-1), layout, **method.values)
         assert counted == sum(info.nbytes for info in infos)
+        error = tallmasks.load_bundle(bundle).update(task, "w").reshape(shape) - tau
+        noise = np.linalg.norm(error.astype(float)) / np.linalg.norm((theta + tau).astype(float))
+        assert tallmasks.load_bundle(bundle).manifest.noise[task] == pytest.approx(noise, 1e-4)
 
 
 def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path) -> None:
