@@ -6,28 +6,20 @@ params.yaml declares them under `data`: `support: {files: tickets.csv, text: bod
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
-import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reproduction.tasks.catalogues import Params
+from reproduction.tasks.own_data import FRACTIONS, check_splits, divided, hash_order, label_order, read_columns
 from reproduction.tasks.task import SPLITS, Task
 from reproduction.tasks.texts import PAIR, Text, joined
-from tallmasks.errors import TallmasksError, counted, nearest, short, warn
+from tallmasks.errors import TallmasksError, counted, short
 from tallmasks.io.file_digests import named_path
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-FRACTIONS = {"validation": 0.1, "test": 0.2}
 TEMPLATES = ("A text about {}.",)
-FORMATS = ".csv, .tsv, .jsonl (one object per line) or .parquet"
-BLOCK = 1 << 26  # bytes of a CSV file that are read at once; the longest text
 
 
 @dataclass(frozen=True)
@@ -78,19 +70,12 @@ def _task(name: str, entry: Mapping[str, Any]) -> OwnTextTask:
     return OwnTextTask(name, classes, templates, f"texts of {file.name}", file, settings)
 
 
-def _numbers_as_such(label: str) -> tuple[list[str | int], int, str]:
-    """Sorts "LABEL_10" behind "LABEL_9", and "-1" before "0"."""
-    if re.fullmatch(r"-?\d+", label):
-        return [], int(label), label
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", label)], 0, label
-
-
 def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str, limit: int | None = None) -> list[Text]:
     """The texts of one split, in the order of the file; with more than ``limit``, a sample by a hash of the text."""
     classes = tuple(settings["classes"])
     number_of = {label: number for number, label in enumerate(settings.get("labels", classes))}
     rows = [(text, label) for text, label, part in _rows(task, file, settings) if part == split]
-    numbers = sorted(range(len(rows)), key=lambda number: _order(settings["seed"], rows[number][0]))
+    numbers = sorted(range(len(rows)), key=lambda number: hash_order(settings["seed"], rows[number][0]))
     chosen = sorted(numbers[:limit])
     return [Text(rows[number][0], classes, number_of[rows[number][1]]) for number in chosen]
 
@@ -109,7 +94,7 @@ def evaluated_texts(task: str, entry: Mapping[str, Any], split: str) -> list[Tex
         raise TallmasksError(f"{file}: no such file; correct the path")
     settings = {"text": [entry["text"]], "label": entry["label"], "split": None, "fractions": {}, "seed": 0}
     rows = [(text, label) for text, label, _ in _rows(task, file, settings)]
-    labels = sorted({label for _, label in rows}, key=_numbers_as_such)
+    labels = sorted({label for _, label in rows}, key=label_order)
     if not rows:
         raise TallmasksError(f"{file}: found no texts; expected a row for each text")
     classes = tuple(entry.get("classes", labels))
@@ -136,122 +121,33 @@ def _checked(task: str, file: Path, settings: Mapping[str, Any]) -> list[str]:
 def _labels(task: str, file: Path, settings_json: str, _identity: tuple[int, ...]) -> list[str]:
     settings = json.loads(settings_json)
     rows = list(_rows(task, file, settings))
-    counts = Counter(label for _, label, _ in rows)
+    counts = {label for _, label, _ in rows}
     if len(counts) < 2:
         raise TallmasksError(
             f"{file}: column {settings['label']!r}: found {counted(len(counts), 'class')}, expected at least two"
         )
-    parts_of_class, parts_of_text = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for text, label, part in rows:
-        parts_of_class[label].add(part)
-        parts_of_text[" ".join(text.split())].add(part)
-    for label, parts in sorted(parts_of_class.items()):
-        if missing := [part for part in SPLITS if part not in parts]:
-            raise TallmasksError(
-                f"{file}: class {short(label)}: found {counted(counts[label], 'text')}, and none for "
-                f"{' and '.join(missing)}; expected at least one text of every class for each of {', '.join(SPLITS)}. "
-                "Add texts, or remove the class"
-            )
-    if twice := sum(len(parts) > 1 for parts in parts_of_text.values()):
-        warn(f"{file}: {counted(twice, 'text')} in more than one split, so the accuracy can be too high", task)
-    return sorted(counts, key=_numbers_as_such)
+    texts, labels, parts = zip(*rows, strict=True)
+    check_splits(task, file, "text", [" ".join(text.split()) for text in texts], labels, parts)
+    return sorted(counts, key=label_order)
 
 
 def _rows(task: str, file: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Text, label and split of every row."""
     columns, label, split = settings["text"], settings["label"], settings["split"]
-    table = _read(task, file, list(dict.fromkeys([*columns, label, *([split] if split else [])])))
+    table = read_columns(task, file, list(dict.fromkeys([*columns, label, *([split] if split else [])])))
     texts = [joined(*row) for row in zip(*(table[column] for column in columns), strict=True)]
     labels = [value.strip() for value in table[label]]
     for what, values in (("text", [text.replace(PAIR, " ").strip() for text in texts]), ("label", labels)):
         if "" in values:
             raise TallmasksError(f"{file}: row {values.index('') + 1}: the {what} is empty; add it, or remove the row")
-    parts = table[split] if split else _parts(texts, labels, settings["fractions"], settings["seed"])
+    if split:
+        parts = table[split]
+    else:  # texts that differ in their white space only are in the same split
+        contents = [" ".join(text.split()) for text in texts]
+        parts = divided(contents, labels, settings["fractions"], settings["seed"])
     for row, part in enumerate(parts, 1):
         if part not in SPLITS:
             raise TallmasksError(
                 f"{file}: row {row}, column {split!r}: found {short(part)}, expected one of {', '.join(SPLITS)}"
             )
     return zip(texts, labels, parts, strict=True)
-
-
-def _parts(texts: Sequence[str], labels: Sequence[str], fractions: Mapping[str, float], seed: int) -> list[str]:
-    """The split of each text: a fraction of every class, at least one text, by a hash of seed and text.
-
-    Equal texts are in the same split, whatever their white space.
-    """
-    texts = [" ".join(text.split()) for text in texts]
-    by_class: dict[str, set[str]] = {}
-    for text, label in zip(texts, labels, strict=True):
-        by_class.setdefault(label, set()).add(text)
-    part_of: dict[str, str] = {}
-    for of_class in by_class.values():
-        ordered = sorted(of_class, key=lambda text: _order(seed, text))
-        start = 0
-        for part, fraction in fractions.items():
-            count = max(1, round(fraction * len(ordered)))
-            for text in ordered[start : start + count]:
-                part_of.setdefault(text, part)
-            start += count
-    return [part_of.get(text, "train") for text in texts]
-
-
-def _order(seed: int, text: str) -> bytes:
-    return hashlib.sha256(f"{seed} {text}".encode()).digest()
-
-
-def _read(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]:
-    """The values of some columns as strings; missing values are empty."""
-    import pyarrow as pa
-
-    try:
-        names, table = _table(file, columns)
-        for column in columns:
-            if names.count(column) != 1:
-                raise TallmasksError(
-                    f"{file}: found {names.count(column)} columns {column!r}{nearest(column, names)}; found "
-                    f"{', '.join(names[:20])}; expected the columns of data.{task} in params.yaml, each once"
-                )
-        values = {column: [value or "" for value in table[column].cast(pa.string()).to_pylist()] for column in columns}
-        if file.suffix == ".tsv" and any(re.fullmatch('".*"', value) for texts in values.values() for value in texts):
-            raise ValueError("in a .tsv file, quotation marks around a text can belong to it; save it as .csv")
-    except (OSError, ValueError, TypeError, AttributeError) as error:  # Arrow's are of these
-        raise TallmasksError(
-            f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}, in "
-            "UTF-8, with columns of strings or numbers"
-        ) from None
-    return values
-
-
-def _table(file: Path, columns: Sequence[str]) -> tuple[list[str], pa.Table]:
-    """The names of all columns, and a table with those of ``columns`` that the file has."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    if file.suffix in (".csv", ".tsv"):
-        layout: Any = (
-            {"newlines_in_values": True} if file.suffix == ".csv" else {"delimiter": "\t", "quote_char": False}
-        )
-        parsing, reading = csv.ParseOptions(**layout), csv.ReadOptions(block_size=BLOCK)
-        names = csv.open_csv(file, reading, parsing).schema.names
-        present = [column for column in columns if column in names]
-        converting = csv.ConvertOptions(include_columns=present, column_types=dict.fromkeys(present, pa.string()))
-        return names, csv.read_csv(file, reading, parsing, converting)
-    if file.suffix == ".parquet":
-        content = parquet.ParquetFile(file)
-        names = content.schema_arrow.names
-        return names, content.read([column for column in columns if column in names])
-    if file.suffix not in (".jsonl", ".json"):
-        raise ValueError("another format")
-    found, values = dict[str, None](), {column: list[Any]() for column in columns}
-    with file.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, 1):  # Arrow's reader of JSON takes texts for dates
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise ValueError(f"line {number}: {error}") from None
-                found |= dict.fromkeys(row)
-                for column, of_column in values.items():
-                    of_column.append(row.get(column))
-    return list(found), pa.table(values)
