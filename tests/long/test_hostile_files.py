@@ -150,7 +150,9 @@ def damaged_bundle(rng, files):
         facts["files"][name] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
     with suppress(ValueError, TypeError, AttributeError):  # of what is no JSON, or no object
         facts["digest"] = bundle_digest(facts)
-    return files | {"bundle.json": json.dumps(facts).encode()}, True
+    items = [*facts.items()] if isinstance(facts, dict) else []
+    rng.shuffle(items)  # the digest ignores the order
+    return files | {"bundle.json": json.dumps(dict(items) or facts).encode()}, True
 
 
 @pytest.mark.parametrize("include_base", [False, True])

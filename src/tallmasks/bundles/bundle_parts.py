@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, read_manifest
 from tallmasks.bundles.streams import STEPS, STREAMS, decoded, split_streams, stream_infos
 from tallmasks.bundles.updates import Update, update_of_differences, update_of_multiples
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, short
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
@@ -24,6 +24,8 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 from tallmasks.vectors.multiples import columns_of, piece, piece_count, row_rms, steps_of
 
+LARGEST_STEP = 2.0**96
+"""With larger steps, the product of a step and an integer, int32, could be infinite as float32."""
 Arrays = Mapping[str, NDArray]
 Infos = Mapping[str, TensorInfo]
 
@@ -119,6 +121,8 @@ class BundleParts:
         self._opened = once(self._open)
         self._infos = once(lambda: other_infos(manifest))
         self._streams = once(self._split)
+        self._task_of = {file: task for task, file in manifest.task_files.items()}
+        self._task_of |= {str(model.own_file): task for task, model in manifest.models.items()}
         self.kept = once(self._keep)
         self.kept_bytes, self._lock = 0, threading.Lock()
 
@@ -138,6 +142,7 @@ class BundleParts:
             return update_of_multiples(integers, steps, tensor.size, start)
         rms = row_rms(base.piece(name, start, stop), tensor.shape, start)
         steps = steps_of(rms, steps[0], self.manifest.step)
+        self._check_steps(steps, self.manifest.task_files[task], self.manifest.first_piece[name] + number)
         return update_of_multiples(integers, steps, columns_of(tensor.shape), start)
 
     def _integers(self, task: str, name: str, number: int) -> tuple[NDArray, NDArray[np.float32] | None]:
@@ -154,9 +159,14 @@ class BundleParts:
         else:
             integers = self._decoded(file, index, np.int32, size)
         steps = self._opened(file)[STEPS][index : index + 1]
-        if not 0 < steps[0] < np.inf:
-            raise TallmasksError(f"{self._damaged(file, index)}: its step is {steps[0]}; expected a positive number")
+        self._check_steps(steps, file, index)
         return integers, steps
+
+    def _check_steps(self, steps: NDArray[np.float32], file: str, index: int) -> None:
+        if not (np.all(steps > 0) and np.all(steps < LARGEST_STEP)):
+            raise TallmasksError(
+                f"{self._damaged(file, index)}: its step is {steps.max()}; expected a number from 0 to {LARGEST_STEP:g}"
+            )
 
     def _decoded(self, file: str, index: int, dtype: DTypeLike, size: int) -> NDArray:
         try:
@@ -231,6 +241,14 @@ class BundleParts:
                     f" {actual.get(key, 'missing')}; expected {expected.get(key, 'no such tensor')}. tallmasks did not"
                     " write this bundle; copy or download it again."
                 )
+        wanted = metadata_of(self.manifest, self._task_of.get(name))
+        if other := {
+            key: opened.metadata.get(key) for key, value in wanted.items() if opened.metadata.get(key) != value
+        }:
+            raise TallmasksError(
+                f"{self.location.title}: {name} does not match bundle.json: its metadata have {short(other)}; expected"
+                f" {short(wanted)}. tallmasks did not write this bundle; copy or download it again."
+            )
         return {key: opened.view(key) for key in opened.names}
 
     def _split(self, file: str) -> list[NDArray[np.uint8]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, cut
 from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -31,10 +32,10 @@ def find_base(parts: BundleParts, base: Checkpoint | None) -> Checkpoint:
         root = parts.location.root
         name, folders = Path(origin.path).name, dict.fromkeys((root.parent, root.resolve().parent, Path()))
         paths = dict.fromkeys(folder / path for path in (origin.path, name) for folder in folders)
-        candidates = [str(path) for path in paths if path.exists()]
+        candidates = [path for path in map(str, paths) if os.path.lexists(path)]  # Path.exists raises for a long name
         if not candidates:
             there = root.parent / origin.path
-            problems = [f"{there} does not exist, and no {name} is next to the bundle or in the current folder"]
+            problems = [f"{cut(str(there))} does not exist, and no {cut(name)} is next to it or in the current folder"]
     if origin.repository:
         candidates.append(f"{origin.repository}@{origin.revision}")
     for spec in candidates:

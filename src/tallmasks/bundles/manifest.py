@@ -13,12 +13,21 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from itertools import accumulate
-from typing import Annotated, Any, Final, Literal, Self
+from itertools import accumulate, islice
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    Strict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic import model_validator as checked
 
 from tallmasks.bundles.updates import Coding
@@ -35,23 +44,44 @@ FORMAT: Final = "tallmasks/bundle/2"
 BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "companions/"
-_LARGEST_SINGLE = float(np.finfo(np.float32).max)
+_LARGEST_SINGLE, _LARGEST_STEP, _MOST_VALUES = float(np.finfo(np.float32).max), 1e6, 1 << 62
 _LONGEST_NAME = 100
 _OF_MASKS = ("masks", "mask_lambda", "density")
 """Fields of bundles of masks only."""
 
-Count = Annotated[int, Strict(), Field(ge=0)]
+Count = Annotated[int, Strict(), Field(ge=0, le=2**62)]
 Single = Annotated[float, Field(ge=-_LARGEST_SINGLE, le=_LARGEST_SINGLE)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Shape = Annotated[tuple[Count, ...], Strict(False), FailFast()]
+Shape = Annotated[tuple[Count, ...], Strict(False), FailFast(), Field(max_length=64)]
 Dtype = Literal[
     "F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL", "F8_E4M3", "F8_E5M2",
     "F8_E4M3FNUZ", "F8_E5M2FNUZ",
 ]  # fmt: skip
 
 
+def _until_an_error(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Validates a dictionary key by key, because pydantic collects the errors of all keys."""
+    if not isinstance(value, dict):
+        return validate(value)
+    return {key: inner for item in value.items() for key, inner in validate(dict([item])).items()}
+
+
+_Value = TypeVar("_Value")
+ByName = Annotated[dict[str, _Value], WrapValidator(_until_an_error)]
+
+
 class _Object(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_by_name=True, serialize_by_alias=True)
+
+    @checked(mode="before")
+    @classmethod
+    def _one_unknown_key(cls, value: Any) -> Any:
+        """Drops all unknown keys but the first, because pydantic collects an error for each."""
+        if not isinstance(value, dict):
+            return value
+        known = {*cls.model_fields, *(field.alias for field in cls.model_fields.values())}
+        others = {*islice((key for key in value if key not in known), 1, None)}
+        return {key: inner for key, inner in value.items() if key not in others}
 
 
 class BundledTensor(_Object):
@@ -86,11 +116,11 @@ class TaskModel(_Object):
         companions: sha256 of the configuration and tokenizer files; stored in `companions/` unless the base has them.
     """
 
-    own: dict[str, TaskOnlyTensor] = {}
+    own: ByName[TaskOnlyTensor] = {}
     own_file: str | None = None
     missing: Annotated[tuple[str, ...], Strict(False), FailFast()] = ()
-    names: dict[str, str] = {}
-    companions: dict[str, Sha256] = {}
+    names: ByName[str] = {}
+    companions: ByName[Sha256] = {}
 
 
 class ModelSizes(_Object):
@@ -130,18 +160,18 @@ class Manifest(_Object):
     options: dict[str, Any]
     base: BaseOrigin
     coding: Coding
-    step: Annotated[float, Field(ge=0, le=_LARGEST_SINGLE)] = 0.0
-    tensors: dict[str, BundledTensor]
-    aliases: dict[str, str]
+    step: Annotated[float, Field(ge=0, le=_LARGEST_STEP)] = 0.0
+    tensors: ByName[BundledTensor]
+    aliases: ByName[str]
     tasks: Annotated[tuple[str, ...], Strict(False), FailFast(), Field(min_length=1)]
-    masks: dict[str, str] = {}
-    updates: dict[str, str] = {}
-    mask_lambda: dict[str, Single] = {}
-    density: dict[str, Single] = {}
-    noise: dict[str, Single] = {}
-    models: dict[str, TaskModel] = {}
+    masks: ByName[str] = {}
+    updates: ByName[str] = {}
+    mask_lambda: ByName[Single] = {}
+    density: ByName[Single] = {}
+    noise: ByName[Single] = {}
+    models: ByName[TaskModel] = {}
     sizes: ModelSizes | None = None
-    files: dict[str, PartFile]
+    files: ByName[PartFile]
     digest: str = ""
 
     @property
@@ -150,7 +180,8 @@ class Manifest(_Object):
 
     @cached_property
     def stored(self) -> dict[str, BundledTensor]:
-        return {name: tensor for name, tensor in self.tensors.items() if tensor.stored is True}
+        """Tensors that tasks change. The streams are in the order of their names, not in that of bundle.json."""
+        return {name: tensor for name, tensor in sorted(self.tensors.items()) if tensor.stored is True}
 
     @cached_property
     def buffers(self) -> dict[str, BundledTensor]:
@@ -219,6 +250,12 @@ class Manifest(_Object):
         for name, tensor in self.tensors.items():
             is_allowed = tensor.dtype in FLOATS or tensor.stored == BUFFER
             expect(is_allowed, f"tensors[{name!a}].dtype", tensor.dtype, "a float dtype, or a buffer")
+            expect(
+                tensor.size <= _MOST_VALUES,
+                f"tensors[{name!a}].shape",
+                tensor.shape,
+                f"at most {_MOST_VALUES:,} values",
+            )
         for name in (*self.tensors, *self.aliases):
             _expect_name(name, "a tensor's name")
         for alias, name in self.aliases.items():
@@ -244,20 +281,28 @@ class Manifest(_Object):
     def _check_models(self) -> set[str]:
         """Validates ``models`` and returns the names of their own files."""
         expect(self.models.keys() <= {*self.tasks}, "the keys of models", [*self.models], "names of tasks")
-        files: list[str] = []
+        files, of_base = list[str](), {*self.tensors, *self.aliases}
         for task, one in self.models.items():
             key, file = f"models[{task!a}]", one.own_file
             expect(bool(one.own) == (file is not None), f"{key}.own_file", file, "a file if `own` has tensors")
             if file is not None:
                 expect(_is_file_in(OWN, file), f"{key}.own_file", file, f"{OWN}<name>.safetensors")
                 files.append(file)
-            names = {*self.tensors, *self.aliases, *one.own}
-            expect(one.names.keys() <= names, f"the keys of {key}.names", [*one.names], "names of the model's tensors")
+            for name in one.names:
+                expect(
+                    name in of_base or name in one.own, f"a key of {key}.names", name, "a name of the model's tensors"
+                )
             for name in (*one.own, *one.names.values()):
                 _expect_name(name, f"a tensor's name in {key}")
-            present = [name for name in names if self.aliases.get(name, name) not in one.missing]
-            counts = Counter(one.names.get(name, name) for name in present)
-            twice = [name for name, count in counts.items() if count > 1]
+            missing = {*one.missing}
+            present = {name: file for name, file in one.names.items() if self.aliases.get(name, name) not in missing}
+
+            def is_kept(name: str, one: TaskModel = one, missing: set[str] = missing) -> bool:
+                """Whether the model has a tensor of this name, which it does not rename."""
+                has_name = name in one.own or (name in of_base and self.aliases.get(name, name) not in missing)
+                return has_name and name not in one.names
+
+            twice = [file for file, count in Counter(present.values()).items() if count > 1 or is_kept(file)]
             expect(not twice, f"a value of {key}.names", twice[:1], "a name that no other tensor of the model has")
             for name in one.companions:
                 expect(is_companion(name), f"a key of {key}.companions", name, "a configuration or tokenizer file")

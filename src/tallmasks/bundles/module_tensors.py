@@ -55,7 +55,8 @@ def form_of(manifest: Manifest, task: str | None) -> Form:
     """The form of a task's model, or of the base."""
     model = manifest.model(task or "")
     tensors = {name: TensorInfo(one.dtype, one.shape) for name, one in manifest.tensors.items()}
-    tensors = {name: info for name, info in tensors.items() if name not in model.missing}
+    missing = {*model.missing}
+    tensors = {name: info for name, info in tensors.items() if name not in missing}
     tensors |= {name: TensorInfo(one.dtype, one.shape) for name, one in model.own.items()}
     aliases = {alias: name for alias, name in manifest.aliases.items() if alias not in tensors and name in tensors}
     heads = {name for one in manifest.models.values() for name in one.own}

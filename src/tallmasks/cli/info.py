@@ -23,7 +23,7 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
 from tallmasks.bundles.model_card import noise_of
 from tallmasks.cli.printed_models import print_sizes
-from tallmasks.errors import TallmasksError, counted
+from tallmasks.errors import TallmasksError, counted, one_line
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import expanded
@@ -79,8 +79,9 @@ def of_bundle(bundle: Bundle) -> None:
     values = sum(tensor.size for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"
-    print(f"bundle of {counted(len(bundle.tasks), 'task')} by {manifest.method}, {decimal(size_of_bundle(bundle))}")
-    print(f"  base: {base} ({where})")
+    size = decimal(size_of_bundle(bundle))
+    print(f"bundle of {counted(len(bundle.tasks), 'task')} by {one_line(manifest.method)}, {size}")
+    print(f"  base: {one_line(base)} ({where})")
     print(f"  {values:,} values in {counted(len(manifest.tensors), 'tensor')}, {stored:,} of them stored")
     if manifest.buffers:
         print(f"  stored whole for every task: {name_some(manifest.buffers)}")

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 import torch
 from pcodec import standalone
+from pydantic import ValidationError
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.manifest import MASKS, bundle_digest, is_safe, task_files
+from tallmasks.bundles.manifest import MASKS, Manifest, bundle_digest, is_safe, task_files
 from tallmasks.bundles.streams import encoded
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import read_metadata
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import FORMS, MASKED, METHODS, TASKS, all_same, changed, make, patterns, same_bits
 
@@ -115,9 +117,16 @@ def forge(folder, file, change):
     """Change the tensors of a bundle's file, and its digests with it."""
     tensors = {name: tensor.numpy().copy() for name, tensor in load_file(folder / file).items()}
     change(tensors)
-    save_arrays(tensors, folder / file)
-    content, manifest = (folder / file).read_bytes(), json.loads((folder / "bundle.json").read_text())
-    manifest["files"][file] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    save_arrays(tensors, folder / file, read_metadata(folder / file))
+    content = (folder / file).read_bytes()
+    part = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    forge_manifest(folder, lambda manifest: manifest["files"].update({file: part}))
+
+
+def forge_manifest(folder, change):
+    """Change bundle.json, and its digest with it."""
+    manifest = json.loads((folder / "bundle.json").read_text())
+    change(manifest)
     (folder / "bundle.json").write_text(json.dumps(manifest | {"digest": bundle_digest(manifest)}))
 
 
@@ -140,6 +149,8 @@ FORGED = {
     "one too many": with_streams(lambda streams: [*streams, streams[-1]]),
     "no steps": lambda tensors: tensors.pop(".steps"),
     "step NaN": lambda tensors: tensors[".steps"].__setitem__(-1, np.nan),
+    "step 0": lambda tensors: tensors[".steps"].__setitem__(-1, 0),
+    "step that gives infinite weights": lambda tensors: tensors[".steps"].__setitem__(-1, 1e38),
 }
 
 
@@ -151,7 +162,7 @@ def small(tmp_path_factory):
 
 FILES = {
     "updates/mnist": ("stochastic_rounding", FORGED),
-    "merged": (MASKED, ["cut", "step NaN"]),
+    "merged": (MASKED, ["cut", "step NaN", "step that gives infinite weights"]),
     "masks/mnist": (MASKED, ["cut"]),
 }
 
@@ -170,6 +181,87 @@ def test_forged_streams_are_refused_in_a_line(small, tmp_path, method, file, for
     assert any(f"{file}.safetensors" in problem for problem in verify_bundle(folder))
     if file != "merged":
         assert all_same(bundle.state_dict("ümlaut"), made.wanted["ümlaut"])
+
+
+def reordered(value):
+    """JSON with the keys of all objects in the opposite order."""
+    if isinstance(value, dict):
+        return {key: reordered(inner) for key, inner in reversed(value.items())}
+    return [*map(reordered, value)] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_keys_means_nothing(tmp_path, method):
+    """A tool that sorts the keys of JSON files would exchange the weights of two tensors, with the same digest."""
+    made = make(tmp_path, method)
+    path = made.folder / "bundle.json"
+    path.write_text(json.dumps(reordered(json.loads(path.read_text()))))
+    assert verify_bundle(made.folder) == []
+    for task in TASKS:
+        assert all_same(load_bundle(made.folder, made.base_file).state_dict(task), made.wanted[task])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_file_of_another_task_is_refused(tmp_path, method):
+    """A task of a forged or wrongly repaired bundle would silently be another task's model."""
+    made = make(tmp_path, method)
+
+    def exchange(manifest):
+        files = manifest["masks" if method == MASKED else "updates"]
+        files["mnist"], files["ümlaut"] = files["ümlaut"], files["mnist"]
+
+    forge_manifest(made.folder, exchange)
+    with pytest.raises(TallmasksError, match=r"its metadata have .*; expected .*'task': 'mnist'"):
+        load_bundle(made.folder, made.base_file).state_dict("mnist")
+    assert len(verify_bundle(made.folder)) == 2
+
+
+HUGE = {
+    "a size": lambda manifest: manifest.update(sizes={"base": 10**400, "models": 0}),
+    "an axis": lambda manifest: manifest["tensors"]["tall"].update(shape=[10**4000, 10**4000]),
+    "many axes": lambda manifest: manifest["tensors"]["tall"].update(shape=[2**62] * 10000),
+    "a product": lambda manifest: manifest["tensors"]["tall"].update(shape=[2**62, 2]),
+    "a step": lambda manifest: manifest.update(step=1e30),
+    "a path": lambda manifest: manifest["base"].update(path="x/" * 3000 + "y" * 4000),
+    "a name": lambda manifest: manifest["base"].update(path="y" * 300),
+}
+
+
+@pytest.mark.parametrize("huge", HUGE)
+def test_huge_values_are_refused_in_a_line(small, tmp_path, huge):
+    """A bundle from somebody would end the program with a traceback, or never."""
+    folder = tmp_path / "bundle"
+    shutil.copytree(small["stochastic_rounding"].folder, folder)
+    forge_manifest(folder, HUGE[huge])
+    with pytest.raises(TallmasksError) as error:
+        load_bundle(folder).state_dict("mnist")
+    assert "\n" not in str(error.value) and len(str(error.value)) < 700
+
+
+def test_a_manifest_with_many_mistakes_keeps_few_errors(small):
+    """A file of some megabytes would fill the memory with errors, of which one is shown."""
+    manifest = json.loads((small[MASKED].folder / "bundle.json").read_text())
+    many = [f"{number}" for number in range(1000)]
+    for change in (
+        {"tensors": {name: {"shape": -1} for name in many}},
+        {"aliases": dict.fromkeys(many, 1)},
+        {"models": {"mnist": {"companions": dict.fromkeys(many, 1)}}},
+        dict.fromkeys(many, 1),
+        {"base": dict.fromkeys(many, 1)},
+    ):
+        with pytest.raises(ValidationError) as error:
+            Manifest.model_validate(manifest | change)
+        assert error.value.error_count() < 10
+
+
+def test_info_escapes_what_a_bundle_says(small, tmp_path, capsys):
+    """A bundle from somebody could fake the output of a terminal."""
+    folder = tmp_path / "bundle"
+    shutil.copytree(small[MASKED].folder, folder)
+    forge_manifest(folder, lambda manifest: manifest.update(method="\x1b[2Jmine", base={"path": "\x1b]0;base"}))
+    assert main(["info", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and r"\x1b[2Jmine" in said and r"\x1b]0;base" in said
 
 
 def test_only_the_files_of_one_task_are_downloaded(tmp_path, monkeypatch):
