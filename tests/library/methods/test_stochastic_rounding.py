@@ -32,10 +32,14 @@ def steps(tau: Array, theta: Array, step: float) -> Array:
     return out.reshape(tau.shape)
 
 
+def first_long_axis(shape: tuple[int, ...]) -> int:
+    return next((axis for axis, length in enumerate(shape) if length > 1), 0)
+
+
 def drawn(shape: tuple[int, ...], size: float, seed: int = 0) -> tuple[Array, Array]:
     """A task vector whose weights are ``size`` as large as those of theta_0, whose rows differ."""
-    draw = np.random.default_rng(seed)
-    of_rows = draw.uniform(0.1, 3, size=(*shape[:1], *[1] * (len(shape) - 1)))
+    draw, axis = np.random.default_rng(seed), first_long_axis(shape)
+    of_rows = draw.uniform(0.1, 3, size=(*shape[: axis + 1], *[1] * len(shape[axis + 1 :])))
     theta = draw.normal(size=shape) * of_rows
     return (size * draw.standard_t(4, shape)).astype(np.float32), theta.reshape(shape).astype(np.float32)
 
@@ -53,8 +57,8 @@ def test_every_weight_is_at_a_multiple_beside_it(shape: tuple[int, ...], size: f
     """A weight would be off by more than a step, or a row have the step of another one."""
     tau, theta = drawn(shape, size)
     if tau.size > 8:
-        theta[0] = 0  # such as the row of a padding token
-        tau[-1:] = 0
+        theta.swapaxes(0, first_long_axis(shape))[0] = 0  # such as the row of a padding token
+        tau.swapaxes(0, first_long_axis(shape))[-1] = 0
     found, step = rounded(tau, theta), steps(tau, theta, 0.1)
     is_vector = sum(length > 1 for length in shape) < 2
     assert (abs(found - tau) <= step * (0.5 if is_vector else 1) * (1 + 1e-5)).all()
