@@ -14,5 +14,20 @@ if ! command -v snakemake >/dev/null; then # no environment is active: take .ven
   PATH=$project/.venv/bin:$PATH
 fi
 export PATH
+
+# DVC refuses outputs below a symbolic link, but only after the run.
+link=$(find store results -maxdepth 3 -type l -xtype d 2>/dev/null | head -n 1)
+[ -z "$link" ] || { echo "error: $link is a symbolic link, which DVC does not support; move the project's folder to" \
+  "the other disk, or run snakemake without DVC" >&2; exit 1; }
+
+# DVC records the parameters and the code as they are when this script ends; the jobs used those of its start.
+inputs() {
+  find params.yaml Snakefile src workflow tiny_worlds real_texts models -name __pycache__ -prune -o -type f -print0 |
+    sort -z | xargs -0 sha256sum
+}
+before=$(inputs)
 PYTHONPATH=src python -m tallmasks.cli.main verify --changed "$@" # this copy's code, in any folder
-exec snakemake --cores all -- "$target"
+snakemake --cores all -- "$target"
+changed=$({ echo "$before"; inputs; } | sort | uniq -u | sed 's/^[^ ]*  //' | sort -u | head -n 3 | paste -sd ' ')
+[ -z "$changed" ] || { echo "error: changed while the stage ran: $changed; the results belong to the old version. Run" \
+  "dvc repro again: it only makes what the change affects" >&2; exit 1; }
