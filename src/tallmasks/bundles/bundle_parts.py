@@ -16,7 +16,7 @@ from tallmasks.bundles.streams import STEPS, STREAMS, decoded, split_streams, st
 from tallmasks.bundles.updates import Update, update_of_differences, update_of_multiples
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io import hub
-from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.dtypes import DTYPES, nbytes_of
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.io.tensor_files import TensorInfo, open_tensors
 from tallmasks.parallel import once, parallel
@@ -179,14 +179,12 @@ class BundleParts:
 
     def buffer(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of the task's flattened buffer."""
-        width = DTYPES[self.manifest.buffers[name].dtype].width
-        return self.of_task(task)[name].reshape(-1).view(np.uint8)[start * width : stop * width]
+        return _bytes(self.of_task(task)[name], self.manifest.buffers[name].dtype, start, stop)
 
     def own(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of a flattened tensor of `own/`."""
         model = self.manifest.model(task)
-        width = DTYPES[model.own[name].dtype].width
-        return self._opened(str(model.own_file))[name].reshape(-1).view(np.uint8)[start * width : stop * width]
+        return _bytes(self._opened(str(model.own_file))[name], model.own[name].dtype, start, stop)
 
     def check(self, task: str) -> None:
         """Opens and checks all files that a task's model needs."""
@@ -249,7 +247,7 @@ class BundleParts:
                 f"{self.location.title}: {name} does not match bundle.json: its metadata have {short(other)}; expected"
                 f" {short(wanted)}. tallmasks did not write this bundle; copy or download it again."
             )
-        return {key: opened.view(key) for key in opened.names}
+        return {key: opened.array(key) for key in opened.names}
 
     def _split(self, file: str) -> list[NDArray[np.uint8]]:
         return split_streams(self._opened(file))
@@ -259,3 +257,7 @@ class BundleParts:
         with self._lock:
             self.kept_bytes += update.nbytes
         return update
+
+
+def _bytes(array: NDArray, dtype: str, start: int, stop: int) -> NDArray[np.uint8]:
+    return array.reshape(-1).view(np.uint8)[nbytes_of(dtype, start) : nbytes_of(dtype, stop)]

@@ -39,7 +39,7 @@ from tallmasks.bundles.streams import NewStreams, bytes_without_pieces, new_stre
 from tallmasks.bundles.updates import Coding
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
-from tallmasks.io.dtypes import DTYPES, FLOATS
+from tallmasks.io.dtypes import FLOATS, nbytes_of
 from tallmasks.io.tensor_files import bytes_of_file, new_tensors
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
@@ -155,8 +155,7 @@ def _copy_buffers(contents: BundleContents, draft: Manifest, files: Mapping[str 
             data = cast(model.piece(name, start, stop), dtype, f"{task}: tensor {name}")
         else:
             data = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
-        width = DTYPES[dtype].width
-        files[task].raw[name][start * width : stop * width] = data
+        files[task].raw[name][nbytes_of(dtype, start) : nbytes_of(dtype, stop)] = data
 
     buffers = draft.buffers.items()
     parallel(copy, [(task, name, *p) for task in contents.tasks for name, one in buffers for p in pieces(one.size)])

@@ -54,8 +54,8 @@ Single = Annotated[float, Field(ge=-_LARGEST_SINGLE, le=_LARGEST_SINGLE)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Shape = Annotated[tuple[Count, ...], Strict(False), FailFast(), Field(max_length=64)]
 Dtype = Literal[
-    "F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL", "F8_E4M3", "F8_E5M2",
-    "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+    "F16", "BF16", "F32", "F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL", "C64", "F8_E4M3",
+    "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4",
 ]  # fmt: skip
 
 

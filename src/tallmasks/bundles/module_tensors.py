@@ -67,7 +67,9 @@ def form_of(manifest: Manifest, task: str | None) -> Form:
 
 
 def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
-    """A torch tensor that shares memory with the bytes."""
+    """A torch tensor that shares memory with the bytes. Raises TallmasksError if torch lacks the dtype."""
+    if info.dtype not in torch_dtypes():
+        raise TallmasksError(f"found a tensor of dtype {info.dtype}, which torch cannot hold; use `tallmasks export`")
     # torch cannot view an empty uint8 array in another dtype
     flat = torch.from_numpy(raw) if raw.size else torch.empty(0, dtype=torch.uint8, device="cpu")
     return flat.view(torch_dtypes()[info.dtype]).reshape(info.shape)

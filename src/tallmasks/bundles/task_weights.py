@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.manifest import TaskModel
-from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.dtypes import nbytes_of
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -47,18 +47,17 @@ class TaskWeights:
 
         def fill(job: tuple[str, str, NDArray[np.uint8], int, int]) -> None:
             name, dtype, row, start, stop = job
-            width = DTYPES[dtype].width
-            out = row[start * width : stop * width]
+            out = row[nbytes_of(dtype, start) : nbytes_of(dtype, stop)]
             if not self.is_updated(name):
                 out[...] = converted(self.constant(name, start, stop), self.tensors[name].dtype, dtype)
             elif (own := self.parts.manifest.tensors[name].dtype) == dtype:
                 self.write_updated(name, start // PIECE, out)
             else:
-                values = np.empty((stop - start) * DTYPES[own].width, np.uint8)
+                values = np.empty(nbytes_of(own, stop - start), np.uint8)
                 self.write_updated(name, start // PIECE, values)
                 out[...] = converted(values, own, dtype)
 
-        parallel(fill, [(*row, *piece) for row in rows for piece in pieces(row[2].size // DTYPES[row[1]].width)])
+        parallel(fill, [(*row, *piece) for row in rows for piece in pieces(self.tensors[row[0]].size)])
 
     def write_updated(self, name: str, number: int, out: NDArray[np.uint8]) -> None:
         """Writes the bytes of a piece of an updated tensor, in the dtype of the bundle's base."""
@@ -89,7 +88,7 @@ class TaskWeights:
         for name in sorted(names):
             info = self.tensors[name]
             if name in self.parts.manifest.tensors or name in self._model.own:
-                raws[name] = np.empty(info.size * DTYPES[info.dtype].width, np.uint8)
+                raws[name] = np.empty(info.nbytes, np.uint8)
                 rows.append((name, info.dtype, raws[name]))
             else:
                 raws[name] = np.array(self.base.stored(name, 0, info.size))

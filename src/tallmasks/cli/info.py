@@ -25,7 +25,7 @@ from tallmasks.bundles.model_card import noise_of
 from tallmasks.cli.printed_models import print_sizes
 from tallmasks.errors import TallmasksError, counted, one_line
 from tallmasks.io import hub
-from tallmasks.io.dtypes import DTYPES
+from tallmasks.io.dtypes import nbytes_of
 from tallmasks.io.plain_files import expanded
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -102,6 +102,6 @@ def of_bundle(bundle: Bundle) -> None:
     if kept:
         size = decimal(sum(kept.values()))
         print(f"  configurations and tokenizers that differ from the base's: {counted(len(kept), 'file')}, {size}")
-    nbytes = sum(tensor.size * DTYPES[tensor.dtype].width for tensor in manifest.tensors.values())
+    nbytes = sum(nbytes_of(tensor.dtype, tensor.size) for tensor in manifest.tensors.values())
     sizes_of = manifest.sizes or ModelSizes(base=nbytes, models=nbytes * len(bundle.tasks))
     print_sizes(sizes_of.base, size_of_bundle(bundle), sizes_of.models, len(bundle.tasks))

@@ -24,7 +24,7 @@ class Dtype(NamedTuple):
         return self.numpy.itemsize
 
 
-# Dtypes by safetensors code.
+# Dtypes of whole bytes by safetensors code.
 DTYPES = {
     code: Dtype(name, np.dtype(stored))
     for code, name, stored in (
@@ -33,7 +33,7 @@ DTYPES = {
         ("U64", "uint64", "<u8"), ("U32", "uint32", "<u4"), ("U16", "uint16", "<u2"), ("U8", "uint8", "u1"),
         ("BOOL", "bool", "?"), ("C64", "complex64", "<c8"), ("F8_E4M3", "float8_e4m3fn", "u1"),
         ("F8_E5M2", "float8_e5m2", "u1"), ("F8_E4M3FNUZ", "float8_e4m3fnuz", "u1"),
-        ("F8_E5M2FNUZ", "float8_e5m2fnuz", "u1"),
+        ("F8_E5M2FNUZ", "float8_e5m2fnuz", "u1"), ("F8_E8M0", "float8_e8m0fnu", "u1"),
     )
 }  # fmt: skip
 # The dtypes of weights, with their width in bytes.
@@ -50,8 +50,13 @@ def code_of(name: str | np.dtype) -> str:
 
 
 def bits_of(code: str) -> int:
-    """Bits per value of any safetensors dtype, also of those that are not in `DTYPES`, such as F4 and F8_E8M0."""
+    """Bits per value of any safetensors dtype, also of those that are not in `DTYPES`, such as F4."""
     return 8 * DTYPES[code].width if code in DTYPES else int(re.findall(r"\d+", code)[0])
+
+
+def nbytes_of(code: str, values: int) -> int:
+    """The bytes of this many values of any safetensors dtype."""
+    return values * bits_of(code) // 8
 
 
 _CODES = {dtype.torch: code for code, dtype in DTYPES.items()}

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from tallmasks.errors import TallmasksError, cut, one_line
 from tallmasks.io.atomic_files import whole
 from tallmasks.io.content_digests import CONTENT, content_of_tensors
-from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of
+from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of, nbytes_of
 from tallmasks.io.plain_files import open_plain
 
 LARGEST_HEADER = 1 << 24  # bytes; the parsed header takes about 25 times as much memory
@@ -41,7 +41,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return self.size * bits_of(self.dtype) // 8
+        return nbytes_of(self.dtype, self.size)
 
     @property
     def is_float(self) -> bool:
@@ -145,6 +145,10 @@ class TensorFile:
             return self.stored(name).view(DTYPES[code].numpy).reshape(self._entry(name)["shape"])
         except ValueError as error:  # for example 65 axes, or axes of size 2^62 and 0
             raise TallmasksError(f"{self.path}: tensor {name} is not a valid array: {error}") from None
+
+    def array(self, name: str) -> NDArray:
+        """As `view`, or the stored bytes if NumPy has no whole bytes for a value, as for F4."""
+        return self.view(name) if self.dtype(name) in DTYPES else self.stored(name)
 
     def read(self, name: str) -> NDArray:
         """A copy of one tensor in its stored dtype; bfloat16 is returned as uint16 bits."""

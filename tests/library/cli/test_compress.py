@@ -16,6 +16,7 @@ import reference
 import tallmasks
 from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from tallmasks import methods
+from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, open_tensors, write_tensors
 from tallmasks.methods.codec import coded_bytes
 from task_bundles import nearest
@@ -126,6 +127,43 @@ def test_tables_count_the_bytes_of_bundles(tmp_path: Path, name: str) -> None:
         error = tallmasks.load_bundle(bundle).update(task, "w").reshape(shape) - tau
         noise = np.linalg.norm(error.astype(float)) / np.linalg.norm((theta + tau).astype(float))
         assert tallmasks.load_bundle(bundle).manifest.noise[task] == pytest.approx(noise, 1e-4)
+
+
+def test_lossless_restores_every_dtype_of_safetensors(tmp_path: Path) -> None:
+    """A quantised model could not be stored, or would come back with other scales."""
+    bits = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "F8_E4M3": 8, "BOOL": 8, "C64": 64, "U64": 64, "I16": 16}
+    values = 2**18 + 8
+    draw, header, stop = np.random.default_rng(0), {"w": {"dtype": "F32", "shape": [64], "data_offsets": [0, 256]}}, 256
+    for dtype, each in bits.items():
+        start, stop = stop, stop + values * each // 8
+        header[dtype] = {"dtype": dtype, "shape": [values // 8, 8], "data_offsets": [start, stop]}
+    text = json.dumps(header).encode()
+    files = {name: tmp_path / f"{name}.safetensors" for name in ("base", "a", "b", "back")}
+    for name in ("base", "a", "b"):
+        data = draw.standard_normal(64, np.float32).tobytes() + draw.integers(0, 2, stop - 256, np.uint8).tobytes()
+        files[name].write_bytes(len(text).to_bytes(8, "little") + text + data)
+    tasks = {name: files[name] for name in "ab"}
+    bundle = tallmasks.compress(files["base"], tasks, tmp_path / "bundle", method="lossless")
+    for name in "ab":
+        assert run("export", bundle, "--task", name, "-o", tmp_path / f"{name}-back.safetensors") == 0
+        back, original = open_tensors(tmp_path / f"{name}-back.safetensors"), open_tensors(files[name])
+        assert back.infos == original.infos
+        assert all((back.stored(one) == original.stored(one)).all() for one in header)
+    with pytest.raises(TallmasksError, match=r"F\d.* torch"):
+        tallmasks.load_bundle(bundle).state_dict("a")
+
+
+@pytest.mark.parametrize("method", ["lossless", "stochastic_rounding", "ties"])
+def test_complex_buffers_are_kept_for_each_task(tmp_path: Path, method: str) -> None:
+    """Tables of rotations that differ would be refused, with the advice to lose them."""
+    draw, files = np.random.default_rng(0), {name: tmp_path / f"{name}.safetensors" for name in ("base", "a", "b")}
+    for file in files.values():
+        weights, table = (draw.standard_normal((64, 32)).astype(np.float32) for _ in range(2))
+        write_tensors(file, {"w": weights, "freqs_cis": table.view(np.complex64)}, {})
+    base = files.pop("base")
+    bundle = tallmasks.load_bundle(tallmasks.compress(base, files, tmp_path / "bundle", method=method))
+    for name, file in files.items():
+        np.testing.assert_array_equal(bundle.arrays(name)["freqs_cis"], open_tensors(file).read("freqs_cis"))
 
 
 def test_a_file_may_say_all_that_options_do(here: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
-from tallmasks.io.dtypes import DTYPES, FLOATS, ROUNDOFF, bits_of
+from tallmasks.io.dtypes import DTYPES, FLOATS, ROUNDOFF, nbytes_of
 from tallmasks.io.plain_files import open_plain, read_plain_json
 from tallmasks.io.tensor_files import Layout, TensorInfo, name_some
 from tallmasks.parallel import parallel
@@ -108,8 +108,7 @@ class Checkpoint:
         TallmasksError if there is no such tensor."""
         info, array = self.info(name), self.arrays[self.aliases.get(name, name)]
         if info.dtype not in DTYPES:
-            bits = bits_of(info.dtype)
-            return array[start * bits // 8 : stop * bits // 8]
+            return array[nbytes_of(info.dtype, start) : nbytes_of(info.dtype, stop)]
         run = array.reshape(-1)[start:stop] if array.flags.c_contiguous else array.flat[start:stop]
         return run.view(np.uint8)
 

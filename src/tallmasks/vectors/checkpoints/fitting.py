@@ -41,7 +41,7 @@ def check_fit(
         problems.insert(0, f"{base.title}: no float tensor found, or all are left out; expected the weights of a model")
     by_advice: dict[str, list[str]] = {}
     for task, checkpoint in task_checkpoints.items():
-        for problem, advice in _problems(base, checkpoint, exact):
+        for problem, advice in _problems(base, checkpoint, per_task, exact):
             by_advice.setdefault(advice, []).append(f"{task}: {problem}")
     for advice, of_tasks in by_advice.items():
         more = f"; {len(of_tasks) - _SHOWN} more models" if len(of_tasks) > _SHOWN else ""
@@ -73,7 +73,7 @@ def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, .
     return tuple(compress(names, same))
 
 
-def _problems(base: Checkpoint, task: Checkpoint, exact: bool) -> Iterator[tuple[str, str]]:
+def _problems(base: Checkpoint, task: Checkpoint, per_task: Collection[str], exact: bool) -> Iterator[tuple[str, str]]:
     """What does not fit, and advice, which is the same for several tasks with the same problem."""
     if not exact and (problems := list(_quantised(task))):
         yield from problems
@@ -95,7 +95,11 @@ def _problems(base: Checkpoint, task: Checkpoint, exact: bool) -> Iterator[tuple
             " of a quantised model; expected floats of at least 16 bits",
             f"Dequantise it. If these are not weights, keep the base's: `keep_base: {packed[0]}`",
         )
-    if odd := [name for name in differing if "C64" in (base.tensors[name].dtype, task.tensors[name].dtype)]:
+    if odd := [
+        name
+        for name in differing
+        if "C64" in (base.tensors[name].dtype, task.tensors[name].dtype) and name not in per_task
+    ]:
         yield (
             f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}; expected real floats,"
             " because complex numbers cannot be merged",

@@ -10,7 +10,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tallmasks.errors import TallmasksError
-from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import reading
 from tallmasks.io.tensor_files import NAME, TensorInfo, is_name, name_some, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -75,7 +74,7 @@ def _add_safetensors(read: _Read, file: str, path: Path) -> set[str]:
     read.metadata[file] = opened.metadata
     for name, info in opened.infos.items():
         read.tensors[name] = info
-        read.arrays[name] = opened.view(name) if info.dtype in DTYPES else opened.stored(name)
+        read.arrays[name] = opened.array(name)
         read.file_of[name] = file
     names = set(opened.names)
     # safetensors' save_model records the names of tied tensors in the metadata

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tallmasks.errors import OptionError, TallmasksError, needed_for
 from tallmasks.io.atomic_files import no_disk_space, whole
-from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of, torch_dtypes
+from tallmasks.io.dtypes import DTYPES, FLOATS, code_of, nbytes_of, torch_dtypes
 from tallmasks.io.tensor_files import new_tensor_file
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -66,7 +66,7 @@ class NewCheckpoint:
             data = rounded(values, dtype) if is_mask else cast(values, dtype, f"{self._out}: tensor {name}")
             self._put(name, start * FLOATS[dtype], data)
             return
-        self._put(name, start * bits_of(dtype) // 8, self._base.stored(name, start, stop))
+        self._put(name, nbytes_of(dtype, start), self._base.stored(name, start, stop))
 
     def _put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
         for place in self._bytes_of[name]:
