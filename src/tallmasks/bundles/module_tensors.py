@@ -15,6 +15,7 @@ from tallmasks.bundles.manifest import Manifest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import FLOATS, torch_codes, torch_dtypes
 from tallmasks.io.tensor_files import TensorInfo, name_some
+from tallmasks.vectors.checkpoints.folders import part_prefix
 from tallmasks.vectors.checkpoints.names_of_base import unwrapped
 from tallmasks.vectors.checkpoints.transformers_process import Conversions
 
@@ -187,10 +188,11 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], T
     unknown = [name for name in unknown if name not in buffers and name not in unsaved]
     missing = sorted(form.tensors.keys() - {one.name for one in tensors} - free)
     if missing or unknown:
+        folders = any(map(part_prefix, missing))  # of a model of several parts
         raise TallmasksError(
             "The module and the bundle have different float tensors. Only in the bundle:"
             f" {name_some(missing) or 'none'}; only in the module: {name_some(unknown) or 'none'}. Use a module of the"
-            " bundle's architecture."
+            f" bundle's architecture{', or the folder that `tallmasks export` writes' if folders else ''}."
         )
     for name, tensor, _ in tensors:
         if tuple(tensor.shape) != (shape := form.tensors[name].shape):
@@ -250,9 +252,23 @@ def _readings(module: torch.nn.Module, own: Tensors, form: Form) -> Iterator[tup
         yield own, {name: short.removeprefix(prefix) for name, short in plain.items()}
     for prefix in _prefixes(form.tensors):
         yield own, {name: prefix + short for name, short in plain.items()}
+    if folders := {f"{folder.partition('_')[0]}.": folder for folder in map(part_prefix, form.tensors) if folder}:
+        yield own, _in_folders(module, plain, folders)
     parts = _parted(module, own)
     plain = {name: unwrapped(name) for name in parts}
     yield parts, plain | _renamed_by_transformers(module, plain, form)
+
+
+def _in_folders(module: torch.nn.Module, plain: dict[str, str], folders: Mapping[str, str]) -> dict[str, str]:
+    """Names of sentence-transformers' files for its modules: `2.` is the folder `2_Dense/`, and the encoder, of
+    transformers, is the first."""
+    encoder, _ = _of_transformers(module) or ("0.", None)
+    names = {}
+    for name, short in plain.items():
+        number, dot, rest = short.partition(".")
+        inside = short.removeprefix(encoder) if short.startswith(encoder) else rest
+        names[name] = folders.get(number + dot, "") + inside
+    return names
 
 
 def _prefixes(names: Collection[str]) -> Iterator[str]:

@@ -28,6 +28,7 @@ from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
 from tallmasks.io.dtypes import DTYPE_ALIASES
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
+from tallmasks.operations.agreed_files import warn_of_files
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge import MERGED_DTYPES, method_names, prepare_merge, write_merged
 from tallmasks.vectors.checkpoints.writing import bytes_of_new
@@ -112,12 +113,13 @@ def run(arguments: argparse.Namespace) -> int:
         output = settings.output or Path("model" if models.base.is_folder else "model.safetensors")
         size = bytes_of_new(output, models.base, settings.dtype, settings.out_shard_size)
         print_plan(models, f"merge {what}", size)
+        warn_of_files(models.base, models.tasks)
         warn_of_configurations(models)
         return 0
     write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
-    print_copied(models.base, models.tasks.values())
+    print_copied(models.base, models.tasks)
     print_buffers(models)
     if heads := sorted({name for names in models.left_out.heads.values() for name in names}):
         print(f"  not merged, each task's own in heads/: {name_some(heads)}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from rich.filesize import decimal
 
 from tallmasks.errors import counted, warn
 from tallmasks.io.tensor_files import name_some
+from tallmasks.operations.agreed_files import agreed_files
 from tallmasks.operations.opened_models import Models, has_its_form
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -74,13 +76,16 @@ def _listed(names: Iterable[str]) -> str:
     return name_some(ordered, _LISTED)
 
 
-def print_copied(base: Checkpoint, tasks: Iterable[Checkpoint] = ()) -> None:
+def print_copied(base: Checkpoint, tasks: Mapping[str, Checkpoint] = MappingProxyType({})) -> None:
     """Print which files of the base's folder were copied, and which of its files or the tasks' were left out."""
+    agreed = agreed_files(base, tasks) if tasks and base.is_folder else {}
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
         print(f"  copied from {base.title}: {copied}{f'; left out: {_listed(base.left_out)}' if base.left_out else ''}")
-    here = {*base.companions, *base.left_out, *base.files, *base.indexes}
-    if only := {name for one in tasks for name in (*one.companions, *one.left_out)} - here:
+    for name, file in agreed.items():
+        print(f"  all tasks agree, so theirs: {name}{f' ({name_some(file.fields)})' if any(file.fields) else ''}")
+    here = {*base.companions, *base.left_out, *base.files, *base.indexes, *agreed}
+    if only := {name for one in tasks.values() for name in (*one.companions, *one.left_out)} - here:
         print(f"  only in the tasks' folders, so not copied: {_listed(only)}")
 
 

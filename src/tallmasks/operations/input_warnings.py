@@ -64,7 +64,7 @@ def _differing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint])
     for task, one in tasks.items():
         for name in base.configs.keys() & one.configs.keys():
             mine, theirs = base.configs[name], one.configs[name]
-            if any(_changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
+            if any(changes(key, mine.get(key), theirs.get(key)) for key in {*mine, *theirs}):
                 yield task, name
 
 
@@ -75,16 +75,17 @@ def _differing_fields(base: Checkpoint, task: Checkpoint, name: str) -> Iterator
     if name == "config.json" and (ours := library_settings(base)) and (own := library_settings(task)):
         mine, theirs = ours, own  # with the library's defaults and current names
     for key in sorted({*mine, *theirs}):
-        if _changes(key, mine.get(key), theirs.get(key)):
+        if changes(key, mine.get(key), theirs.get(key)):
             value, other = theirs.get(key), mine.get(key)
             is_short = not isinstance(value, dict | list) and not isinstance(other, dict | list)
             yield key, f"{key} ({short(value)}, the base has {short(other)})" if is_short else key
 
 
-def _changes(key: str, mine: Any, theirs: Any) -> bool:
-    """Nested settings, such as `text_config`, are compared field by field."""
+def changes(key: str, mine: Any, theirs: Any) -> bool:
+    """Whether two values of a field of a configuration differ in what a model computes. Nested settings, such as
+    `text_config`, are compared field by field."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
-        return any(_changes(inner, mine.get(inner), theirs.get(inner)) for inner in {*mine, *theirs})
+        return any(changes(inner, mine.get(inner), theirs.get(inner)) for inner in {*mine, *theirs})
     is_harmless = key in _HARMLESS or key.startswith(("initializer", "_")) or "drop" in key
     return mine != theirs and not is_harmless
 

@@ -23,6 +23,7 @@ from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge, check_can_stream
 from tallmasks.methods.weighting import Weighting
+from tallmasks.operations.agreed_files import agreed_files, warn_of_files
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, config_beside, heads_files, recipe_of
 from tallmasks.operations.opened_models import Models, open_models, passes
@@ -138,6 +139,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
         recipe, heads = recipe_of(method, scaling_coefficient, weighting, models), _heads(models)
         more = {RECIPE: recipe, CARD: card_of_merged(method, scaling_coefficient, models, recipe, heads_files(models))}
         more |= heads
+        more |= {name: file.content for name, file in agreed_files(models.base, models.tasks).items()}
     statistics: dict[str, str] = {}
     with models.progress("merging", passes(method.merge)) as progress:
         stream = models.stream(progress)
@@ -166,6 +168,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
             f" {name_some(f'{name} ({kind})' for name, kind in sorted(statistics.items()))}. Keep the base's values"
             f" with `keep_base: {min(statistics)}`"
         )
+    warn_of_files(models.base, models.tasks)
     warn_of_configurations(models)  # last, because it may wait for transformers
 
 

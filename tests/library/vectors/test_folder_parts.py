@@ -1,15 +1,18 @@
 """Models in several folders, as sentence-transformers and diffusers save them."""
 
 import json
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import BertConfig, BertModel
 
 import tallmasks
 from small_checkpoints import file_of, refusal
 from tallmasks.cli.main import main
+from tallmasks.errors import TallmasksError
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 PIPELINE = {"_class_name": "P", "unet": ["diffusers", "UNet"], "coder": ["transformers", "T5"], "extra": [None, None]}
@@ -24,6 +27,20 @@ def sentence_transformer(folder: Path, value: float) -> Path:
         (folder / part).mkdir(exist_ok=True)
         (folder / part / "config.json").write_text('{"torch_dtype": "float32"}')
     (folder / "modules.json").write_text(json.dumps(MODULES))
+    return folder
+
+
+def words(folder: Path, value: float) -> Path:
+    """Word embeddings in the main folder, an LSTM with settings of its own, and a Router with a part for queries."""
+    file_of(folder, {"emb_layer.weight": torch.full((3, 4), value)})
+    file_of(folder / "1_LSTM", {"encoder.weight": torch.full((2, 4), 2 * value)})
+    file_of(folder / "2_Router/query_0_Dense", {"linear.weight": torch.full((2, 2), 3 * value)})
+    settings = ("wordembedding_config.json", "1_LSTM/lstm_config.json", "2_Router/query_0_Dense/config.json")
+    for name in (*settings, "whitespacetokenizer_config.json"):
+        (folder / name).write_text(json.dumps({"of": name}))
+    (folder / "2_Router/router_config.json").write_text(json.dumps({"types": {"query_0_Dense": "Dense"}}))
+    modules = [{"path": "."}, {"path": "1_LSTM/"}, {"path": "2_Router"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
     return folder
 
 
@@ -44,6 +61,7 @@ def pipeline(folder: Path, value: float) -> Path:
 
 LAYOUTS = {
     sentence_transformer: {"0_Transformer/model.safetensors": 1, "2_Dense/model.safetensors": 2},
+    words: {"model.safetensors": 1, "1_LSTM/model.safetensors": 2, "2_Router/query_0_Dense/model.safetensors": 3},
     pipeline: {
         "unet/diffusion_pytorch_model-00001-of-00002.safetensors": 1,
         "unet/diffusion_pytorch_model-00002-of-00002.safetensors": 1,
@@ -71,8 +89,9 @@ def test_every_part_is_merged_and_comes_back_from_a_bundle(layout, tmp_path, mon
                 assert "/" not in name
                 torch.testing.assert_close(tensor, torch.full_like(tensor, LAYOUTS[layout][file] * value))
         assert open_checkpoint(folder).names == open_checkpoint("base").names
-    if layout is sentence_transformer:
-        assert Path("merged/1_Pooling/config.json").read_text() == Path("base/1_Pooling/config.json").read_text()
+    for path in Path("base").rglob("*config.json"):
+        for folder in ("merged", "b2"):
+            assert (Path(folder) / path.relative_to("base")).read_text() == path.read_text()
 
 
 def test_an_index_of_folders_leads_nowhere_else(tmp_path):
@@ -88,3 +107,30 @@ def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     pipeline(folder, 1.0)
     file_of(folder / "coder/inner", {"w": torch.ones(2)})
     assert "coder/inner" in refusal(lambda: open_checkpoint(folder))
+
+
+@pytest.mark.parametrize("first", ["", "0_Transformer"])
+def test_a_live_sentence_transformer_is_switched(first, tmp_path):
+    """Its modules are numbered, and its files are in folders: a server could not switch it."""
+
+    def model(seed):
+        torch.manual_seed(seed)
+        config = BertConfig(
+            vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+        )
+        parts = {name: torch.nn.Module() for name in "0123"}
+        parts["0"].auto_model, parts["2"].linear = BertModel(config), torch.nn.Linear(8, 4)
+        return torch.nn.Sequential(OrderedDict(parts))
+
+    modules = [{"path": path} for path in (first, "1_Pooling", "2_Dense", "3_Normalize")]
+    for seed, name in enumerate(("base", "a")):
+        encoder, _, dense, _ = model(seed)
+        encoder.auto_model.save_pretrained(tmp_path / name / first)
+        file_of(tmp_path / name / "2_Dense", dense.state_dict())
+        (tmp_path / name / "modules.json").write_text(json.dumps(modules))
+    bundle = tallmasks.compress(tmp_path / "base", {"a": tmp_path / "a"}, tmp_path / "bundle", method="lossless")
+    live, wanted = model(0), model(1).state_dict()
+    tallmasks.load_bundle(bundle).apply_(live, "a")
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in live.state_dict().items())
+    with pytest.raises(TallmasksError, match="the folder that `tallmasks export` writes"):
+        tallmasks.load_bundle(bundle).apply_(torch.nn.Sequential(live[2], live[0]), "a")

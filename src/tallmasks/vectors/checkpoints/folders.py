@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.plain_files import is_safe, read_plain_json, reading, within
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
+from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, LoraCheckpoint
 
 # Of sentence-transformers, of its Router (models for queries and for documents), and of diffusers.
 PART_INDEXES = ("modules.json", "router_config.json", "model_index.json")
@@ -36,6 +36,7 @@ COMPANIONS = (
     "LICENSE*", "NOTICE*", "USE_POLICY*",
 )  # fmt: skip
 IN_PARTS = (*COMPANIONS, "*.json")  # in folders that the model's index lists
+IN_MAIN_PART = (*COMPANIONS, "*_config.json")  # in the main folder, if the index lists it
 _IN_SUBFOLDERS = (*COMPANIONS, "*.jinja")  # in other folders, such as a second tokenizer's
 _DEEPEST = 2  # folders inside a subfolder's path; a bundle allows this inside a part's folder too
 _LARGEST = 1 << 26
@@ -45,11 +46,16 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def _is_copied(name: str, patterns: Sequence[str]) -> bool:
+    """Not the index of shards, nor the configuration of a LoRA, whose base transformers would load."""
+    return matches(name, patterns) and not matches(name, ("*.index.json", ADAPTER_CONFIG))
+
+
 def is_companion(path: str) -> bool:
     """Whether a companion can have this path in the model's folder."""
     *folders, name = path.split("/")
-    patterns = (*IN_PARTS, *_IN_SUBFOLDERS) if folders else COMPANIONS
-    return is_safe(path) and len(folders) <= 2 * _DEEPEST and matches(name, patterns)
+    patterns = (*IN_PARTS, *_IN_SUBFOLDERS) if folders else IN_MAIN_PART
+    return is_safe(path) and len(folders) <= 2 * _DEEPEST and _is_copied(name, patterns)
 
 
 def companions_in(
@@ -62,7 +68,7 @@ def companions_in(
     """
     chosen, left_out = {}, []
     for name in sorted(filter(is_visible, names)):
-        if (why := _problem(folder, name, matches(name, patterns))) is None:
+        if (why := _problem(folder, name, _is_copied(name, patterns))) is None:
             chosen[name] = folder / name
         else:
             left_out.append(f"{name} ({why})" if why else name)
@@ -128,10 +134,15 @@ _BY_NAME = ("tensors", "aliases", "files", "file_of", "companions", "metadata", 
 
 
 def parts_of(folder: Path, names: Collection[str]) -> list[str]:
-    """The subfolders that contain parts of the model, from the index files in ``names``; "" is the folder itself.
-    Raises TallmasksError if an index cannot be read, or names a folder elsewhere."""
+    """The subfolders that contain parts of the model, from the index files in ``names``; "" is the folder itself. A
+    part can have an index too. Raises TallmasksError if an index cannot be read, or names a folder elsewhere."""
     indexes = [name for name in PART_INDEXES if name in names]
-    parts = dict.fromkeys(part for index in indexes for part in _listed(folder, index))
+    parts: dict[str, None] = {}
+    for part in (part for index in indexes for part in _listed(folder, index)):
+        parts[part] = None
+        if part and (folder / part).is_dir():
+            inside = [name for name in PART_INDEXES if (within(folder, part) / name).is_file()]
+            parts |= dict.fromkeys(f"{part}/{inner}" for inner in parts_of(folder / part, inside) if inner)
     return list(parts) if indexes else [""]
 
 
@@ -141,15 +152,16 @@ def _listed(folder: Path, index: str) -> list[str]:
     with reading(path, "an index of a model's folders, as sentence-transformers or diffusers writes it"):
         content = read_plain_json(path)
         if index == "modules.json":
-            parts = [str(module["path"]) for module in content]
+            paths = (PurePosixPath(str(module["path"])) for module in content)
+            parts = ["" if path == PurePosixPath() else str(path) for path in paths]
         elif index == "router_config.json":
             parts = [*content["types"]]
         else:
             parts = [name for name, value in content.items() if isinstance(value, list) and value[0] is not None]
     if odd := [part for part in parts if part and ("/" in part or part.startswith(".") or not is_safe(part))]:
         raise TallmasksError(
-            f"{path}: found the folder {short(odd[0])}; expected folders next to the index. Remove that entry, or move"
-            " the folder there"
+            f"{path}: found the folder {short(odd[0])}; expected folders next to the index. Move the folder there, and"
+            " change the entry"
         )
     return parts
 

@@ -12,6 +12,7 @@ from tallmasks.io import hub
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.folders import (
     COMPANIONS,
+    IN_MAIN_PART,
     IN_PARTS,
     PART_INDEXES,
     is_visible,
@@ -66,7 +67,7 @@ def fetched(repository: str, revision: str) -> tuple[Path, dict[str, str], list[
             f"{where}: no such local path{nearest(repository, beside)}, and the model is {why}. Or give a local folder"
         )
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    for index in {*PART_INDEXES} & {*names}:
+    for index in (name for name in names if name.rpartition("/")[2] in PART_INDEXES):
         hub.refuse_damaged(folder / index)
     parallel(hub.refuse_damaged, [folder / name for name in wanted(names, parts_of(folder, names))])
     return folder, {"repository": repository, "revision": folder.name}, absent
@@ -85,7 +86,7 @@ def _downloaded(repository: str, revision: str) -> tuple[Path, list[str]]:
         siblings = HfApi().model_info(repository, revision=revision).siblings or []
         names = [sibling.rfilename for sibling in siblings]
         folder = Path()
-        for index in (name for name in PART_INDEXES if name in names):
+        for index in (name for name in names if name.rpartition("/")[2] in PART_INDEXES):
             folder = hub.download(repository, index, revision).parent
         chosen = wanted(names, parts_of(folder, names))
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=chosen))
@@ -115,7 +116,7 @@ def wanted(names: Sequence[str], parts: Sequence[str] = ("",)) -> list[str]:
         inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
         top = [name for name in inside if "/" not in name]
         weights = _weights_among(top) if part in parts else set()
-        patterns = (*(IN_PARTS if part else COMPANIONS), *_MORE)
+        patterns = (*(IN_PARTS if part else IN_MAIN_PART if "" in parts else COMPANIONS), *_MORE)
         kept = [name for name in top if name in weights or matches(name, patterns)]
         kept += subfolders_of_companions(inside, () if part else parts)
         chosen += [prefix + name for name in kept]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,15 @@ from tallmasks.io.hub import OPEN_CLIP_FILES
 from tallmasks.io.plain_files import read_plain_json, reading, within
 from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.folders import COMPANIONS, IN_PARTS, companions_in, joined_parts, part_of, parts_of
+from tallmasks.vectors.checkpoints.folders import (
+    COMPANIONS,
+    IN_MAIN_PART,
+    IN_PARTS,
+    companions_in,
+    joined_parts,
+    part_of,
+    parts_of,
+)
 from tallmasks.vectors.checkpoints.hub_models import OF_TRAINING, fetched, repository_of
 from tallmasks.vectors.checkpoints.lora_folders import ADAPTER_CONFIG, ADAPTER_FILES, open_lora
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH, open_weight_files
@@ -76,14 +84,17 @@ def _open_folder(folder: Path, origin: Mapping[str, str], title: str, base: Chec
         if not inner.is_dir():
             continue
         within(folder, part or ".")
-        inside, others = (_files_in(inner, title), ()) if part else (names, parts)
+        inside, prefix = _files_in(inner, title) if part else names, f"{part}/" if part else ""
+        others = {other.removeprefix(prefix).split("/")[0] for other in parts if other.startswith(prefix)} - {"", part}
+        patterns = IN_PARTS if part else IN_MAIN_PART if "" in parts else COMPANIONS
         if part in parts and any(map(_is_weights, inside)):
             of_part = {**attributes, "title": f"{title}/{part}" if part else title}
-            opened[part] = _open_model(inner, inside, base and part_of(base, part), of_part, others)
+            opened[part] = _open_model(inner, inside, base and part_of(base, part), of_part, others, patterns)
         else:
-            companions, left_out = companions_in(inner, inside, IN_PARTS if part else COMPANIONS, others)
+            companions, left_out = companions_in(inner, inside, patterns, others)
             opened[part] = Checkpoint(title=title, tensors={}, companions=companions, left_out=tuple(left_out))
-        if part and (deeper := [path for path in inner.glob("*/*") if _is_weights(path.name)]):
+        deeper = [path for path in inner.glob("*/*") if _is_weights(path.name) and path.parent.name not in others]
+        if part and deeper:
             raise TallmasksError(
                 f"{title}: found weights in {deeper[0].parent.relative_to(folder)}, which the model's index does not"
                 " list; expected weights in the listed folders only. Remove that folder, or save the model again"
@@ -102,11 +113,16 @@ def _files_in(folder: Path, title: str) -> set[str]:
 
 
 def _open_model(
-    folder: Path, names: set[str], base: Checkpoint | None, attributes: Mapping[str, Any], others: Collection[str] = ()
+    folder: Path,
+    names: set[str],
+    base: Checkpoint | None,
+    attributes: Mapping[str, Any],
+    others: Collection[str] = (),
+    patterns: Sequence[str] = COMPANIONS,
 ) -> Checkpoint:
-    """``others``: the subfolders with other parts of the model."""
+    """``others``: the subfolders with other parts of the model; ``patterns``: of the files that come along."""
     title = str(attributes["title"])
-    companions, left_out = companions_in(folder, names, parts=others)
+    companions, left_out = companions_in(folder, names, patterns, others)
     model_files = [name for name in _MODEL_FILES if name in names]
     adapter = next((name for name in ADAPTER_FILES if name in names), None)
     if ADAPTER_CONFIG in names or adapter:
