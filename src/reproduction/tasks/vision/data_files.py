@@ -74,7 +74,7 @@ def open_dataset(task: VisionTask, files: Files) -> Dataset:
     return opened
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Without what spellings differ in. Signs, decimal points and accents are kept, and those of `C++` and `C#`."""
     plain = re.sub(r"(?!^-\d)(?!(?<=\d)[.,]\d)[\s\-_.,;:'’\"()/&]", "", unicodedata.normalize("NFC", name))
     return unicodedata.normalize("NFC", plain.casefold())
@@ -85,7 +85,7 @@ def label_named(task: VisionTask, name: str) -> int | None:
     leaves several classes; numbers count as labels if no class is called like a number."""
     spellings = [*enumerate(task.classes), *task.aliases.items()]
     exact = {label for label, spelling in spellings if spelling == name}
-    similar = exact or {label for label, spelling in spellings if _plain(spelling) == _plain(name)}
+    similar = exact or {label for label, spelling in spellings if plain_name(spelling) == plain_name(name)}
     if len(similar) == 1:
         return similar.pop()
     are_labels = not any(one.isdecimal() for one in task.classes)
