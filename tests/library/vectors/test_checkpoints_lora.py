@@ -156,8 +156,20 @@ def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
     assert bytes(checkpoint.stored("layers.0.q.weight", 0, 30)) == values.view(torch.uint8).numpy().tobytes()
 
 
+@pytest.mark.parametrize("start", [False, None, "Gaussian", "EVA", "orthogonal", "mica", "MiCA"])
+def test_an_adapter_whose_start_leaves_the_base_unchanged_is_read(start, tmp_path):
+    """It would be refused for a reason that is false."""
+    tensors, product = factors("layers.0.q", 6, 5)
+    folder, base = lora(tmp_path / "lora", tensors, init_lora_weights=start), base_of(tmp_path / "base")
+    check_delta(open_checkpoint(folder, base), base, "layers.0.q.weight", 2 * product)
+
+
 REFUSED = {
     "use_dora": ({"use_dora": True}, {}, "merge_and_unload"),
+    **{
+        start: ({"init_lora_weights": start}, {}, "does not change the base's weights")
+        for start in ("pissa", "PiSSA_niter_4", "OLoRA", "corda", "loftq", "lora_ga", "of a later peft")
+    },
     "half": ({}, {"layers.0.q.lora_B.weight": None}, "layers.0.q is missing"),
     "absent": ({}, {"a.lora_A.weight": torch.ones(4, 5), "a.lora_B.weight": torch.ones(6, 4)}, "a.weight"),
     "shape": ({}, {"layers.0.q.lora_A.weight": torch.ones(4, 7)}, "is 6 x 7"),

@@ -35,7 +35,8 @@ _OTHER_KINDS = (
     "use_dora", "use_qalora", "use_bdlora", "lora_bias", "layer_replication", "target_parameters",
     "trainable_token_indices", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config",
 )  # fmt: skip
-_HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # values that leave the base unchanged
+# Values of `init_lora_weights` that leave the base unchanged, in lower case; peft ignores case in most.
+_HARMLESS_STARTS = ("true", "false", "none", "gaussian", "eva", "orthogonal", "mica")
 # Fields of the adapter's configuration that are read here.
 _TYPES = {
     "rank_pattern": dict, "alpha_pattern": dict, "modules_to_save": list, "use_rslora": bool, "fan_in_fan_out": bool,
@@ -172,9 +173,10 @@ def _read_config(path: Path, title: str) -> dict[str, Any]:
         raise TallmasksError(
             f"{title}: found {odd}, which changes the model by more than B A; expected a plain LoRA. {MERGE_IT}"
         )
-    if (start := config.get("init_lora_weights")) not in _HARMLESS_STARTS:
+    if str(start := config.get("init_lora_weights")).lower() not in _HARMLESS_STARTS:
         raise TallmasksError(
-            f"{title}: init_lora_weights is {short(start)}, which also changes the base's weights. {MERGE_IT}"
+            f"{title}: init_lora_weights is {short(start)}; expected one that does not change the base's weights:"
+            f" {', '.join(_HARMLESS_STARTS)}. {MERGE_IT}"
         )
     for option, kind in _TYPES.items():
         if not isinstance(config.get(option), kind | NoneType):
