@@ -28,12 +28,12 @@ CORNERS = {"circle": 40, "triangle": 3, "square": 4}
 
 
 def drawn(shape: str, colour: str, fill: str, draw: np.random.Generator) -> Image.Image:
-    """A shape at a random place, in a random size and shade, on a grey background with noise."""
+    """A shape at about the middle, in a random size and shade, on a grey background with noise."""
     ink = draw.integers(0, 130, 3)
     ink[TASKS["colours"].index(colour)] = draw.integers(170, 256)
     image = Image.new("RGB", (SIDE, SIDE), (int(draw.integers(90, 230)),) * 3)
-    radius = draw.uniform(8, 13)
-    place = (*draw.uniform(radius, SIDE - radius, 2), radius)
+    radius = draw.uniform(10, 13)
+    place = (*draw.uniform(14, 18, 2), radius)
     pen = ImageDraw.Draw(image)
     pen.regular_polygon(place, CORNERS[shape], 0, None if fill == "hollow" else tuple(ink), tuple(ink), 2)
     if fill == "striped":

@@ -127,7 +127,8 @@ def check_params(params: Params) -> None:
     for name in dict.fromkeys((*CATALOGUES, *used)):
         catalogue(name).check(params)
     downloaded = [task for one in map(catalogue, CATALOGUES) if not one.versioned for task in one.tasks({})]
-    _check_names("data", (task for task, entry in params.get("data", {}).items() if "files" not in entry), downloaded)
+    own = {task for task, entry in params.get("data", {}).items() if not entry.keys().isdisjoint(("files", "images"))}
+    _check_names("data", params.get("data", {}).keys() - own, downloaded)
     for name, model in params["models"].items():
         tasks, wording, checkpoints = known_tasks(params, model), model.get("wording"), model.get("checkpoints")
         _check_names(f"models.{name}.wording", wording if isinstance(wording, Mapping) else (), tasks)

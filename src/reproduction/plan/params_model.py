@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
 
+from reproduction.tasks.own_data import FRACTIONS
 from tallmasks.errors import short
 from tallmasks.io.validation import Section, optional
 from tallmasks.methods.contract import Group
@@ -23,6 +24,12 @@ def _ascending(values: list[float]) -> list[float]:
     if values != sorted(set(values)):
         raise ValueError(f"found {short(values)}, expected different numbers in ascending order, such as [0.2, 0.3]")
     return values
+
+
+def _leave_some(fractions: dict[str, float]) -> dict[str, float]:
+    if sum({**FRACTIONS, **fractions}.values()) >= 1:
+        raise ValueError(f"found {short(fractions)}, expected a sum below 1, so that training examples are left")
+    return fractions
 
 
 WholeNumber = Annotated[int, Field(ge=1)]
@@ -59,6 +66,9 @@ Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(descripti
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
 AUGMENTATION = "crop (open_clip's training transform), or ranges of random changes"
 Column = Annotated[str, Field(min_length=1)]
+Fractions = Annotated[
+    dict[Literal["validation", "test"], Annotated[float, Field(gt=0, lt=1)]], AfterValidator(_leave_some)
+]
 Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
 
 Setting = TypeAliasType("Setting", "float | str | bool | list[Setting] | dict[str, Setting] | None")
@@ -107,15 +117,29 @@ class OwnTexts(Section):
     )
     label: Column
     split: Column = optional("a column with train, validation and test; default: fractions of every class")
-    fractions: dict[Literal["validation", "test"], Annotated[float, Field(gt=0, lt=0.5)]] = optional(
-        "default: {validation: 0.1, test: 0.2}"
-    )
+    fractions: Fractions = optional("default: {validation: 0.1, test: 0.2}")
     seed: Seed = optional("of the fractions; default: 0")
     classes: Annotated[list[Column], Different, Field(min_length=2)] = optional(
         "the labels in the order of a trained head; default: sorted"
     )
     templates: Annotated[list[Prompt], Field(min_length=1)] = optional(
         "prompts for heads of class names; {} is the label; default: A text about {}."
+    )
+
+
+class OwnImages(Section):
+    """labelled images"""
+
+    images: Path = Field(
+        description="a folder with a folder per class, or a .csv, .tsv, .jsonl or .parquet file with images or paths"
+    )
+    image: Column = optional("the column of the images or paths; default: image, or file_name for paths")
+    label: Column = optional("default: label")
+    split: Column = optional("a column with train, validation and test; default: fractions of every class")
+    fractions: Fractions = optional("default: {validation: 0.1, test: 0.2}")
+    seed: Seed = optional("of the fractions; default: 0")
+    classes: Annotated[list[Column], Different, Field(min_length=2)] = optional(
+        "the class names in the order of a trained head; default: sorted"
     )
 
 
@@ -146,7 +170,9 @@ class Tagged(Section):
 
 
 def _data(value: Any) -> str:
-    return "OwnTexts" if isinstance(value, dict) and "files" in value else "Data"
+    if not isinstance(value, dict):
+        return "Data"
+    return "OwnImages" if "images" in value else "OwnTexts" if "files" in value else "Data"
 
 
 def _pretrained(value: Any) -> str:
@@ -343,8 +369,14 @@ class Params(Section):
     ]
     paper: Paper = Field(description="contents of figures and tables")
     data: dict[
-        Name, Annotated[Annotated[Data, Tag("Data")] | Annotated[OwnTexts, Tag("OwnTexts")], Discriminator(_data)]
-    ] = optional("per task: a local folder, another commit of the hub repository, or your own labelled texts")
+        Name,
+        Annotated[
+            Annotated[Data, Tag("Data")]
+            | Annotated[OwnTexts, Tag("OwnTexts")]
+            | Annotated[OwnImages, Tag("OwnImages")],
+            Discriminator(_data),
+        ],
+    ] = optional("per task: a local folder, another commit of the hub repository, or your own labelled texts or images")
     vision_tasks: dict[Name, OwnVisionTask] = optional("your own vision tasks")
     models: dict[
         Name,

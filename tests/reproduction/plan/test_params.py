@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from conftest import PARAMS, ROOT
 from reproduction.plan.params import check_params, read_params
+from reproduction.plan.params_model import OwnTexts
 from reproduction.plan.project import closure, open_plan
 from reproduction.plan.settings import Plan
 from tallmasks.errors import TallmasksError
@@ -60,6 +61,11 @@ def test_a_file_that_cannot_be_meant_is_refused(project: Path, content: str, exp
         assert re.match(f"params.yaml.*{expected}", refused(project, content))
 
 
+def test_more_than_half_can_be_test_data() -> None:
+    """`--fractions 0.2 0.5`, of the guide, would be refused."""
+    OwnTexts(files="a.csv", text="a", label="b", fractions={"validation": 0.2, "test": 0.5})
+
+
 def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
     """`dvc exp run -S ...learning_rate=1e-5` writes 1e-05, which would be refused, or mean something else."""
     for number in ("1e-05", "1e-5", "1.0e-5"):
@@ -80,6 +86,8 @@ def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
         ("grids mask_lambda", [0, 2, 0, 3], r"grids.mask_lambda: found \[0.0, 2.0, 0.0, 3.0\], .*ascending"),
         ("data", {"minst": {"path": "x"}}, "data: no 'minst' .did you mean 'mnist'"),
         ("data", {"mnist": {"path": "/nowhere/m"}}, "/nowhere/m: no such file"),
+        ("data", {"own": {"images": "/nowhere/m"}}, "/nowhere/m: no such file or folder"),
+        ("data", {"own": {"images": ".", "fractions": {"test": 0.9}}}, "fractions: found .*expected a sum below 1"),
         ("models tiny tasks", "drawn", "'drawn'.*vision, text"),
         ("models tiny finetuning iterations", 150.0, "iterations: found 150.0, expected a whole number"),
         ("models tiny finetuning learning_rate", 0, "learning_rate: found 0, expected more than 0"),

@@ -18,9 +18,12 @@ from PIL import Image
 from pyarrow import parquet as pq
 
 from image_files import write_parquet
+from reproduction.tasks.catalogues import ExamplesFile, catalogue
+from reproduction.tasks.vision.image_processing import ImageProcessor
 from reproduction.tasks.vision.own_images import OwnImages, images_of, own_image_task
 from reproduction.tasks.vision.untrusted_images import Undecodable, decoded
 from tallmasks.errors import TallmasksError, TallmasksWarning
+from tallmasks.io.tensor_files import open_tensors
 
 CLASSES = ("red", "blue")
 NAMES = [f"{label}/{number}.png" for label in sorted(CLASSES) for number in range(12)]
@@ -158,6 +161,25 @@ def test_a_picture_that_is_there_twice_is_in_one_split(tmp_path: Path) -> None:
     assert sum(sum(split.values()) for split in splits) == 2 * len(NAMES) + 1
     few = content(path, "train", limit=3, fractions={"validation": 0.3, "test": 0.3})
     assert sum(few.values()) == 3 and few <= splits[0]
+
+
+def test_the_catalogue_writes_what_the_processor_returns(tmp_path: Path) -> None:
+    """A table would be of other pixels, or not be made again after an image has changed."""
+    path, settings = (
+        as_csv(tmp_path / "own"),
+        {"image_processor_type": "ViTImageProcessor", "size": {"height": 4, "width": 4}},
+    )
+    params = {"data": {"own": {"images": str(path), "classes": CLASSES}}}
+    recipe = catalogue("vision").recipe(
+        params, {"preprocess": settings, "examples": {"train": 9}}, "own", "train", Path()
+    )
+    assert recipe.sources == {"data": path, "images": path.parent}
+    catalogue("vision").write(recipe.params, recipe.sources, ExamplesFile(tmp_path / "out", {}, say=lambda line: None))
+    stored, own = open_tensors(tmp_path / "out"), examples(path, "train", 9)
+    processor = ImageProcessor(settings)
+    expected = np.stack([processor.reduced(image) for image in own.images()])
+    assert expected.shape == (9, 4, 4, 3) and np.array_equal(stored.read("images"), expected)
+    assert np.array_equal(stored.read("labels"), own.labels)
 
 
 def saved(image: Image.Image, format: str, **options: Any) -> bytes:

@@ -34,6 +34,7 @@ class Listing:
         labels: a class name, or a number.
         parts: the split that the data say; "train" where they say none.
         images: iterates over all images, encoded.
+        folder: of the images that a table names; None if they are in the path itself.
         numbers: True if labels that are numbers can mean the model's outputs although these have names.
     """
 
@@ -41,6 +42,7 @@ class Listing:
     labels: list[str]
     parts: list[str]
     images: Callable[[], Iterator[bytes | Path]]
+    folder: Path | None = None
     numbers: bool = True
 
 
@@ -147,7 +149,8 @@ def _of_tables(task: str, path: Path, tables: Sequence[Path], columns: Mapping[s
     firsts = [inner.parts[0].lower() for inner in inners]
     if not split:
         parts = [PART_OF[first] for first in firsts] if {*firsts} <= {*PART_OF} else ["train"] * len(files)
-    return Listing([str(inner) for inner in inners], labels, parts, lambda: iter(files))
+    folder = Path(os.path.commonpath([file.parent for file in files])) if files else None
+    return Listing([str(inner) for inner in inners], labels, parts, lambda: iter(files), folder)
 
 
 def _inside(top: Path, file: Path) -> Path:

@@ -31,7 +31,6 @@ BACKEND = "torchvision"
 FILE = "preprocessor_config.json"
 _TIMM = "TimmWrapperImageProcessor"  # its settings are in config.json, and it has no separate steps
 _EARLY = {"do_resize", "do_center_crop", "do_convert_rgb"}  # steps before the pixels are stored
-_CHUNK = 64  # images that threads prepare together
 
 
 def has_processor(folder: Path) -> bool:
@@ -144,7 +143,7 @@ def write_processed(
     sizes.
     """
     processor = processor_of(settings)
-    rows = _in_chunks(images, processor, threads)
+    rows = _prepared(images, processor, threads)
     first = next(rows)
     infos = {
         "images": TensorInfo("U8" if first.dtype == np.uint8 else "F32", (len(labels), *first.shape)),
@@ -163,7 +162,7 @@ def write_processed(
                 say(f"{row + 1} of {len(labels)} images prepared")
 
 
-def _in_chunks(images: Iterable[Image.Image], processor: ImageProcessor, threads: int) -> Iterator[NDArray[Any]]:
+def _prepared(images: Iterable[Image.Image], processor: ImageProcessor, threads: int) -> Iterator[NDArray[Any]]:
     left = iter(images)
-    while chunk := list(islice(left, _CHUNK)):
+    while chunk := list(islice(left, threads)):  # no more, because photographs are large
         yield from parallel(processor.reduced, chunk, threads)

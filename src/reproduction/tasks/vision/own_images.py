@@ -35,12 +35,12 @@ class OwnImageTask(Task):
     """A task of `data` in params.yaml.
 
     Attributes:
-        path: a folder or a file, see `image_listings.list_images`.
+        sources: the folder or file with the data, and the folder of images that a file names.
         settings: what determines the examples, besides the data: the names of columns, the classes, the class number
             of every label, and how the images are divided.
     """
 
-    path: Path
+    sources: Mapping[str, Path]
     settings: Mapping[str, Any]
 
 
@@ -85,8 +85,8 @@ def own_image_task(name: str, entry: Mapping[str, Any], *, table: bool = True) -
                 f"{path}: found no images of the class {short(absent[0])}; expected some of every class"
             )
         check_splits(name, path, "image", listing.names, listing.labels, _parts(listing, listing.names, settings))
-    templates = ("a photo of a {}.",)
-    return OwnImageTask(name, tuple(classes), templates, f"images of {path.name}", path, settings)
+    sources = {"data": path} if path.is_dir() or not listing.folder else {"data": path, "images": listing.folder}
+    return OwnImageTask(name, tuple(classes), ("a photo of a {}.",), f"images of {path.name}", sources, settings)
 
 
 def _numbers(path: Path, labels: Sequence[str], classes: Sequence[str], *, numbers: bool) -> dict[str, int]:
