@@ -35,7 +35,7 @@ from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, is_safe
-from tallmasks.io.tensor_files import METADATA, NAME, is_name
+from tallmasks.io.tensor_files import METADATA, NAME, is_name, name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.folders import is_companion
 from tallmasks.vectors.multiples import piece_count
@@ -241,7 +241,8 @@ class Manifest(_Object):
         for name in self.files:
             is_listed = name in needed or name in companions or (name.startswith(BASE) and is_safe(name))
             expect(is_listed, "a key of files", name, f"{MERGED}, a task's file or a file in {BASE}")
-        expect(needed <= self.files.keys(), "files", sorted(self.files), f"also {', '.join(sorted(needed))}")
+        lacking = sorted(needed - self.files.keys())
+        expect(not lacking, "files", sorted(self.files), f"also {name_some(lacking)}")
         included, has_files = self.base.included, any(name.startswith(BASE) for name in self.files)
         expect(has_files == bool(included), "base.included", included, f"true if {BASE} has files")
         return self

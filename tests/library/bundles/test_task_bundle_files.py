@@ -224,6 +224,12 @@ HUGE = {
     "a step": lambda manifest: manifest.update(step=1e30),
     "a path": lambda manifest: manifest["base"].update(path="x/" * 3000 + "y" * 4000),
     "a name": lambda manifest: manifest["base"].update(path="y" * 300),
+    "a thousand files": lambda manifest: manifest.update(
+        tasks=[f"task {number}" for number in range(1000)],
+        updates={f"task {number}": f"updates/{number}.safetensors" for number in range(1000)},
+        noise={},
+        files={},
+    ),
 }
 
 
