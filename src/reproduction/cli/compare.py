@@ -14,6 +14,7 @@ each row the command that makes its model or bundle. Edit the file for other met
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -21,18 +22,24 @@ from pathlib import Path
 from typing import Any
 
 import tallmasks
+from reproduction.evaluation.records import Evaluation, read_evaluation
 from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.foreign_weights import json_of
 from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of
+from reproduction.plan import chain
 from reproduction.plan.params import FILE, check_params, overridden, read_params
+from reproduction.plan.project import Files
+from reproduction.plan.settings import Plan
+from reproduction.plan.views import VIEWS
 from reproduction.tasks.text.own_texts import OwnTextTask, examples_of, own_text_tasks
 from reproduction.tasks.text.text_catalogue import TASKS
 from tallmasks import methods
 from tallmasks.cli.options import by_name, number, pair, whole_number
 from tallmasks.errors import OptionError, TallmasksError, counted, short, warn
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
-from tallmasks.io.plain_files import expanded, read_plain_json
+from tallmasks.io.plain_files import expanded
 from tallmasks.io.yaml_files import read_yaml, yaml_text
+from tallmasks.methods import Masked, Method
 from tallmasks.methods.few_bits import PLAIN
 from tallmasks.methods.options import parse_spec
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
@@ -215,50 +222,64 @@ def _has_tokenizer(folder: Path) -> bool:
 
 def _print_results(settings: Path) -> int:
     """Print the table that was made with a file of settings, and a command for each row."""
-    import pandas as pd
-
-    values, folder = read_yaml(settings) if settings.is_file() else {}, Path("results/mine/all")
+    values = read_yaml(settings) if settings.is_file() else {}
     model = (values.get("models") or {}).get("mine")
     if not model:
         raise TallmasksError(f"{settings}: found no models.mine; expected a file written by `tallmasks compare`")
-    if not (folder / "table.csv").is_file():
-        raise TallmasksError(
-            f"{folder}/table.csv is missing; first run `snakemake -j4 {folder}/table.csv --configfile {settings}`"
-        )
-    print((folder / "table.md").read_text().strip())
-    chosen = read_plain_json(folder / "selection.json")
+    plan = Plan(overridden(read_params(FILE), values))
+    table = VIEWS["tables"](plan, "mine", "all")
+    if problem := Files().problem(table):
+        raise TallmasksError(f"{problem}; first run `snakemake -j4 {table.files[0]} --configfile {settings}`")
+    print(Path(table.files[1]).read_text().strip())
     words = ["--base", model["pretrained"]]
     for task, path in model["checkpoints"]["tasks"].items():
         words += ["--task", f"{task}={path}"]
-    for row in pd.read_csv(folder / "table.csv")["method"]:
-        if row not in ("zeroshot", "fine_tuned"):
-            command = command_for(row, chosen)
-            print(f"\n# {methods.get(row).title}")
-            print(f"{shlex.join([*command[:2], *words, *command[2:]])}" if command else "# for the table only")
+    for row in map(methods.get, table.params["methods"]):
+        if row.looks_at_one_task:
+            continue
+        print(f"\n# {row.title}")
+        try:
+            command = command_for(row, functools.partial(_evaluation, plan))
+            print(shlex.join([*command[:2], *words, *command[2:]]))
+        except TallmasksError as reason:
+            print(f"# {reason}")
     return 0
 
 
-def command_for(row: str, chosen: Mapping[str, Any]) -> list[str]:
-    """The words of the command that makes a row's model or bundle, without its models; empty if none does.
-    ``chosen``: the content of selection.json."""
-    method, own = methods.get(row), chosen.get(row, {})
-    name, texts = parse_spec(row)
+def _evaluation(plan: Plan, row: str) -> Evaluation:
+    """A method's evaluation for the table, with the chosen values."""
+    node = chain.evaluate(plan, "mine", plan.members(plan.tasks_for("mine", "all")), row, plan.seeds[0])
+    try:
+        return read_evaluation(Path(node.path))
+    except FileNotFoundError:
+        raise TallmasksError(f"no command: {node.path} with the values chosen for {row} is missing") from None
+
+
+def command_for(method: Method, evaluation_of: Callable[[str], Evaluation]) -> list[str]:
+    """The words of the command that makes a row's model or bundle, without its models.
+
+    ``evaluation_of``: the evaluations of this method and, for consensus merging, of the one that chose its masks, by
+    name.  Raises TallmasksError if there is no command.
+    """
+    name, texts = parse_spec(method.name)
     options = [word for option, text in texts.items() for word in ("--option", f"{option}={text}")]
-    lambdas = {task: one["mask_lambda"] for task, one in own.items() if isinstance(one, dict) and "mask_lambda" in one}
-    out = ["-o", name]
-    if method.codec or (lambdas and method.values.get("bits", PLAIN) != PLAIN):
-        return ["tallmasks", "compress", "--method", name, *options, *_mask_lambdas(lambdas), *out]
+    masked = isinstance(method.protocol, Masked) and "bits" in method.options
+    if masked and method.values["bits"] == PLAIN:
+        raise TallmasksError(f"no command: bundles store fewer bits; evaluate {{{name}: {{bits: 3}}}}")
+    if masked or method.codec:
+        lambdas = _mask_lambdas(evaluation_of(method.name)) if masked else []
+        return ["tallmasks", "compress", "--method", name, *options, *lambdas, "-o", name]
     if name not in tallmasks.method_names():
-        return []
+        raise TallmasksError("no command: it is only evaluated for the table")
     if "agreement" in method.needs:
-        masking = chosen.get(f"tall_mask_{name.removeprefix('consensus_').partition('_k')[0]}", {})
-        lambdas = {task: one["mask_lambda"] for task, one in masking.items()}
-    if "scaling_coefficient" in own:
-        options += ["--scaling-coefficient", f"{own['scaling_coefficient']:g}"]
-    elif method.tuned in own:
-        options += ["--option", f"{method.tuned}={own[method.tuned]:g}"]
-    return ["tallmasks", "merge", "--method", name, *options, *_mask_lambdas(lambdas), "--heads", *out]
+        options += _mask_lambdas(evaluation_of(methods.masking(str(method.merge)).name))
+    if (chosen := evaluation_of(method.name)).grid:
+        value = chosen.scaling_coefficient
+        options += ["--option", f"{method.tuned}={value}"] if method.tuned else ["--scaling-coefficient", f"{value}"]
+    return ["tallmasks", "merge", "--method", name, *options, "--heads", "-o", name]
 
 
-def _mask_lambdas(lambdas: Mapping[str, float]) -> list[str]:
-    return [word for task, value in lambdas.items() for word in ("--mask-lambda", f"{task}={value:g}")]
+def _mask_lambdas(chosen: Evaluation) -> list[str]:
+    assert chosen.mask_lambda is not None
+    pairs = zip(chosen.tasks, chosen.mask_lambda, strict=True)
+    return [word for task, value in pairs for word in ("--mask-lambda", f"{task}={value}")]
