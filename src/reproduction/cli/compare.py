@@ -17,7 +17,7 @@ import argparse
 import functools
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +91,15 @@ def add_texts(parser: argparse.ArgumentParser, kind: Callable[[str], Any], metav
     )
 
 
-def text_settings(arguments: argparse.Namespace, file: str, classes: Sequence[str]) -> dict[str, Any]:
-    """The entry under `data` in params.yaml for a file of texts. ``classes``: empty if the model does not name them."""
+def text_settings(arguments: argparse.Namespace, file: str) -> dict[str, Any]:
+    """The entry under `data` in params.yaml for a file of texts."""
     validation, test = arguments.fractions
     if min(validation, test) <= 0 or validation + test >= 1:
         raise OptionError(
             f"--fractions: found {validation:g} {test:g}; expected two numbers above 0 with a sum below 1"
         )
-    entry = {"files": file, "text": arguments.text, "label": arguments.label}
-    entry["fractions"] = {"validation": validation, "test": test}
-    return entry | ({"classes": list(classes)} if classes else {})
+    entry: dict[str, Any] = {"files": file, "text": arguments.text, "label": arguments.label}
+    return entry | {"fractions": {"validation": validation, "test": test}}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -123,18 +122,23 @@ def run(arguments: argparse.Namespace) -> int:
     data = {}
     for name, folder in models.items():
         refuse_adapter(Path(folder))
-        data[name] = text_settings(arguments, texts[name], class_names_of(Path(folder) / "config.json"))
+        data[name] = text_settings(arguments, texts[name])
     tasks = own_text_tasks({"data": data})
     for name, task in tasks.items():
-        _check_head(Path(models[name]) / "config.json", texts[name], len(task.classes))
-        if "classes" not in data[name]:
-            data[name]["classes"] = list(task.classes)
-            if not all(re.fullmatch(r"(LABEL_)?\d+", label) for label in task.classes):
-                warn(
-                    f"the model's config.json has no class names; {out} has the sorted labels of "
-                    f"{texts[name]}. Put them into the order of the model's outputs",
-                    name,
-                )
+        config = Path(models[name]) / "config.json"
+        outputs = outputs_of(config, texts[name], task.classes)
+        if missing := sorted(outputs.keys() - {*task.classes}):
+            raise TallmasksError(
+                f"{config}: found a head with {counted(len(outputs), 'output')}, but {texts[name]} has "
+                f"{len(task.classes)} different labels, without {short(missing[0])}; expected texts of every class"
+            )
+        if not outputs:
+            warn(
+                f"the model's config.json has no class names; {out} has the sorted labels of "
+                f"{texts[name]}. Put them into the order of the model's outputs",
+                name,
+            )
+        data[name]["classes"] = class_names_of(config) or list(outputs or task.classes)
     settings = {
         "methods": _METHODS,
         "data": data,
@@ -184,18 +188,36 @@ def entry(base: str, models: dict[str, str], longest: int = 512) -> dict[str, An
     }
 
 
-def _check_head(file: Path, texts: str, classes: int) -> None:
-    """Raise TallmasksError if config.json has another kind of head, or one with another number of outputs."""
-    config = json_of(file)
-    if (kind := config.get("problem_type")) not in (None, "single_label_classification"):
-        raise TallmasksError(f"{file}: problem_type: found {short(kind)}, expected one label for each text")
-    named = [len(config[key]) for key in ("id2label", "label2id") if isinstance(config.get(key), dict)]
-    outputs = [*named, config.get("num_labels", classes)][0]
-    if outputs != classes:
+def outputs_of(config: Path, examples: str, labels: Collection[str]) -> dict[str, int]:
+    """The model's output for each label, which is a class name of config.json, or a number from 0; empty if config.json
+    has no class names, but the labels are names.
+
+    ``labels``: those of the file ``examples``.  Raises TallmasksError for a head that is not for one of several
+    classes, or does not have the labels.
+    """
+    content, names = json_of(config), class_names_of(config)
+    if (kind := content.get("problem_type")) not in (None, "single_label_classification"):
+        raise TallmasksError(f"{config}: problem_type: found {short(kind)}, expected one label for each example")
+    sizes = [len(content[key]) for key in ("id2label", "label2id") if isinstance(content.get(key), dict)]
+    count = next(size for size in (*sizes, content.get("num_labels"), 2) if isinstance(size, int))  # 2: transformers'
+    numbers = list(map(str, range(count)))
+    for forms in (names, numbers, [f"LABEL_{index}" for index in numbers]):
+        if count > 1 and {*labels} <= {*forms} and len({*forms}) == count:
+            return {label: output for output, label in enumerate(forms)}
+    numbered = all(re.fullmatch(r"(LABEL_)?\d+", label) for label in labels)
+    if count < 2 or len(labels) > count or (len(labels) < count and not (names or numbered)):
         raise TallmasksError(
-            f"{file}: found a head with {counted(outputs, 'output')}, but {texts} has {classes} different labels; "
-            "expected a model that was trained for these labels"
+            f"{config}: found a head with {counted(count, 'output')}, but {examples} has {len(labels)} different "
+            "labels; expected a model that was trained for these labels"
         )
+    if names or numbered:
+        odd = min(labels, key=lambda label: label in (*names, *numbers))
+        expected = f"{', '.join(map(short, names[:20]))}, or " if names else ""
+        raise TallmasksError(
+            f"{examples}: found the label {short(odd)}, which the model does not have; expected {expected}the numbers "
+            f"0 to {count - 1}, in the order of the outputs of {config}"
+        )
+    return {}
 
 
 def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[str, OwnTextTask], longest: int) -> None:

@@ -12,14 +12,14 @@ of its table if `--fractions` and `--max-tokens` are the same.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from reproduction.cli.compare import add_texts, text_settings
-from reproduction.models.text_classifier.classifier_architectures import class_names_of
+from reproduction.cli.compare import add_texts, outputs_of, text_settings
 from reproduction.tasks.text.own_texts import evaluated_texts
 from tallmasks.cli.options import by_name, converted
 from tallmasks.errors import OptionError, TallmasksError, one_line
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise OptionError(f"--texts: found {name_some(missing)}; the tasks of {model} are {tasks}")
         for name, file in texts.items():
             folder, head = folders[name]
-            entry = text_settings(arguments, file, class_names_of(_config(folder, head)))
-            examples = evaluated_texts(name or model.name, entry, arguments.split)
+            outputs = functools.partial(_outputs, _config(folder, head), file)
+            examples = evaluated_texts(name or model.name, text_settings(arguments, file), arguments.split, outputs)
             right = _count_right(folder, head, examples, arguments.max_tokens)
             what = f"{name or model}: {right / len(examples):.2%} of {len(examples)} texts"
             print(what if arguments.split == "all" else f"{what} ({arguments.split})", flush=True)
@@ -91,6 +91,15 @@ def _folders(model: Path, base: str | None, names: list[str | None]) -> Iterator
 
 def _config(folder: Path, head: Path | None) -> Path:
     return folder / "config.json" if head is None else head.with_suffix(".json")
+
+
+def _outputs(config: Path, file: str, labels: Collection[str]) -> dict[str, int]:
+    if labels and not (outputs := outputs_of(config, file, labels)):
+        raise TallmasksError(
+            f"{config}: found no class names; write them into id2label, or use the numbers from 0 as labels in {file}, "
+            "in the order of the model's outputs"
+        )
+    return outputs if labels else {}
 
 
 def _count_right(folder: Path, head: Path | None, texts: Sequence[Text], longest: int) -> float:

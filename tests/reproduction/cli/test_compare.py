@@ -12,7 +12,7 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from reproduction.cli.compare import entry
+from reproduction.cli.compare import entry, outputs_of
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 
@@ -122,3 +122,32 @@ def test_a_head_of_another_size_is_not_evaluated(tmp_path: Path, capsys: pytest.
     (tmp_path / "texts.csv").write_text("text,label\nx,red\ny,blue\n")
     assert main(["evaluate", str(tmp_path / "model"), f"--texts={tmp_path}/texts.csv"]) == 1
     assert "transformers cannot load it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("config", "labels", "found"),
+    [
+        (NAMED, ("blue",), {"red": 0, "blue": 1}),
+        (NAMED, ("1",), {"0": 0, "1": 1}),
+        (NUMBERED, ("1",), {"0": 0, "1": 1}),
+        (NUMBERED, ("LABEL_1",), {"LABEL_0": 0, "LABEL_1": 1}),
+        ({}, ("1",), {"0": 0, "1": 1}),
+        (NUMBERED, ("red", "blue"), {}),
+        (NUMBERED, ("1", "2"), "'2'.* the numbers 0 to 1"),
+        (NAMED, ("red", "green"), "'green'.*'red', 'blue', or the numbers 0 to 1"),
+        (NUMBERED, ("0", "1", "2"), "2 outputs, .*3 different labels"),
+        (NUMBERED, ("red",), "2 outputs, .*1 different labels"),
+        ({"id2label": {"0": "LABEL_0"}}, ("0",), "1 output, "),
+        ({"problem_type": "multi_label_classification", **NAMED}, ("red", "blue"), "expected one label for each"),
+    ],
+)
+def test_a_label_is_an_output_of_the_model(
+    config: dict[str, object], labels: tuple[str, ...], found: dict[str, int] | str, tmp_path: Path
+) -> None:
+    """A file without texts of the first class would give 0 % where every text is right."""
+    write_model(tmp_path / "model", **config)
+    if isinstance(found, str):
+        with pytest.raises(TallmasksError, match=found):
+            outputs_of(tmp_path / "model/config.json", "texts.csv", labels)
+    else:
+        assert outputs_of(tmp_path / "model/config.json", "texts.csv", labels) == found

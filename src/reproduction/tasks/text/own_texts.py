@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,33 +80,24 @@ def examples_of(task: str, file: Path, settings: Mapping[str, Any], split: str, 
     return [Text(rows[number][0], classes, number_of[rows[number][1]]) for number in chosen]
 
 
-def evaluated_texts(task: str, entry: Mapping[str, Any], split: str) -> list[Text]:
+def evaluated_texts(
+    task: str, entry: Mapping[str, Any], split: str, outputs_of: Callable[[Collection[str]], Mapping[str, int]]
+) -> list[Text]:
     """The texts of one split of a file, or of the whole file if ``split`` is "all".
 
-    ``entry``: as under `data` in params.yaml.  Raises TallmasksError as `own_text_tasks`; the whole file may lack
-    classes.
+    ``entry``: as under `data` in params.yaml; ``outputs_of``: the model's output for each label.
+
+    Raises TallmasksError if the file or a column is missing, or it has no texts of the split.
     """
-    if split != "all":
-        of_table = own_text_tasks({"data": {task: entry}})[task]
-        return examples_of(task, of_table.file, of_table.settings, split)
     file = named_path(Path(), entry["files"])
     if not file.is_file():
         raise TallmasksError(f"{file}: no such file; correct the path")
-    settings = {"text": [entry["text"]], "label": entry["label"], "split": None, "fractions": {}, "seed": 0}
-    rows = [(text, label) for text, label, _ in _rows(task, file, settings)]
-    labels = sorted({label for _, label in rows}, key=label_order)
-    if not rows:
+    rows = list(_rows(task, file, {**entry, "text": [entry["text"]], "split": None, "seed": 0}))
+    outputs = outputs_of(sorted({label for _, label, _ in rows}, key=label_order))
+    texts = [Text(text, tuple(outputs), outputs[label]) for text, label, part in rows if split in ("all", part)]
+    if not texts:
         raise TallmasksError(f"{file}: found no texts; expected a row for each text")
-    classes = tuple(entry.get("classes", labels))
-    number_of = {name: number for number, name in enumerate(classes)}
-    if not number_of.keys() >= {*labels}:
-        number_of = {str(number): number for number in range(len(classes))}
-    if odd := [label for label in labels if label not in number_of]:
-        raise TallmasksError(
-            f"{file}: found the label {short(odd[0])}, which the model does not have; expected {', '.join(classes)}, "
-            f"or the numbers 0 to {len(classes) - 1}"
-        )
-    return [Text(text, classes, number_of[label]) for text, label in rows]
+    return texts
 
 
 def _checked(task: str, file: Path, settings: Mapping[str, Any]) -> list[str]:
