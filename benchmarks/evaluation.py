@@ -21,8 +21,8 @@ from measured import median_ratio, rate
 from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.models import cuda
 from reproduction.models.clip import network as clip
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.clip.onednn import use_onednn
+from reproduction.models.vision.image_examples import ImageExamples
 
 CLASSES = 100
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -82,7 +82,7 @@ def main() -> int:
         np.save(path, draw.integers(0, 256, (count, side, side, 3), np.uint8))
         labels = draw.integers(0, CLASSES, count)
         head = draw.standard_normal((CLASSES, network.visual.output_dim), dtype=np.float32)
-        examples = ClipExamples(np.load(path, mmap_mode="r"), labels, head)
+        examples = ImageExamples(np.load(path, mmap_mode="r"), labels, head)
         evaluator = Evaluator(model, [TaskData("random", {"test": examples})], arguments.batch_size)
         prepared = model.pixels(np.array(examples.images[: arguments.batch_size]))
 

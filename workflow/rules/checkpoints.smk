@@ -8,10 +8,11 @@ use rule artifact as examples with:
         "logs/{model}/examples/{name}.log",
 
 
-# pretrained weights, class names, prompts -> zero-shot head of one task; or checkpoint -> its trained head
+# pretrained weights, class names, prompts or training examples -> head of one task; or checkpoint -> its trained head
 use rule artifact as head with:
     input:
         checkpoint=BRIDGE.artifact.input("checkpoint"),
+        examples=BRIDGE.artifact.input("examples"),
         pretrained=BRIDGE.artifact.input("pretrained"),
     output:
         "store/{model}/head/{name}.safetensors",

@@ -24,8 +24,8 @@ from typing import Any
 import tallmasks
 from reproduction.evaluation.records import Evaluation, read_evaluation
 from reproduction.models.checkpoint_sources import refuse_adapter
+from reproduction.models.classifiers.settings import BOOKKEEPING, class_names_of
 from reproduction.models.foreign_weights import json_of
-from reproduction.models.text_classifier.classifier_architectures import BOOKKEEPING, class_names_of
 from reproduction.plan import chain
 from reproduction.plan.params import FILE, check_params, overridden, read_params
 from reproduction.plan.project import Files

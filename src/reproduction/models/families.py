@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FAMILIES = {
     "clip": "reproduction.models.clip",
+    "image_classifier": "reproduction.models.image_classifier",
     "t5": "reproduction.models.t5",
     "text_classifier": "reproduction.models.text_classifier",
 }
@@ -142,8 +143,9 @@ class WatchedModel(Model, Protocol):
 class Family(Protocol):
     """A kind of network.  Import torch only inside methods that need a network.
 
-    Four more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
-    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`, for ``trains_heads(spec)`` `trains_heads`.
+    Five more methods are optional.  ``statistics(spec)`` returns the `STATISTICS` that the networks support, which are
+    then `WatchedModel`s.  For ``counts_frozen(spec)`` see `counts_frozen`, for ``trains_heads(spec)`` `trains_heads`,
+    for ``heads_from_examples(spec)`` `heads_from_examples`; families with `HEAD` are `FamilyWithHeads`.
     ``can_score(task)`` is false for tasks that the family has no answers for (default: it can score every task).
 
     Attributes:
@@ -224,6 +226,23 @@ class Family(Protocol):
         """
 
 
+class ModelWithHeads(Model, Protocol):
+    """A model that computes the frozen head of a task."""
+
+    def head(self, task: Task, examples: Any = None) -> Mapping[str, NDArray[np.float32]]:
+        """The tensors of the head by name.  ``examples``: the training examples; see `heads_from_examples`.
+
+        Raises TallmasksError if the head cannot be made from them.
+        """
+
+
+class FamilyWithHeads(Family, Protocol):
+    """A family with `HEAD` among its ``task_inputs``; its models are `ModelWithHeads` if heads are frozen."""
+
+    def trained_head(self, checkpoint: Path) -> Mapping[str, NDArray[np.float32]]:
+        """The tensors of the head that was trained with a checkpoint, by name; see `trains_heads`."""
+
+
 def family(spec: Spec) -> Family:
     """The family of a model's entry or recipe.  Raises TallmasksError if it does not exist."""
     return load_plugin("model family", str(spec.get("family")), FAMILIES, "FAMILY")
@@ -266,6 +285,12 @@ def trains_heads(spec: Spec) -> bool:
     """
     trains = getattr(family(spec), "trains_heads", None)
     return trains is not None and bool(trains(spec))
+
+
+def heads_from_examples(spec: Spec) -> bool:
+    """True if a frozen head is computed from the task's training examples, not from its prompts."""
+    from_examples = getattr(family(spec), "heads_from_examples", None)
+    return from_examples is not None and bool(from_examples(spec))
 
 
 def refuse_keys(name: str, spec: Spec, keys: Iterable[str], models: str) -> None:

@@ -13,6 +13,7 @@ from reproduction.models.families import (
     STATISTICS,
     counts_frozen,
     family,
+    heads_from_examples,
     statistics_of,
     trains_heads,
 )
@@ -78,11 +79,16 @@ def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
 
 @stage(version=2, folder="store/{model}/{stage}", uses="one_task")
 def head(plan: Plan, model: str, task: str, seed: Seed = 0) -> Spec:
-    """The classification head of one task: frozen and made from class names, or trained with the task's checkpoint."""
+    """The classification head of one task: frozen and made from class names or training examples, or trained with the
+    task's checkpoint."""
     spec = plan.model(model)
     if trains_heads(spec):
         inputs = {finetune.role: [finetune(plan, model, task, seed)]}
         return Spec(f"{task}-s{seed}", {"family": spec["family"], "task": task}, inputs)
+    if heads_from_examples(spec):
+        params = {**plan.network(model), "classes": list(plan.catalogue_of(model)[task].classes)}
+        inputs = {"examples": [examples(plan, model, task, "train")]}
+        return Spec(task, params, inputs, pretrained_source(plan, model))
     wording = spec.get("wording", {})
     if not isinstance(wording, str):
         wording = wording.get(task, source_of(spec.get("checkpoints", FINETUNE), task))

@@ -180,11 +180,15 @@ def _pretrained(value: Any) -> str:
 
 
 class ImagePreparation(Section):
-    """preprocessing of images"""
+    """preprocessing of images, for clip"""
 
     size: WholeNumber
     mean: Annotated[list[float], Field(min_length=3, max_length=3)]
     std: Annotated[list[Positive], Field(min_length=3, max_length=3)]
+
+
+def _preprocess(value: Any) -> str:
+    return "Processor" if isinstance(value, dict) and "image_processor_type" in value else "ImagePreparation"
 
 
 class Checkpoints(Section):
@@ -201,7 +205,7 @@ class AnswerScoring(Section):
     free_answers: Literal["exact_match", "f1", "mean"] = optional("score of generated answers")
     max_input_tokens: Annotated[int, Field(ge=2)] = optional()
     max_new_tokens: WholeNumber = optional()
-    cosine_scale: Positive = optional("heads of class names: factor of the cosines")
+    cosine_scale: Positive = optional("frozen heads of classifiers: factor of the cosines")
 
 
 class EvaluationSettings(Section):
@@ -297,7 +301,8 @@ Benchmark = Texts | UnseenTasks
 
 class ModelEntry(Section):
     family: Annotated[
-        Registered, Field(description="clip, t5, text_classifier, or a Python module with your own family")
+        Registered,
+        Field(description="clip, t5, text_classifier, image_classifier, or a Python module with another family"),
     ]
     tasks: Annotated[Registered, Field(description="vision, text, or a Python module with another catalogue")]
     pretrained: Annotated[
@@ -305,13 +310,17 @@ class ModelEntry(Section):
         Discriminator(_pretrained),
     ] = Field(description="a file of weights, or its location on the hub")
     architecture: str | dict[str, Setting] = Field(description="the network, in the form that the family expects")
-    preprocess: ImagePreparation = optional()
+    preprocess: Annotated[
+        Annotated[ImagePreparation, Tag("ImagePreparation")]
+        | Annotated[dict[str, Setting], Tag("Processor"), Field(description="a preprocessor_config.json")],
+        Discriminator(_preprocess),
+    ] = optional("image size and normalisation; for image_classifier the content of a preprocessor_config.json")
     checkpoints: Origin | Checkpoints = optional("source of the fine-tuned models; default: finetune")
     wording: Wording | dict[str, Wording] = optional(
         "class names of the zero-shot heads, for all tasks or by task; default: as for the fine-tuned models"
     )
-    heads: Literal["class_names", "trained"] = optional(
-        "text classifiers: frozen heads of class names, or trained ones"
+    heads: Literal["class_names", "class_means", "trained"] = optional(
+        "classifiers: frozen heads, of class names (texts) or of the class means of training images; or trained ones"
     )
     adapter: Literal["ia3"] = optional("fine-tune this adapter instead of the whole network")
     scoring: AnswerScoring = optional()

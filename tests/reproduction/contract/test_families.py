@@ -20,8 +20,8 @@ import small_classifier
 import small_clip
 import small_t5
 from reproduction.models.clip import network as clip
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import family, load
+from reproduction.models.vision.image_examples import ImageExamples
 from reproduction.tasks.texts import open_texts, write_texts
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
@@ -37,9 +37,9 @@ COUNT = 12
 State = dict[str, torch.Tensor]
 
 
-def images(folder: Path) -> ClipExamples:
+def images(folder: Path) -> ImageExamples:
     draw = np.random.default_rng(0)
-    return ClipExamples(*examples("cars", "train", COUNT, seed=0), draw.normal(size=(8, 16)).astype(np.float32))
+    return ImageExamples(*examples("cars", "train", COUNT, seed=0), draw.normal(size=(8, 16)).astype(np.float32))
 
 
 def numbers(folder: Path) -> Numbers:

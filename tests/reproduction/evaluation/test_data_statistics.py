@@ -12,8 +12,8 @@ from torch.nn import functional
 from reproduction.evaluation.data_statistics import layer_grams, squared_gradients
 from reproduction.evaluation.unlabelled import UnlabelledTasks
 from reproduction.models.clip import network as clip
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import load
+from reproduction.models.vision.image_examples import ImageExamples
 from reproduction.tasks.texts import FREE
 from small_clip import SPEC, save_random, scramble
 from small_t5 import SPEC as T5_SPEC
@@ -27,7 +27,7 @@ ADAPTED = {**T5_SPEC, "adapter": "ia3"}
 
 
 @pytest.fixture(scope="module")
-def clip_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, clip.CLIP, ClipExamples]:
+def clip_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, clip.CLIP, ImageExamples]:
     """A pretrained file, open_clip's own network with its weights, and some examples."""
     path = tmp_path_factory.mktemp("clip") / "weights.safetensors"
     tensors = save_random(path)
@@ -37,7 +37,7 @@ def clip_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, clip.CLI
     draw = np.random.default_rng(0)
     head = 5 * draw.normal(size=(CLASSES, 16)).astype(np.float32)
     images = draw.integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
-    return path, plain, ClipExamples(images, draw.integers(0, CLASSES, 6), head)
+    return path, plain, ImageExamples(images, draw.integers(0, CLASSES, 6), head)
 
 
 def fine_tuned(path: Path, plain: clip.CLIP) -> clip.ClipModel:
@@ -152,8 +152,8 @@ def model_and_examples(kind: str, folder: Path) -> tuple[Any, Any, Any]:
         draw = np.random.default_rng(0)
         head = 5 * draw.normal(size=(4, 16)).astype(np.float32)
         images = draw.integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
-        return load(SPEC, weights, device="cpu"), ClipExamples(images, np.zeros(6, np.int64), head), \
-            ClipExamples(images, np.ones(6, np.int64), head)  # fmt: skip
+        return load(SPEC, weights, device="cpu"), ImageExamples(images, np.zeros(6, np.int64), head), \
+            ImageExamples(images, np.ones(6, np.int64), head)  # fmt: skip
     save_small(weights)
     texts = small_examples(folder, 6, choices=3)
     free = np.full(6, FREE)

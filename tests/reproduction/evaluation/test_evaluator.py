@@ -6,8 +6,8 @@ import torch
 from numpy.typing import NDArray
 
 from reproduction.evaluation.evaluator import Evaluator, TaskData, unpack_mask
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import Model, load
+from reproduction.models.vision.image_examples import ImageExamples
 from small_clip import SPEC, save_random
 from tiny_worlds.drawn import TASKS, examples
 
@@ -31,8 +31,8 @@ def tasks(model: Model, tmp_path_factory: pytest.TempPathFactory) -> list[TaskDa
     shapes = {name: (len(TASKS[name].classes), 16) for name in ("cars", "mnist")}
     heads = {name: draw.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
     splits = {
-        "cars": ClipExamples(*cars, heads["cars"]),
-        "mnist": ClipExamples(np.load(path, mmap_mode="r"), mnist[1], heads["mnist"]),
+        "cars": ImageExamples(*cars, heads["cars"]),
+        "mnist": ImageExamples(np.load(path, mmap_mode="r"), mnist[1], heads["mnist"]),
     }
     return [TaskData(name, {"test": data}) for name, data in splits.items()]
 

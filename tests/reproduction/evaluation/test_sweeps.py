@@ -17,8 +17,8 @@ from reproduction.evaluation.choice import choose_coefficient, choose_per_task
 from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.evaluation.method_evaluation import FromFiles, Tuner, evaluate
 from reproduction.evaluation.sweeps import TaskSubset, sample, sampled
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import Model, load
+from reproduction.models.vision.image_examples import ImageExamples
 from small_clip import SPEC, save_random
 from tallmasks import methods
 from tallmasks.io.tensor_files import write_tensors
@@ -56,7 +56,7 @@ def model(folder: Path) -> Model:
 def evaluator(model: Model) -> Evaluator:
     data = [
         TaskData(
-            name, {split: ClipExamples(*examples(name, split, 60, seed=0), HEAD) for split in ("validation", "test")}
+            name, {split: ImageExamples(*examples(name, split, 60, seed=0), HEAD) for split in ("validation", "test")}
         )
         for name in NAMES
     ]
@@ -191,7 +191,7 @@ def test_every_method_equals_the_plain_statement(
 @given(total=st.integers(1, 50), count=st.integers(1, 60))
 def test_a_sample_is_fixed_and_without_replacement(total: int, count: int) -> None:
     """Two methods would be compared on different images, or some images would count twice."""
-    whole = ClipExamples(np.arange(total, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(total), HEAD)
+    whole = ImageExamples(np.arange(total, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(total), HEAD)
     one, other = sample(whole, count), sample(whole, count)
     assert one.labels.tolist() == other.labels.tolist() == sorted(set(one.labels.tolist()))
     assert len(one.labels) == min(total, count)
@@ -202,14 +202,14 @@ def test_a_sample_is_fixed_and_without_replacement(total: int, count: int) -> No
 
 def test_a_sample_covers_the_whole_split() -> None:
     """Of data sorted by class, only some classes would be sampled."""
-    whole = ClipExamples(np.zeros((1000, 1, 1, 1), np.uint8), np.arange(1000), HEAD)
+    whole = ImageExamples(np.zeros((1000, 1, 1, 1), np.uint8), np.arange(1000), HEAD)
     assert sample(whole, 100).labels.mean() == pytest.approx(500, abs=100)
     assert sample(whole, None) is whole
 
 
 def test_the_tasks_of_a_sweep_share_its_examples() -> None:
     """Figure 5 would cost more for more tasks than params.yaml allows, or choose lambdas on a share of the examples."""
-    whole = ClipExamples(np.zeros((50, 1, 1, 1), np.uint8), np.arange(50), HEAD)
+    whole = ImageExamples(np.zeros((50, 1, 1, 1), np.uint8), np.arange(50), HEAD)
     tasks = [TaskData(name, {"validation": whole, "test": whole}) for name in "abc"]
     for by_task, expected in ({}, (10, 1)), ({"validation": 30}, (30, 1)), ({"validation": None}, (50, 1)):
         for task in sampled(tasks, {"validation": 30, "test": 1}, by_task):

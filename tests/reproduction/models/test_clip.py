@@ -15,9 +15,9 @@ from torchvision.transforms.functional import resized_crop
 
 from reproduction.models.clip import FAMILY
 from reproduction.models.clip import network as clip
-from reproduction.models.clip.augmentation import augment, crop_and_resize, random_crops
 from reproduction.models.clip.onednn import use_onednn
 from reproduction.models.families import load
+from reproduction.models.vision.augmentation import augment, crop_and_resize, random_crops
 from small_clip import SPEC, save_random
 from tiny_worlds.drawn import TASKS, examples
 
@@ -27,6 +27,10 @@ def weights(tmp_path: Path) -> Path:
     path = tmp_path / "small.safetensors"
     save_random(path)
     return path
+
+
+def head_of(model: clip.ClipModel) -> torch.Tensor:
+    return torch.from_numpy(model.head(TASKS["cars"])["head"])
 
 
 def test_head_is_the_plain_statement(weights: Path) -> None:
@@ -42,7 +46,7 @@ def test_head_is_the_plain_statement(weights: Path) -> None:
         embedded = network.encode_text(tokenize([template.format(name) for template in task.templates]))
         mean = functional.normalize(embedded, dim=-1).mean(0)
         rows.append(mean / mean.norm() * network.logit_scale.exp())
-    torch.testing.assert_close(model.head(task), torch.stack(rows).detach())
+    torch.testing.assert_close(torch.from_numpy(model.head(task)["head"]), torch.stack(rows).detach())
 
 
 PREPROCESS = {"size": 32, "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
@@ -80,17 +84,17 @@ def test_images_are_resized_as_by_open_clip(tmp_path: Path) -> None:
 def test_mixed_precision_stays_near(weights: Path) -> None:
     """Using bfloat16 would change the weights, or would have no effect."""
     strict, mixed = load(SPEC, weights), load(SPEC, weights, "bfloat16")
-    images, head = strict.pixels(examples("cars", "test", 8, seed=0)[0]), strict.head(TASKS["cars"])
+    images, head = strict.pixels(examples("cars", "test", 8, seed=0)[0]), head_of(strict)
     with torch.no_grad():
         exact, found = strict.logits(images, head), mixed.logits(images, head)
-    assert mixed.flat.dtype == found.dtype == torch.float32 and torch.equal(mixed.head(TASKS["cars"]), head)
+    assert mixed.flat.dtype == found.dtype == torch.float32 and torch.equal(head_of(mixed), head)
     assert 0 < (found - exact).abs().max() < 0.05 * exact.abs().max()
 
 
 def test_each_weight_set_has_its_own_scores_in_bfloat16(weights: Path) -> None:
     """All weight sets would get one set's scores, because autocast caches casts until its outermost context ends."""
     models = [load(SPEC, weights, "bfloat16") for _ in range(2)]
-    head, images = models[0].head(TASKS["cars"]), models[0].pixels(examples("cars", "test", 4, seed=0)[0])
+    head, images = head_of(models[0]), models[0].pixels(examples("cars", "test", 4, seed=0)[0])
     start = models[0].initial()
     other = start + 0.05 * torch.randn(start.shape, generator=torch.Generator().manual_seed(1))
     models[1].use(other)

@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, ByT5Tokenizer
 
+from reproduction.models.classifiers.heads import HEAD
 from reproduction.models.families import family, load
 from reproduction.models.flat_weights import count_right
-from reproduction.models.text_classifier.classifier_examples import HEAD, ClassifierExamples
+from reproduction.models.text_classifier.classifier_examples import ClassifierExamples
 from reproduction.models.text_classifier.classifier_network import build, positions
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, tokenizer_of
 from reproduction.tasks.task import Task
@@ -126,7 +127,7 @@ def test_heads_of_class_names_score_by_cosine(tmp_path: Path) -> None:
         return functional.normalize(output.last_hidden_state[0].mean(dim=0), dim=0)
 
     task = Task("animals", CLASSES, ("the {}", "a {} it is"), "")
-    head = model.head(task)
+    head = torch.from_numpy(model.head(task)["head"])
     for label, name in enumerate(CLASSES):
         both = torch.stack([embedded(f"the {name}"), embedded(f"a {name} it is")]).mean(dim=0)
         torch.testing.assert_close(head[label], functional.normalize(both, dim=0), rtol=1e-4, atol=1e-5)

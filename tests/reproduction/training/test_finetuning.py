@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fake_gpu import fake_gpu
 from reproduction.artifacts.labels import as_metadata
-from reproduction.models.clip.augmentation import augment
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import load
 from reproduction.models.flat_weights import FlatWeights
+from reproduction.models.vision.augmentation import augment
+from reproduction.models.vision.image_examples import ImageExamples
 from reproduction.training.controlled import Controlled, owners, part_mask
 from reproduction.training.finetuning import FinetuneConfig, Progress, ShuffledBatches, adamw, finetune
 from reproduction.training.unfinished import TrainingRun, TrainingState
@@ -42,16 +42,16 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(weights: Path) -> ClipExamples:
+def data(weights: Path) -> ImageExamples:
     """Some images of a task, and its head."""
-    return ClipExamples(*examples("cars", "train", 40, seed=0), load(SPEC, weights).head(TASKS["cars"]).numpy())
+    return ImageExamples(*examples("cars", "train", 40, seed=0), load(SPEC, weights).head(TASKS["cars"])["head"])
 
 
 def config(**changes: Any) -> FinetuneConfig:
     return FinetuneConfig(**{**KNOBS, "seed": 0, "augmentation": MOVING, **changes})
 
 
-def test_a_checkpoint_has_the_trained_tensors(weights: Path, data: ClipExamples) -> None:
+def test_a_checkpoint_has_the_trained_tensors(weights: Path, data: ImageExamples) -> None:
     """A checkpoint would lack tensors, or have the pretrained ones."""
     seen: list[Progress] = []
     model = load(SPEC, weights)
@@ -64,9 +64,9 @@ def test_a_checkpoint_has_the_trained_tensors(weights: Path, data: ClipExamples)
     assert [row[0] for row in result.curve] == list(range(1, 13))
 
 
-def test_a_loss_that_explodes_is_reported(weights: Path, data: ClipExamples) -> None:
+def test_a_loss_that_explodes_is_reported(weights: Path, data: ImageExamples) -> None:
     """A checkpoint full of NaN would be merged into every model."""
-    odd = ClipExamples(data.images, data.labels, np.full_like(data.head, np.inf))
+    odd = ImageExamples(data.images, data.labels, np.full_like(data.head, np.inf))
     with pytest.raises(TallmasksError, match=r"'cars'.*step 1"):
         finetune(load(SPEC, weights), "cars", odd, config())
 
@@ -107,7 +107,7 @@ def test_a_state_that_does_not_fit_is_not_continued(
         unfinished.restore(None)  # type: ignore[arg-type]
 
 
-def test_only_the_allowed_weights_move(weights: Path, data: ClipExamples) -> None:
+def test_only_the_allowed_weights_move(weights: Path, data: ImageExamples) -> None:
     """The controlled experiment's task vectors would overlap, at least through weight decay."""
     model = load(SPEC, weights)
     allowed = part_mask(model.flat.numel(), Controlled(0, ("cars", "mnist")).partition("cars"))
@@ -116,14 +116,14 @@ def test_only_the_allowed_weights_move(weights: Path, data: ClipExamples) -> Non
     assert not moved[~allowed].any() and moved[allowed].mean() > 0.99
 
 
-def test_training_crops_images_like_open_clip(weights: Path, data: ClipExamples) -> None:
+def test_training_crops_images_like_open_clip(weights: Path, data: ImageExamples) -> None:
     """Training on real images would differ from the paper, or between two runs."""
     spec = {**SPEC, "preprocess": {"size": 32, "mean": [0.5] * 3, "std": [0.5] * 3}}
     images = np.random.default_rng(0).integers(0, 256, (20, 40, 40, 3), np.uint8)
     labels, sizes = np.arange(20) % 2, np.tile(np.array([[30, 50]], np.int32), (20, 1))
     curves = []
     for kwargs in ({}, {}, {"sizes": sizes}):
-        model, cropped = load(spec, weights), ClipExamples(images, labels, data.head, **kwargs)
+        model, cropped = load(spec, weights), ImageExamples(images, labels, data.head, **kwargs)
         curves.append(finetune(model, "cars", cropped, config(iterations=2, augmentation="crop")).curve)
     assert curves[0] == curves[1] != curves[2]
     pixels = model.prepare(cropped[np.arange(8)], "crop", torch.Generator().manual_seed(0)).pixels

@@ -11,8 +11,8 @@ import small_t5
 from fake_gpu import fake_gpu
 from reproduction.evaluation.evaluator import Evaluator, TaskData
 from reproduction.evaluation.method_evaluation import InMemory, Tuner, evaluate
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.families import load
+from reproduction.models.vision.image_examples import ImageExamples
 from reproduction.training.finetuning import FinetuneConfig, finetune
 from reproduction.training.unfinished import TrainingRun
 from tallmasks import methods
@@ -38,7 +38,7 @@ def weights_and_data(name: str, folder: Path) -> tuple[Path, Any]:
         small_t5.save_small(path)
         return path, small_t5.small_examples(folder, 4, free=name == "written answers")
     small_clip.save_random(path)
-    return path, ClipExamples(*examples("cars", "train", 4, seed=0), np.ones((8, 16), np.float32))
+    return path, ImageExamples(*examples("cars", "train", 4, seed=0), np.ones((8, 16), np.float32))
 
 
 class Saves:

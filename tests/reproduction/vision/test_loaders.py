@@ -13,7 +13,7 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomResizedCrop, functional
 
 from image_files import RNG, SCHEMAS, encoded, picture, write_idx, write_parquet, write_repository
-from reproduction.models.clip.augmentation import crop_and_resize
+from reproduction.models.vision.augmentation import crop_and_resize
 from reproduction.tasks.catalogues import catalogue
 from reproduction.tasks.task import SPLITS
 from reproduction.tasks.vision import TASKS

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduction.models.clip import tensor_names
-from reproduction.models.clip.clip_examples import ClipExamples, open_examples
 from reproduction.models.clip.foreign_checkpoints import PUBLISHERS
 from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
+from reproduction.models.vision.image_examples import ImageExamples, open_examples
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io import hub
+from tallmasks.io.tensor_files import load_state
 from tallmasks.methods.merges import Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -83,8 +84,8 @@ class Clip:
 
         return network.load(spec, weights, precision, device)
 
-    def examples(self, path: Path, task_files: Mapping[str, Path]) -> ClipExamples:
-        return open_examples(path, task_files["head"])
+    def examples(self, path: Path, task_files: Mapping[str, Path]) -> ImageExamples:
+        return open_examples(path, load_state(task_files[HEAD])[HEAD])
 
     def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.clip import pretrained_weights

@@ -26,12 +26,11 @@ from torch.nn import functional
 
 from reproduction.models import cuda
 from reproduction.models.clip import tensor_names
-from reproduction.models.clip.augmentation import augment, crop_and_resize, random_crops
-from reproduction.models.clip.clip_examples import ClipExamples
 from reproduction.models.clip.onednn import use_onednn
-from reproduction.models.families import Precision
+from reproduction.models.families import HEAD, Precision
 from reproduction.models.flat_weights import FlatWeights, Receiver, count_right
 from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
+from reproduction.models.vision.image_model import ImageBatch, ImageBatches
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
 
@@ -118,27 +117,7 @@ def prepare(images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
-@dataclass(frozen=True)
-class ImageBatch:
-    """Preprocessed images float32 [N, 3, H, W], labels int64 [N], and the head float32 [C, D]."""
-
-    pixels: torch.Tensor
-    labels: torch.Tensor
-    head: torch.Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @property
-    def weight(self) -> float:
-        return len(self)
-
-    def split(self, size: int) -> list[ImageBatch]:
-        pieces = zip(self.pixels.split(size), self.labels.split(size), strict=True)
-        return [ImageBatch(pixels, labels, self.head) for pixels, labels in pieces]
-
-
-class ClipModel(FlatWeights):
+class ClipModel(ImageBatches, FlatWeights):
     """A CLIP network with its image encoder in one flat buffer; implements `reproduction.models.families.WatchedModel`.
 
     Args:
@@ -159,13 +138,16 @@ class ClipModel(FlatWeights):
         self._tokenizer, self._preprocess = functools.cache(tokenizer), preprocess
         self._mixed = precision == "bfloat16"
         size = network.visual.image_size
-        self.image_size: int = size[0] if isinstance(size, tuple) else size
+        self._side = size[0] if isinstance(size, tuple) else size
         trained = {n: p for n, p in network.named_parameters() if n.startswith(tensor_names.TRAINABLE)}
         super().__init__(trained)
 
+    def _on_device(self, head: NDArray[np.float32]) -> torch.Tensor:
+        return torch.from_numpy(head).to(self.device)
+
     @torch.no_grad()
-    def head(self, task: Task) -> torch.Tensor:
-        """The frozen zero-shot head, float32 [C, D], on the CPU.
+    def head(self, task: Task, examples: Any = None) -> dict[str, NDArray[np.float32]]:
+        """The frozen zero-shot head, float32 [C, D].
 
         A class vector is the normalised mean of its prompts' normalised embeddings, times exp(logit scale).
         """
@@ -174,53 +156,16 @@ class ClipModel(FlatWeights):
             tokens = self._tokenizer()(task.prompts(label)).to(self.device)
             embedded = self._network.encode_text(tokens, normalize=True)
             rows.append(functional.normalize(embedded.mean(dim=0), dim=0))
-        return (torch.stack(rows) * self._network.logit_scale.exp()).cpu()
-
-    def prepare(
-        self,
-        examples: ClipExamples,
-        changes: Mapping[str, Any] | str | None = None,
-        generator: torch.Generator | None = None,
-    ) -> ImageBatch:
-        """See `Model.prepare`; ``changes`` is "crop" (open_clip's training transform) or the arguments of `augment`."""
-        shape, pinned = (len(examples), *examples.images.shape[1:]), self.device.type == "cuda"
-        images = torch.empty(shape, dtype=torch.uint8, pin_memory=pinned)  # torch reuses pinned memory
-        examples.read_into(images.numpy())
-        if changes is None:
-            pixels = self.pixels(images)
-        elif generator is None:
-            raise ValueError("random changes need a generator")
-        elif isinstance(changes, str):
-            pixels = self._cropped(images, examples.sizes, generator)
-        else:
-            pixels = augment(self.pixels(images), generator, **changes)
-        labels = cuda.upload(torch.from_numpy(np.array(examples.labels)), self.device)
-        return ImageBatch(pixels, labels, torch.from_numpy(examples.head).to(self.device))
-
-    def _cropped(
-        self, images: torch.Tensor, sizes: NDArray[np.int32] | None, generator: torch.Generator
-    ) -> torch.Tensor:
-        height, width = images.shape[1:3]
-        originals = torch.tensor([[height, width]]).expand(len(images), 2) if sizes is None else torch.from_numpy(sizes)
-        boxes = cuda.upload(random_crops(originals, generator), self.device)
-        return self.pixels(crop_and_resize(cuda.upload(images, self.device), boxes, self.image_size))
-
-    def pixels(self, images: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-        """Convert images uint8 [N, H, W, 3] to the network's input, float32 on ``device``."""
-        return self._preprocess(cuda.upload(torch.as_tensor(images), self.device))
-
-    def batches(self, examples: ClipExamples, batch_size: int) -> Iterator[ImageBatch]:
-        for start in range(0, len(examples), batch_size):
-            yield self.prepare(examples[start : start + batch_size])
+        return {HEAD: (torch.stack(rows) * self._network.logit_scale.exp()).cpu().numpy()}
 
     def train(self, on: bool) -> None:
         """Does nothing, because these networks have no dropout."""
 
     def loss(self, batch: ImageBatch) -> torch.Tensor:
-        return functional.cross_entropy(self.logits(batch.pixels, batch.head), batch.labels)
+        return functional.cross_entropy(self.logits(batch.pixels, batch.head), batch.right)
 
     def count_right(self, batch: ImageBatch) -> torch.Tensor:
-        return count_right(self.logits(batch.pixels, batch.head), batch.labels)
+        return count_right(self.logits(batch.pixels, batch.head), batch.right)
 
     def log_probabilities(self, batch: ImageBatch) -> torch.Tensor:
         return functional.log_softmax(self.logits(batch.pixels, batch.head), dim=1)

@@ -1,16 +1,14 @@
-"""Architectures and tensor names of text classifiers, for code that does not import torch."""
+"""Architectures of text classifiers, for code that does not import torch."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from reproduction.models.foreign_weights import json_of
-from tallmasks.errors import TallmasksError, nearest, short
+from reproduction.models.classifiers import settings
+from reproduction.models.classifiers.settings import Architectures
 
-NAMES: Mapping[str, Mapping[str, Any]] = {
+NAMES: Architectures = {
     "all-MiniLM-L6-v2": {
         "model_type": "bert",
         "hidden_size": 384,
@@ -29,7 +27,6 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
         "vocab_size": 50265,
     },
 }
-"""Settings that differ from the defaults of transformers' configuration, by the name on the hub without its owner."""
 NO_LINEAR_LAYERS = ("gpt2",)
 """Model types whose products are `Conv1D` layers, with transposed weights."""
 PADDING_MATTERS = (
@@ -37,77 +34,7 @@ PADDING_MATTERS = (
     "xlnet", "yoso",
 )  # fmt: skip
 """Model types that compute something else for a text with padding, whatever the attention mask says."""
-BOOKKEEPING = {
-    *("_name_or_path", "architectures", "dtype", "finetuning_task", "gradient_checkpointing", "id2label", "label2id"),
-    *("problem_type", "task_specific_params", "torch_dtype", "transformers_version", "use_cache", "_num_labels"),
-    *("num_labels", "output_attentions", "output_hidden_states", "output_past", "return_dict", "tie_word_embeddings"),
-    *("bos_token_id", "eos_token_id", "sep_token_id", "pad_token_id", "initializer_range", "summary_proj_to_labels"),
-}
-"""Settings that do not change what the body computes."""
-_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
-_KINDS = (
-    (r"bias$", "biases"),
-    (r"norm|\bln_", "norms"),
-    (r"embed|\bwte\b|\bwpe\b", "embeddings"),
-    (r"(query|key|value|[qkv]_lin|[qkv]_proj|attn\.[qkv]|c_attn|Wqkv)\.", "attention in"),
-    (r"(attention\.output|attention\.out_lin|attn\.o|o_proj|attn\.c_proj|attn\.Wo)\b", "attention out"),
-    (r"(intermediate|lin1|c_fc|gate_proj|up_proj|mlp\.Wi)\b", "MLP in"),
-    (r"(output|lin2|mlp\.c_proj|down_proj|mlp\.Wo)\b", "MLP out"),
-)
-"""Pattern in a tensor's name, and the tensor's kind; the first match counts."""
 
 
 def settings_of(architecture: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of transformers' configuration for `architecture` in params.yaml: a name, or the settings.
-
-    Raises TallmasksError for an unknown name, or settings without `model_type`.
-    """
-    if not isinstance(architecture, str):
-        if not isinstance(architecture.get("model_type"), str):
-            raise TallmasksError(
-                "params.yaml: architecture: found no model_type; expected the settings of a config.json, such "
-                "as model_type: bert"
-            )
-        return dict(architecture)
-    name = architecture.rpartition("/")[2]
-    if name not in NAMES:
-        raise TallmasksError(
-            f"params.yaml: architecture: unknown text classifier {architecture!r}{nearest(name, NAMES)}; expected "
-            f"{', '.join(NAMES)}, or the settings of the model's config.json"
-        )
-    return dict(NAMES[name])
-
-
-def layer_of(tensor: str) -> tuple[str, str]:
-    """A tensor's layer ("before", "0", "1", ..., "after") and kind (of `_KINDS`, or "other")."""
-    kind = next((kind for pattern, kind in _KINDS if re.search(pattern, tensor)), "other")
-    if layer := _LAYER.search(tensor):
-        return layer[1], kind
-    return "before" if re.search(r"embed|\bwte\b|\bwpe\b", tensor) else "after", kind
-
-
-def class_names_of(path: Path) -> list[str]:
-    """The class names of a config.json, in the order of its head; none if they are only numbered.
-
-    Raises TallmasksError if it is not a configuration, or if its `id2label` and `label2id` contradict each other.
-    """
-    config = json_of(path)
-    found = (config.get(key) for key in ("id2label", "label2id"))
-    by_number, by_name = (one if isinstance(one, dict) else {} for one in found)
-    names, others = _in_order(by_number), {number: name for name, number in by_name.items()}
-    for number, name in enumerate(names):
-        if str(by_name.get(name, number)) != str(number):
-            raise TallmasksError(
-                f"{path}: {short(name)} is output {number} in id2label, but {by_name[name]} in label2id; correct the "
-                "one that is wrong"
-            )
-    return names or (_in_order(others) if len(others) == len(by_name) else [])
-
-
-def _in_order(by_number: Mapping[Any, Any]) -> list[str]:
-    """The names of the numbers from 0; none if others are missing, or if the names are only numbers."""
-    names = {str(number): str(name).strip() for number, name in by_number.items()}
-    numbers = [str(number) for number in range(len(names))]
-    if {*names} != {*numbers} or all(names[number].lower() in (number, f"label_{number}") for number in numbers):
-        return []
-    return [names[number] for number in numbers]
+    return settings.settings_of(architecture, NAMES)

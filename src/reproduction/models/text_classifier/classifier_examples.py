@@ -9,29 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load, save
 
 from reproduction.tasks.texts import Texts, open_texts
-from tallmasks.io.tensor_files import load_state, open_tensors
+from tallmasks.io.tensor_files import load_state
 
 TOKENIZER = "tokenizer"
 """Name of the uint8 tensor in a pretrained file that contains the tokenizer's files, as a safetensors file."""
-CLASS_VECTORS = "head"
-"""Name of the tensor of a head of class names."""
-HEAD = "head.safetensors"
-"""Name of the uint8 tensor in a checkpoint that contains its trained head, as a safetensors file.
-
-Only the float tensors of a checkpoint are merged.
-"""
-
-
-def packed(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-    """Arrays by name as the bytes of a safetensors file."""
-    return np.frombuffer(save(dict(arrays)), np.uint8)
-
-
-def unpacked_head(checkpoint: Path) -> dict[str, NDArray[np.float32]]:
-    return load(open_tensors(checkpoint).read(HEAD).tobytes())
 
 
 @dataclass(frozen=True)

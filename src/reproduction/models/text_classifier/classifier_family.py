@@ -8,15 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduction.models.checkpoint_sources import Publisher, download
+from reproduction.models.classifiers import settings as classifier_settings
+from reproduction.models.classifiers.heads import TRAINED, unpacked_head
 from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
-from reproduction.models.text_classifier import classifier_architectures
 from reproduction.models.text_classifier.classifier_architectures import NO_LINEAR_LAYERS, settings_of
-from reproduction.models.text_classifier.classifier_examples import (
-    TOKENIZER,
-    ClassifierExamples,
-    open_examples,
-    unpacked_head,
-)
+from reproduction.models.text_classifier.classifier_examples import TOKENIZER, ClassifierExamples, open_examples
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
 from tallmasks.methods.merges import GRAMS, Statistic
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
     from reproduction.models.cuda import Wanted
     from reproduction.models.text_classifier.classifier_network import ClassifierModel
 
-HEADS = ("class_names", "trained")
+HEADS = ("class_names", TRAINED)
 SCORING = ("max_input_tokens", "cosine_scale")
 _FILES = (
     ("model.safetensors", "pytorch_model.bin"),
@@ -76,7 +72,7 @@ class TextClassifier:
         return bool(task.classes)
 
     def trains_heads(self, spec: Spec) -> bool:
-        return spec["heads"] == "trained"
+        return spec["heads"] == TRAINED
 
     def trained_head(self, checkpoint: Path) -> dict[str, NDArray[np.float32]]:
         """The tensors of the head that was trained with a checkpoint, by transformers' names."""
@@ -101,7 +97,7 @@ class TextClassifier:
         return classifier_network.architecture_counts(spec)
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
-        return classifier_architectures.layer_of(tensor)
+        return classifier_settings.layer_of(tensor)
 
     def load(
         self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None

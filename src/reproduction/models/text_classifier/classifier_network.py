@@ -1,18 +1,15 @@
-"""Text classifiers of transformers: a body, which is merged, and a head for each task.
+"""Text classifiers of transformers.
 
-`heads: class_names`: the body is transformers' AutoModel.  The features of a text are the normalised mean of the last
-hidden states of its tokens.  The head has one vector per class: the normalised mean of the features of the prompts with
-its name.  Logits are cosines times a scale.  The head is frozen.
+`heads: class_names`: the features of a text are the normalised mean of the last hidden states of its tokens.  A class
+vector is the normalised mean of the features of the prompts with its name.
 
-`heads: trained`: the network is transformers' AutoModelForSequenceClassification.  Its base model is the body, and all
-other tensors are the head, which is trained together with the body.
+`heads: trained`: the network is transformers' AutoModelForSequenceClassification.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,21 +20,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PretrainedConfig
+from transformers import AutoModelForSequenceClassification, PretrainedConfig
 
 from reproduction.models import cuda
+from reproduction.models.classifiers import networks
+from reproduction.models.classifiers.heads import CLASS_VECTORS, head_parameters, start_head
 from reproduction.models.families import Precision
-from reproduction.models.flat_weights import FlatWeights, count_right
 from reproduction.models.language.text_batches import TextBatch, cheapest
-from reproduction.models.pretrained_files import ZeroInitialised, check_tensors, read_pretrained
+from reproduction.models.pretrained_files import check_tensors, read_pretrained
 from reproduction.models.text_classifier.classifier_architectures import PADDING_MATTERS, settings_of
-from reproduction.models.text_classifier.classifier_examples import (
-    CLASS_VECTORS,
-    HEAD,
-    TOKENIZER,
-    ClassifierExamples,
-    packed,
-)
+from reproduction.models.text_classifier.classifier_examples import TOKENIZER, ClassifierExamples
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, TokenizedPair, tokenizer_of
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
@@ -46,7 +38,6 @@ LONGEST = 128
 """Default number of tokens to which texts are cut, special tokens included."""
 SCALE = 20.0
 """Default factor of the cosines."""
-TRAINED = "trained"
 
 
 @dataclass(frozen=True)
@@ -66,12 +57,11 @@ class ClassifierBatch(TextBatch):
         return {name: self._padded([row[name] for row in rows], 0) for name in rows[0]}
 
 
-class ClassifierModel(FlatWeights):
+class ClassifierModel(networks.Classifier):
     """Implements `reproduction.models.families.WatchedModel`.
 
     Args:
-        network: AutoModel, or AutoModelForSequenceClassification for trained heads; with its weights, on its device.
-        parameters: the trained ones, see `FlatWeights`.
+        network, parameters, precision: see `networks.Classifier`.
         longest: the number of tokens to which texts are cut.
         scale: the factor of the cosines; not used for trained heads.
     """
@@ -85,27 +75,23 @@ class ClassifierModel(FlatWeights):
         scale: float = SCALE,
         precision: Precision = "float32",
     ) -> None:
-        self._network = network.eval().requires_grad_(False)
         self._tokenizer, self._longest, self._scale = tokenizer, longest, scale
-        self._mixed = precision == "bfloat16"
         self._accepts = {*inspect.signature(network.forward).parameters}
         if getattr(network.config, "type_vocab_size", 2) == 1:  # pairs of texts would be out of range
             self._accepts.discard("token_type_ids")
         self._looks_at_padding = network.config.model_type in PADDING_MATTERS
         self._end = getattr(network.config, "eos_token_id", None) if network.config.is_encoder_decoder else None
         self._vocabulary = vocabulary_of(network.config)
-        self._head_parameters = head_parameters(network)
-        self._head: tuple[Mapping[str, NDArray[np.float32]], dict[str, torch.Tensor]] | None = None
-        super().__init__(parameters)
+        super().__init__(network, parameters, precision)
 
     @torch.no_grad()
-    def head(self, task: Task) -> torch.Tensor:
-        """The frozen head of class names, float32 [C, D], on the CPU."""
+    def head(self, task: Task, examples: Any = None) -> dict[str, NDArray[np.float32]]:
+        """The frozen head of class names, float32 [C, D]."""
         rows = []
         for label in range(len(task.classes)):
             prompts = self._tokenizer(task.prompts(label), [label] * len(task.templates), LONGEST)
             rows.append(functional.normalize(self._features(self._batch(prompts, {})).mean(dim=0), dim=0))
-        return torch.stack(rows).cpu()
+        return {CLASS_VECTORS: torch.stack(rows).cpu().numpy()}
 
     def prepare(
         self, examples: ClassifierExamples, changes: Any = None, generator: torch.Generator | None = None
@@ -134,39 +120,11 @@ class ClassifierModel(FlatWeights):
             pad = min(pad, self._vocabulary - 1)  # if the texts have every token
         return ClassifierBatch(tuple(tokenized), pad, self.device, self._longest, head)
 
-    def _on_device(self, head: Mapping[str, NDArray[np.float32]]) -> dict[str, torch.Tensor]:
-        """The head on ``device``; cached, so that a task's head is uploaded once."""
-        if self._head is None or self._head[0] is not head:
-            self._head = head, {name: torch.from_numpy(array).to(self.device) for name, array in head.items()}
-        return self._head[1]
-
-    def named_arrays(self) -> dict[str, NDArray[Any]]:
-        """The body's tensors, and the head in one tensor if it is trained; see `classifier_examples.HEAD`."""
-        arrays = super().named_arrays()
-        head = {name: arrays.pop(name) for name in self._head_parameters if name in arrays}
-        return {**arrays, HEAD: packed(head)} if head else arrays
-
-    def train(self, on: bool) -> None:
-        self._network.train(on)
-
-    def loss(self, batch: ClassifierBatch) -> torch.Tensor:
-        return functional.cross_entropy(self.logits(batch), batch.right)
-
-    def count_right(self, batch: ClassifierBatch) -> torch.Tensor:
-        return count_right(self.logits(batch), batch.right)
-
-    def log_probabilities(self, batch: ClassifierBatch) -> torch.Tensor:
-        return functional.log_softmax(self.logits(batch), dim=1)
-
-    def choice_log_probabilities(self, batch: ClassifierBatch) -> torch.Tensor:
-        return self.log_probabilities(batch)
-
     def logits(self, batch: ClassifierBatch) -> torch.Tensor:
         """float32 [N, C]."""
         if not self._head_parameters:
             return self._scale * self._features(batch) @ batch.head[CLASS_VECTORS].T
-        for name, tensor in batch.head.items():
-            self._head_parameters[name].data = tensor
+        self._use_head(batch.head)
         return self._as_alone(lambda some: self._output(some).logits.float(), batch)
 
     def _features(self, batch: ClassifierBatch) -> torch.Tensor:
@@ -196,19 +154,8 @@ class ClassifierModel(FlatWeights):
 
 
 def configuration(spec: Mapping[str, Any], classes: int | None = None) -> PretrainedConfig:
-    """transformers' configuration of a model.
-
-    Raises TallmasksError if transformers does not know the model type or refuses a setting, and for a padding token
-    outside of the vocabulary.
-    """
-    settings = settings_of(spec["architecture"])
-    labels: dict[str, Any] = {} if classes is None else {"num_labels": classes}
-    try:
-        config = AutoConfig.for_model(**settings, **labels)
-    except Exception as error:  # ValueError, or an error of the model's own validation
-        raise TallmasksError(
-            f"params.yaml: architecture: transformers cannot use it: {' '.join(str(error).split())[:200]}"
-        ) from None
+    """See `networks.configuration`.  Raises TallmasksError also for a padding token outside of the vocabulary."""
+    config = networks.configuration(settings_of(spec["architecture"]), classes)
     pad, vocabulary = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
     if pad is not None and vocabulary is not None and not 0 <= pad < vocabulary:
         raise TallmasksError(
@@ -224,31 +171,9 @@ def vocabulary_of(config: PretrainedConfig) -> int:
 
 
 def build(spec: Mapping[str, Any], classes: int = 2, pooling: bool = False) -> Any:
-    """transformers' network with weights that are not drawn, on the default device.
-
-    ``pooling``: whether a network for heads of class names has a pooling layer, which they do not use.
-
-    Raises TallmasksError if transformers has no such network.
-    """
-    config, trained = configuration(spec, classes), spec.get("heads") == TRAINED
-    kind: Any = AutoModelForSequenceClassification if trained else AutoModel
-    mapping = kind._model_mapping  # the model types that have such a network
-    if type(config) not in mapping:
-        raise TallmasksError(
-            f"params.yaml: architecture.model_type: transformers has no {kind.__name__} for {config.model_type!r}"
-        )
-    options, of_type = {}, mapping[type(config)]
-    first = of_type[0] if isinstance(of_type, tuple) else of_type
-    if not trained and "add_pooling_layer" in inspect.signature(first).parameters:
-        options["add_pooling_layer"] = pooling
-    with ZeroInitialised():
-        return kind.from_config(config, dtype=torch.float32, **options)
-
-
-def head_parameters(network: Any) -> dict[str, torch.nn.Parameter]:
-    """The parameters outside the base model by transformers' names; none if the network is the base model."""
-    body = {id(parameter) for parameter in network.base_model.parameters()}
-    return {name: parameter for name, parameter in network.named_parameters() if id(parameter) not in body}
+    """See `networks.build`."""
+    trained = AutoModelForSequenceClassification if networks.trains(spec) else None
+    return networks.build(configuration(spec, classes), trained, pooling)
 
 
 def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
@@ -270,14 +195,14 @@ def load(
             "in params.yaml to its folder, not to the file in it"
         )
     tokenizer = tokenizer_of(tensors.pop(TOKENIZER).numpy())
-    classes = spec.get("classes") if spec.get("heads") == TRAINED else None
+    classes = spec.get("classes") if networks.trains(spec) else None
     network = build(spec, 2 if classes is None else len(classes))
     parameters = dict(network.base_model.named_parameters())
     check_tensors(weights, {name: tuple(one.shape) for name, one in parameters.items()}, tensors)
     for name, parameter in parameters.items():
         parameter.data = tensors[name].float()
     if classes is not None:
-        _start_head(network, f"{spec['seed']} {spec['task']} head")
+        start_head(network, f"{spec['seed']} {spec['task']} head")
     network.to(torch_device)
     if torch_device.type == "cuda":
         cuda.make_repeatable(tf32=precision == "tf32")
@@ -304,13 +229,3 @@ def positions(network: Any) -> int:
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
     ]
     return found - max(starts, default=0) if found > 0 else 1 << 20
-
-
-def _start_head(network: Any, seed: str) -> None:
-    """Initialise the head as transformers does, with random numbers of its own."""
-    body = set(network.base_model.modules())
-    with torch.random.fork_rng([]):
-        torch.manual_seed(zlib.crc32(seed.encode()))
-        for module in network.modules():
-            if module is not network and module not in body:
-                network._init_weights(module)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
+from reproduction.models.classifiers.heads import packed
 from reproduction.models.language.text_batches import TokenizedText
-from reproduction.models.text_classifier.classifier_examples import packed
 from reproduction.tasks.texts import PAIR
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import read_bytes

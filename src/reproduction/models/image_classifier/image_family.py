@@ -1,0 +1,115 @@
+"""The model family of image classifiers; torch and transformers are imported only when needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reproduction.models.checkpoint_sources import Publisher, download
+from reproduction.models.classifiers import settings as classifier_settings
+from reproduction.models.classifiers.heads import TRAINED, unpacked_head
+from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
+from reproduction.models.vision.image_examples import ImageExamples, open_examples
+from reproduction.tasks.task import Task
+from tallmasks.errors import TallmasksError
+from tallmasks.io.tensor_files import load_state
+from tallmasks.methods.merges import Statistic
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reproduction.models.cuda import Wanted
+    from reproduction.models.image_classifier.image_network import ImageClassifierModel
+
+HEADS = ("class_means", TRAINED)
+SCORING = ("cosine_scale",)
+_BUFFERS = "buffers."
+_FILES = (("model.safetensors", "pytorch_model.bin"), ("config.json",), ("preprocessor_config.json", "config.json"))
+
+
+class ImageClassifier:
+    """Vision models of transformers with a head for each task, made from class means or trained."""
+
+    unit = "images"
+    imports = ("torch", "torch._dynamo", "transformers.models.auto.modeling_auto", "torchvision")
+    task_inputs = (HEAD,)
+    publishers: Mapping[str, Publisher] = {}
+
+    def check(self, name: str, spec: Spec) -> None:
+        refuse_keys(name, spec, ("adapter", "templates", "wording"), "image classifiers")
+        if spec.get("heads") not in HEADS:
+            raise TallmasksError(
+                f"params.yaml: models.{name}.heads: found {spec.get('heads')!r}, expected one of {', '.join(HEADS)}"
+            )
+        if "image_processor_type" not in spec.get("preprocess", {}):
+            raise TallmasksError(
+                f"params.yaml: models.{name}.preprocess: found no image_processor_type; expected the settings of a "
+                "preprocessor_config.json"
+            )
+        refuse_keys(f"{name}.scoring", spec.get("scoring", {}), set(spec.get("scoring", {})) - {*SCORING}, "they")
+        settings = classifier_settings.settings_of(spec["architecture"], {})
+        refuse_keys(f"{name}.architecture", settings, ("num_labels",), "image classifiers")
+
+    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+        return tuple(STATISTICS)
+
+    def trains_heads(self, spec: Spec) -> bool:
+        return spec["heads"] == TRAINED
+
+    def trained_head(self, checkpoint: Path) -> dict[str, NDArray[np.float32]]:
+        return unpacked_head(checkpoint)
+
+    def heads_from_examples(self, spec: Spec) -> bool:
+        return spec["heads"] != TRAINED
+
+    def settings(self, spec: Spec) -> dict[str, Any]:
+        return {key: dict(spec[key]) for key in ("preprocess", "scoring") if key in spec}
+
+    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
+        return self.settings(spec)
+
+    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+        checkpoint = open_checkpoint(pretrained)
+        return {name: checkpoint.float32(name) for name in checkpoint.names if not name.startswith(_BUFFERS)}
+
+    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        return sum(math.prod(shape) for name, shape in shapes.items() if not name.startswith(_BUFFERS)), 0
+
+    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
+        from reproduction.models.image_classifier import image_network
+
+        return image_network.architecture_counts(spec)
+
+    def layer_of(self, tensor: str) -> tuple[str, str]:
+        return classifier_settings.layer_of(tensor)
+
+    def load(
+        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+    ) -> ImageClassifierModel:
+        from reproduction.models.image_classifier import image_network
+
+        return image_network.load(spec, weights, precision, device)
+
+    def examples(self, path: Path, task_files: Mapping[str, Path]) -> ImageExamples:
+        return open_examples(path, load_state(task_files[HEAD]) if HEAD in task_files else {})
+
+    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+        from reproduction.models.image_classifier import image_network
+
+        return image_network.pretrained_state(spec, weights)
+
+    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+        return download(pretrained, self.pretrained_files(pretrained))
+
+    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+        weights, *others = _FILES
+        return (pretrained["file"],) if "file" in pretrained else weights, *others
+
+    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[Any]]:
+        from reproduction.models.image_classifier import image_network
+
+        return image_network.fine_tuned_state(spec, path)
