@@ -1,4 +1,4 @@
-"""Write the settings for a table of methods on your own text classifiers.
+"""Write the settings for a table of methods on your own classifiers of texts or images.
 
     tallmasks compare --base ./base --task tickets=./tickets --texts tickets=./tickets.csv \\
         --task mails=./mails --texts mails=./mails.csv -o compare.yaml
@@ -6,22 +6,24 @@
     tallmasks compare compare.yaml
 
 The models are folders in the layout of transformers: a base, and classifiers that were fine-tuned from it. Each needs
-a file with labelled texts: .csv, .tsv, .jsonl or .parquet. The second command evaluates the paper's methods and those
-that "Which method" recommends; alpha and lambda are chosen on validation texts. The third prints the table, and for
-each row the command that makes its model or bundle. Edit the file for other methods.
+labelled texts, a .csv, .tsv, .jsonl or .parquet file; or labelled images, `--images NAME=PATH`: a folder with a folder
+per class, also below train/, validation/ and test/; or such a file with the images or their paths. The second command
+evaluates the paper's methods and those that "Which method" recommends; alpha and lambda are chosen on validation data.
+The third prints the table, and for each row the command that makes its model or bundle. Edit the file for other
+methods.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tallmasks
+from reproduction.cli.labelled_data import LONGEST, TEXTS, add_data, data_of, entry_of, image_labels, outputs_of
 from reproduction.evaluation.records import Evaluation, read_evaluation
 from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.classifiers.settings import BOOKKEEPING, class_names_of
@@ -31,10 +33,13 @@ from reproduction.plan.params import FILE, check_params, overridden, read_params
 from reproduction.plan.project import Files
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
-from reproduction.tasks.text.own_texts import OwnTextTask, examples_of, own_text_tasks
-from reproduction.tasks.text.text_catalogue import TASKS
+from reproduction.tasks.catalogues import catalogue
+from reproduction.tasks.text.own_texts import examples_of, own_text_tasks
+from reproduction.tasks.vision.image_processing import has_processor, processor_of
+from reproduction.tasks.vision.image_processing import settings_of as processor_settings
+from reproduction.tasks.vision.own_images import own_image_tasks, sample_of
 from tallmasks import methods
-from tallmasks.cli.options import by_name, number, pair, whole_number
+from tallmasks.cli.options import by_name, pair
 from tallmasks.errors import OptionError, TallmasksError, counted, short, warn
 from tallmasks.io.atomic_files import atomic_write_text, refuse_existing
 from tallmasks.io.plain_files import expanded
@@ -47,6 +52,8 @@ from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 _METHODS = ["paper", "tsv_m", "wudi", "t_switch", {"tall_mask_ties": {"bits": 3}}]
 _SAMPLED = 1000
 """Number of texts for which tokenizers are compared."""
+_SAMPLED_IMAGES = 100
+"""Number of images for which image processors are compared."""
 _STEP = {"threads": 1, "gpu": 0, "mem_mb": 8000, "runtime": 240}
 
 
@@ -61,45 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FOLDER",
         help="fine-tuned classifier, and a name for it; repeat for each model",
     )
-    add_texts(
-        parser, pair("NAME=FILE", "tickets=./tickets.csv"), "NAME=FILE", "its labelled texts; repeat for each model"
-    )
+    add_data(parser, pair("NAME=PATH", "tickets=./tickets.csv"), "NAME=PATH", "model")
     parser.add_argument(
         "-o", "--output", default="compare.yaml", metavar="OUT", help="new file (default: compare.yaml)"
     )
-
-
-def add_texts(parser: argparse.ArgumentParser, kind: Callable[[str], Any], metavar: str, what: str) -> None:
-    """The options that say which texts a model is evaluated on."""
-    parser.add_argument("--texts", type=kind, action="append", default=[], metavar=metavar, help=what)
-    parser.add_argument("--text", default="text", metavar="COLUMN", help="column of the texts (default: text)")
-    parser.add_argument("--label", default="label", metavar="COLUMN", help="column of the labels (default: label)")
-    parser.add_argument(
-        "--fractions",
-        type=number,
-        nargs=2,
-        default=[0.4, 0.4],
-        metavar=("VALIDATION", "TEST"),
-        help="fractions of each class's texts (default: 0.4 0.4)",
-    )
-    parser.add_argument(
-        "--max-tokens",
-        type=whole_number,
-        default=512,
-        metavar="N",
-        help="cut texts to N tokens; give the length used in training (default: 512, or the model's positions)",
-    )
-
-
-def text_settings(arguments: argparse.Namespace, file: str) -> dict[str, Any]:
-    """The entry under `data` in params.yaml for a file of texts."""
-    validation, test = arguments.fractions
-    if min(validation, test) <= 0 or validation + test >= 1:
-        raise OptionError(
-            f"--fractions: found {validation:g} {test:g}; expected two numbers above 0 with a sum below 1"
-        )
-    entry: dict[str, Any] = {"files": file, "text": arguments.text, "label": arguments.label}
-    return entry | {"fractions": {"validation": validation, "test": test}}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -107,44 +79,53 @@ def run(arguments: argparse.Namespace) -> int:
         return _print_results(Path(arguments.settings))
     if not arguments.base:
         raise OptionError("missing: --base; see `tallmasks compare --help`")
-    models, texts = by_name("--task", arguments.task), by_name("--texts", arguments.texts)
-    if len(models) < 2 or models.keys() != texts.keys():
+    models, (kind, paths) = by_name("--task", arguments.task), data_of(arguments)
+    if len(models) < 2 or models.keys() != paths.keys():
+        option = f"--{kind}" if paths else "--texts or --images"
         raise OptionError(
-            f"found --task for {', '.join(models) or 'no model'} and --texts for {', '.join(texts) or 'no model'}; "
+            f"found --task for {', '.join(models) or 'no model'} and {option} for {', '.join(paths) or 'no model'}; "
             "expected both for the same two or more names"
         )
-    if taken := sorted(models.keys() & TASKS.keys()):
+    of_kind = catalogue("text" if kind == TEXTS else "vision")
+    if taken := sorted(models.keys() & of_kind.tasks({}).keys()):
         raise OptionError(f"--task: {taken[0]} is the name of a built-in task; choose another name")
     out = Path(expanded(arguments.output))
     if out.is_dir():
         raise OptionError(f"-o: {out} is a folder; expected a new file, such as {out / 'compare.yaml'}")
     refuse_existing(out, folder=False)
-    data = {}
-    for name, folder in models.items():
+    for folder in models.values():
         refuse_adapter(Path(folder))
-        data[name] = text_settings(arguments, texts[name])
-    tasks = own_text_tasks({"data": data})
+    data = {name: entry_of(arguments, kind, paths[name]) for name in models}
+    tasks: Mapping[str, Any] = (own_text_tasks if kind == TEXTS else own_image_tasks)({"data": data})
     for name, task in tasks.items():
         config = Path(models[name]) / "config.json"
-        outputs = outputs_of(config, texts[name], task.classes)
-        if missing := sorted(outputs.keys() - {*task.classes}):
+        labels = task.classes if kind == TEXTS else image_labels(name, config, task)
+        outputs = outputs_of(config, paths[name], labels)
+        if missing := sorted(outputs.keys() - {*labels}):
             raise TallmasksError(
-                f"{config}: found a head with {counted(len(outputs), 'output')}, but {texts[name]} has "
-                f"{len(task.classes)} different labels, without {short(missing[0])}; expected texts of every class"
+                f"{config}: found a head with {counted(len(outputs), 'output')}, but {paths[name]} has "
+                f"{len(labels)} different labels, without {short(missing[0])}; expected {kind} of every class"
             )
         if not outputs:
             warn(
                 f"the model's config.json has no class names; {out} has the sorted labels of "
-                f"{texts[name]}. Put them into the order of the model's outputs",
+                f"{paths[name]}. Put them into the order of the model's outputs",
                 name,
             )
         data[name]["classes"] = class_names_of(config) or list(outputs or task.classes)
+    longest, base = arguments.max_tokens or LONGEST, Path(arguments.base)
+    if kind == TEXTS:
+        own: dict[str, Any] = {"scoring": {"max_input_tokens": longest}}  # or the model's positions, if they are fewer
+        _warn_of_tokenizers(base, models, tasks, longest)
+    else:
+        own_image_tasks({"data": data})  # checks the names of classes
+        own = {"family": "image_classifier", "tasks": "vision", "preprocess": processor_settings(base)}
+        _warn_of_processors(own["preprocess"], models, tasks)
     settings = {
         "methods": _METHODS,
         "data": data,
-        "models": {"mine": entry(arguments.base, models, arguments.max_tokens)},
+        "models": {"mine": entry(arguments.base, models) | own},
     }
-    _warn_of_tokenizers(Path(arguments.base), models, tasks, arguments.max_tokens)
     if FILE.exists():
         check_params(overridden(read_params(FILE), settings))  # as snakemake will
     atomic_write_text(out, yaml_text(settings))
@@ -153,8 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def entry(base: str, models: dict[str, str], longest: int = 512) -> dict[str, Any]:
-    """The models' entry in params.yaml. ``longest``: the number of tokens to which texts are cut."""
+def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
+    """The models' entry in params.yaml, for texts."""
     config, *others = (json_of(Path(folder) / "config.json") for folder in (base, *models.values()))
     pads = [each.get("pad_token_id") for each in (*others, config)]
     own = {each["pad_token_id"] for each in others if isinstance(each.get("pad_token_id"), int)}
@@ -182,45 +163,12 @@ def entry(base: str, models: dict[str, str], longest: int = 512) -> dict[str, An
             "weight_decay": 0.0,
             "epsilon": 1e-8,
         },
-        "scoring": {"max_input_tokens": longest},  # or the model's positions, if they are fewer
         "evaluation": {"batch_size": 64, "precision": "float32"},
         "resources": {step: dict(_STEP) for step in ("cpu", "one_task", "evaluation", "finetuning")},
     }
 
 
-def outputs_of(config: Path, examples: str, labels: Collection[str]) -> dict[str, int]:
-    """The model's output for each label, which is a class name of config.json, or a number from 0; empty if config.json
-    has no class names, but the labels are names.
-
-    ``labels``: those of the file ``examples``.  Raises TallmasksError for a head that is not for one of several
-    classes, or does not have the labels.
-    """
-    content, names = json_of(config), class_names_of(config)
-    if (kind := content.get("problem_type")) not in (None, "single_label_classification"):
-        raise TallmasksError(f"{config}: problem_type: found {short(kind)}, expected one label for each example")
-    sizes = [len(content[key]) for key in ("id2label", "label2id") if isinstance(content.get(key), dict)]
-    count = next(size for size in (*sizes, content.get("num_labels"), 2) if isinstance(size, int))  # 2: transformers'
-    numbers = list(map(str, range(count)))
-    for forms in (names, numbers, [f"LABEL_{index}" for index in numbers]):
-        if count > 1 and {*labels} <= {*forms} and len({*forms}) == count:
-            return {label: output for output, label in enumerate(forms)}
-    numbered = all(re.fullmatch(r"(LABEL_)?\d+", label) for label in labels)
-    if count < 2 or len(labels) > count or (len(labels) < count and not (names or numbered)):
-        raise TallmasksError(
-            f"{config}: found a head with {counted(count, 'output')}, but {examples} has {len(labels)} different "
-            "labels; expected a model that was trained for these labels"
-        )
-    if names or numbered:
-        odd = min(labels, key=lambda label: label in (*names, *numbers))
-        expected = f"{', '.join(map(short, names[:20]))}, or " if names else ""
-        raise TallmasksError(
-            f"{examples}: found the label {short(odd)}, which the model does not have; expected {expected}the numbers "
-            f"0 to {count - 1}, in the order of the outputs of {config}"
-        )
-    return {}
-
-
-def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[str, OwnTextTask], longest: int) -> None:
+def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[str, Any], longest: int) -> None:
     """Warn about models whose own tokenizer gives other inputs than the base's for a sample of their texts."""
     for name, folder in models.items():
         if not all(_has_tokenizer(one) for one in (base, Path(folder))):
@@ -234,6 +182,26 @@ def _warn_of_tokenizers(base: Path, models: Mapping[str, str], tasks: Mapping[st
             warn(
                 f"{folder}: its tokenizer reads {different} of {len(texts)} texts differently from the base's; the "
                 "table uses the base's for all models, so this model's accuracy can be too low",
+                name,
+            )
+
+
+def _warn_of_processors(base: Mapping[str, Any], models: Mapping[str, str], tasks: Mapping[str, Any]) -> None:
+    """Warn about models without an image processor, or whose own gives other pixels than the base's for a sample of
+    their images."""
+    for name, folder in models.items():
+        if not has_processor(Path(folder)):
+            warn(f"{folder}: found no image processor; the base's prepares its images", name)
+            continue
+        own = processor_settings(Path(folder))
+        if own == base:
+            continue
+        images = sample_of(tasks[name], name, _SAMPLED_IMAGES)
+        ours, theirs = ([processor_of(one).inputs([image]) for image in images] for one in (base, own))
+        if different := sum(not mine.equal(its) for mine, its in zip(ours, theirs, strict=True)):
+            warn(
+                f"{folder}: its image processor gives other pixels than the base's for {different} of {len(images)} "
+                "images; the table uses the base's for all models, so this model's accuracy can be too low",
                 name,
             )
 

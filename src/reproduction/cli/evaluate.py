@@ -1,34 +1,45 @@
-"""Print the accuracy of text classifiers on labelled texts.
+"""Print the accuracy of classifiers on labelled texts or images.
 
     tallmasks evaluate ./tickets --texts ./texts/tickets.csv
     tallmasks evaluate ./merged --texts tickets=./texts/tickets.csv --texts mails=./texts/mails.csv
     tallmasks evaluate ./bundle --texts tickets=./texts/tickets.csv --texts mails=./texts/mails.csv --split test
+    tallmasks evaluate ./leaves --images ./photographs/leaves
 
 The model is the folder of a classifier; the folder of a merged model, which is evaluated with the head of each task
-(`merge --heads`); or a bundle. With `--split`, the texts are divided as by `compare`, so that the accuracies are those
-of its table if `--fractions` and `--max-tokens` are the same.
+(`merge --heads`); or a bundle. Images are a folder with a folder per class, or have one of the other layouts that
+`compare` takes. With `--split`, the data are divided as by `compare`, so that the accuracies are those of its table if
+`--fractions` and `--max-tokens` are the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Collection, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-from reproduction.cli.compare import add_texts, outputs_of, text_settings
+from reproduction.cli.labelled_data import (
+    IMAGES,
+    LONGEST,
+    TEXTS,
+    add_data,
+    data_of,
+    entry_of,
+    image_labels,
+    outputs_of,
+)
+from reproduction.models.classifiers.settings import class_names_of
 from reproduction.tasks.text.own_texts import evaluated_texts
-from tallmasks.cli.options import by_name, converted
+from reproduction.tasks.vision.own_images import images_of, own_image_task
+from tallmasks.cli.options import converted
 from tallmasks.errors import OptionError, TallmasksError, one_line
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import name_some
-
-if TYPE_CHECKING:
-    from reproduction.models.text_classifier.classifier_network import ClassifierModel
-    from reproduction.tasks.texts import Text
+from tallmasks.parallel import cores
 
 HEADS = "heads"
 
@@ -36,35 +47,71 @@ HEADS = "heads"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder of a classifier or of a merged model, or a bundle")
     parser.add_argument("--base", help="the bundle's base (default: the one that the bundle names)")
-    add_texts(parser, converted(_texts, "[NAME=]FILE"), "[NAME=]FILE", "labelled texts; repeat for each task")
+    add_data(parser, converted(_named, "[NAME=]PATH"), "[NAME=]PATH", "task")
     parser.add_argument(
-        "--split", choices=("all", "validation", "test"), default="all", help="texts to use (default: all)"
+        "--split", choices=("all", "validation", "test"), default="all", help="data to use (default: all)"
     )
 
 
-def _texts(text: str) -> tuple[str | None, str]:
-    name, equals, file = text.partition("=")
-    if not file and equals:
+def _named(text: str) -> tuple[str | None, str]:
+    name, equals, path = text.partition("=")
+    if not path and equals:
         raise ValueError
-    return (name, file) if equals else (None, text)
+    return (name, path) if equals else (None, text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    model, texts = Path(arguments.model), by_name("--texts", arguments.texts)
-    if not texts:
-        raise OptionError("missing: --texts; see `tallmasks evaluate --help`")
-    with _folders(model, arguments.base, list(texts)) as folders:
-        if missing := [name or "a file without a name" for name in texts if name not in folders]:
-            tasks = ", ".join(str(name) for name in folders if name) or "none: give --texts one file without NAME="
-            raise OptionError(f"--texts: found {name_some(missing)}; the tasks of {model} are {tasks}")
-        for name, file in texts.items():
+    model, (kind, paths) = Path(arguments.model), data_of(arguments)
+    if not paths:
+        raise OptionError("missing: --texts or --images; see `tallmasks evaluate --help`")
+    with _folders(model, arguments.base, list(paths)) as folders:
+        if missing := [name or "a path without a name" for name in paths if name not in folders]:
+            tasks = ", ".join(str(name) for name in folders if name) or f"none: give --{kind} one path without NAME="
+            raise OptionError(f"--{kind}: found {name_some(missing)}; the tasks of {model} are {tasks}")
+        for name, path in paths.items():
             folder, head = folders[name]
-            outputs = functools.partial(_outputs, _config(folder, head), file)
-            examples = evaluated_texts(name or model.name, text_settings(arguments, file), arguments.split, outputs)
-            right = _count_right(folder, head, examples, arguments.max_tokens)
-            what = f"{name or model}: {right / len(examples):.2%} of {len(examples)} texts"
+            evaluate = _texts if kind == TEXTS else _images
+            right, count = evaluate(arguments, name or model.name, path, folder, head)
+            what = f"{name or model}: {right / count:.2%} of {count} {kind}"
             print(what if arguments.split == "all" else f"{what} ({arguments.split})", flush=True)
     return 0
+
+
+def _texts(arguments: argparse.Namespace, name: str, file: str, folder: Path, head: Path | None) -> tuple[float, int]:
+    """The number of right answers, and of texts."""
+    from reproduction.models.text_classifier.classifier_examples import ClassifierExamples
+    from reproduction.models.text_classifier.classifier_network import ClassifierModel, positions
+    from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, open_tokenizer
+    from reproduction.tasks.texts import Texts
+
+    outputs = functools.partial(_outputs, _config(folder, head), file)
+    texts = evaluated_texts(name, entry_of(arguments, TEXTS, file), arguments.split, outputs)
+    network = _load("AutoModelForSequenceClassification", folder, head)
+    pad = getattr(network.config.get_text_config(), "pad_token_id", None)
+    tokenizer, longest = ClassifierTokenizer(open_tokenizer(folder), pad), arguments.max_tokens or LONGEST
+    body = dict(network.base_model.named_parameters())
+    model = ClassifierModel(network, body, tokenizer, min(longest, positions(network)))
+    return _count_right(model, ClassifierExamples(Texts.of(texts, texts[0].answers), {}), len(texts))
+
+
+def _images(arguments: argparse.Namespace, name: str, path: str, folder: Path, head: Path | None) -> tuple[float, int]:
+    """The number of right answers, and of images."""
+    from reproduction.models.image_classifier.image_network import ImageClassifierModel
+    from reproduction.models.vision.image_examples import open_examples
+    from reproduction.tasks.vision.image_processing import processor_of, settings_of, write_processed
+
+    entry, config, settings = entry_of(arguments, IMAGES, path), _config(folder, head), settings_of(folder)
+    outputs = _outputs(config, path, image_labels(name, config, own_image_task(name, entry, table=False)))
+    entry["classes"] = class_names_of(config) or list(outputs)
+    task = own_image_task(name, entry, table=False)
+    threads, say = cores(), functools.partial(print, file=sys.stderr)
+    images = images_of(name, task.sources["data"], task.settings, arguments.split, None, threads, say)
+    network = _load("AutoModelForImageClassification", folder, head)
+    model = ImageClassifierModel(network, dict(network.base_model.named_parameters()), processor_of(settings))
+    with TemporaryFolder() as temporary:
+        file = temporary / "examples.safetensors"
+        write_processed(images.images(), images.labels, settings, file, {}, threads, say)
+        return _count_right(model, open_examples(file, {}), len(images.labels))
 
 
 @contextmanager
@@ -102,32 +149,27 @@ def _outputs(config: Path, file: str, labels: Collection[str]) -> dict[str, int]
     return outputs if labels else {}
 
 
-def _count_right(folder: Path, head: Path | None, texts: Sequence[Text], longest: int) -> float:
-    """The number of right answers, by the code of the tables."""
+def _count_right(model: Any, examples: Any, count: int) -> tuple[float, int]:
+    """By the code of the tables."""
     from reproduction.evaluation.evaluator import Evaluator, TaskData
-    from reproduction.models.text_classifier.classifier_examples import ClassifierExamples
-    from reproduction.tasks.texts import Texts
 
-    network = _load(folder, head, longest)
-    examples = ClassifierExamples(Texts.of(texts, texts[0].answers), {})
-    (right,) = Evaluator(network, [TaskData("texts", {"test": examples})], 64).as_is("test", network.initial())
-    return float(right)
+    (right,) = Evaluator(model, [TaskData("data", {"test": examples})], 64).as_is("test", model.initial())
+    return float(right), count
 
 
-def _load(folder: Path, head: Path | None, longest: int) -> ClassifierModel:
+def _load(kind: str, folder: Path, head: Path | None) -> Any:
+    """The network of a folder, of the class `transformers.<kind>`, on its device, with the head of a file."""
     import torch
     import transformers
     from safetensors.torch import load_file
 
     from reproduction.models import cuda
-    from reproduction.models.text_classifier.classifier_network import ClassifierModel, positions
-    from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, open_tokenizer
 
     transformers.logging.set_verbosity_error()  # it reports the base's head, which is replaced
     transformers.logging.disable_progress_bar()
     try:
         config = transformers.AutoConfig.from_pretrained(_config(folder, head))
-        network, report = transformers.AutoModelForSequenceClassification.from_pretrained(
+        network, report = getattr(transformers, kind).from_pretrained(
             folder, config=config, dtype=torch.float32, ignore_mismatched_sizes=head is not None,
             output_loading_info=True, local_files_only=True,
         )  # fmt: skip
@@ -137,7 +179,4 @@ def _load(folder: Path, head: Path | None, longest: int) -> ClassifierModel:
     if absent := sorted({*report["missing_keys"]} - state.keys()):
         raise TallmasksError(f"{folder}: found no {name_some(absent)}; expected a classifier with its head")
     network.load_state_dict(state, strict=False)
-    network.to(cuda.choose(None))
-    tokenizer = ClassifierTokenizer(open_tokenizer(folder), getattr(config.get_text_config(), "pad_token_id", None))
-    parameters = dict(network.base_model.named_parameters())
-    return ClassifierModel(network, parameters, tokenizer, min(longest, positions(network)))
+    return network.to(cuda.choose(None))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduction.tasks.task import SPLITS
-from tallmasks.errors import TallmasksError, counted, nearest, short, warn
+from tallmasks.errors import TallmasksError, counted, nearest, short
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,27 +51,27 @@ def divided(contents: Sequence[str], labels: Sequence[str], fractions: Mapping[s
     return [part_of.get(content, "train") for content in contents]
 
 
-def check_splits(
-    task: str, file: Path, noun: str, contents: Sequence[str], labels: Sequence[str], parts: Sequence[str]
-) -> None:
-    """Raise TallmasksError if a class has no example in one of the splits; warn about contents in several splits.
-
-    ``noun``: what an example is, "text" or "image".
-    """
-    counts = Counter(labels)
-    parts_of_class, parts_of_content = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for content, label, part in zip(contents, labels, parts, strict=True):
-        parts_of_class[label].add(part)
-        parts_of_content[content].add(part)
-    for label, of_class in sorted(parts_of_class.items()):
+def check_splits(file: Path, noun: str, labels: Sequence[str], parts: Sequence[str]) -> None:
+    """Raise TallmasksError if a class has no example in one of the splits. ``noun``: an example, "text" or "image"."""
+    counts, parts_of = Counter(labels), defaultdict[str, set[str]](set)
+    for label, part in zip(labels, parts, strict=True):
+        parts_of[label].add(part)
+    for label, of_class in sorted(parts_of.items()):
         if missing := [part for part in SPLITS if part not in of_class]:
             raise TallmasksError(
                 f"{file}: class {short(label)}: found {counted(counts[label], noun)}, and none for "
                 f"{' and '.join(missing)}; expected at least one {noun} of every class for each of "
                 f"{', '.join(SPLITS)}. Add {noun}s, or remove the class"
             )
-    if twice := sum(len(of_content) > 1 for of_content in parts_of_content.values()):
-        warn(f"{file}: {counted(twice, noun)} in more than one split, so the accuracy can be too high", task)
+
+
+def repeated(file: Path, noun: str, contents: Sequence[str], parts: Sequence[str]) -> str:
+    """A warning if contents are in several splits; else empty."""
+    parts_of = defaultdict[str, set[str]](set)
+    for content, part in zip(contents, parts, strict=True):
+        parts_of[content].add(part)
+    twice = sum(len(of_content) > 1 for of_content in parts_of.values())
+    return f"{file}: {counted(twice, noun)} in more than one split, so the accuracy can be too high" if twice else ""
 
 
 def read_columns(task: str, file: Path, columns: Sequence[str]) -> dict[str, list[str]]:

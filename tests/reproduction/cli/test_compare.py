@@ -12,7 +12,8 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from reproduction.cli.compare import entry, outputs_of
+from reproduction.cli.compare import entry
+from reproduction.cli.labelled_data import outputs_of
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
 

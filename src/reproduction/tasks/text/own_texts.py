@@ -13,10 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.tasks.catalogues import Params
-from reproduction.tasks.own_data import FRACTIONS, check_splits, divided, hash_order, label_order, read_columns
+from reproduction.tasks.own_data import (
+    FRACTIONS,
+    check_splits,
+    divided,
+    hash_order,
+    label_order,
+    read_columns,
+    repeated,
+)
 from reproduction.tasks.task import SPLITS, Task
 from reproduction.tasks.texts import PAIR, Text, joined
-from tallmasks.errors import TallmasksError, counted, short
+from tallmasks.errors import TallmasksError, counted, short, warn
 from tallmasks.io.file_digests import named_path
 
 TEMPLATES = ("A text about {}.",)
@@ -118,7 +126,9 @@ def _labels(task: str, file: Path, settings_json: str, _identity: tuple[int, ...
             f"{file}: column {settings['label']!r}: found {counted(len(counts), 'class')}, expected at least two"
         )
     texts, labels, parts = zip(*rows, strict=True)
-    check_splits(task, file, "text", [" ".join(text.split()) for text in texts], labels, parts)
+    check_splits(file, "text", labels, parts)
+    if found := repeated(file, "text", [" ".join(text.split()) for text in texts], parts):
+        warn(found, task)
     return sorted(counts, key=label_order)
 
 

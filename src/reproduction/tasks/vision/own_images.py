@@ -6,6 +6,7 @@ params.yaml declares them under `data`: `leaves: {images: ./leaves}`.  `image_li
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from reproduction.tasks.catalogues import Params
-from reproduction.tasks.own_data import FRACTIONS, check_splits, divided, hash_order, label_order
+from reproduction.tasks.own_data import FRACTIONS, check_splits, divided, hash_order, label_order, repeated
 from reproduction.tasks.task import Task
 from reproduction.tasks.vision.data_files import plain_name
 from reproduction.tasks.vision.decoding import LARGEST_UNDECODABLE
@@ -84,30 +85,34 @@ def own_image_task(name: str, entry: Mapping[str, Any], *, table: bool = True) -
             raise TallmasksError(
                 f"{path}: found no images of the class {short(absent[0])}; expected some of every class"
             )
-        check_splits(name, path, "image", listing.names, listing.labels, _parts(listing, listing.names, settings))
+        check_splits(path, "image", listing.labels, _parts(listing, listing.names, settings))
     sources = {"data": path} if path.is_dir() or not listing.folder else {"data": path, "images": listing.folder}
     return OwnImageTask(name, tuple(classes), ("a photo of a {}.",), f"images of {path.name}", sources, settings)
 
 
+def known_name(label: str, classes: Sequence[str]) -> str:
+    """The class that a label names; the label if it names none.  Case, spaces and punctuation are ignored, unless
+    several classes differ only in them."""
+    similar = [name for name in classes if plain_name(name) == plain_name(label)]
+    return similar[0] if label not in classes and len(similar) == 1 else label
+
+
 def _numbers(path: Path, labels: Sequence[str], classes: Sequence[str], *, numbers: bool) -> dict[str, int]:
-    """The class number of every label.  Case, spaces and punctuation are ignored unless names differ only in them."""
-    exact, similar = {name: number for number, name in enumerate(classes)}, dict[str, list[int]]()
-    for number, name in enumerate(classes):
-        similar.setdefault(plain_name(name), []).append(number)
-    found = {label: [exact[label]] if label in exact else similar.get(plain_name(label), []) for label in labels}
+    """The class number of every label."""
+    number_of = {name: number for number, name in enumerate(classes)}
+    named = {label: known_name(label, classes) for label in labels}
     valid = [str(number) for number in range(len(classes))]
-    if numbers and not exact.keys() & {*labels} and {*labels} <= {*valid}:
-        found = {label: [int(label)] for label in labels}
-    if unknown := [label for label, those in found.items() if len(those) != 1]:
-        raise TallmasksError(
-            f"{path}: found the class {short(unknown[0])}, which the model does not know; expected "
-            f"{', '.join(map(short, classes[:20]))}{', ...' if len(classes) > 20 else ''}"
-        )
-    number_of = {label: number for label, (number,) in found.items()}
-    for label, number in number_of.items():
-        if other := next((one for one in labels if one != label and number_of[one] == number), None):
+    if numbers and {*labels} <= {*valid} and not {*named.values()} <= number_of.keys():
+        return {label: int(label) for label in labels}
+    for label, name in named.items():
+        if name not in number_of:
+            raise TallmasksError(
+                f"{path}: found the class {short(label)}, which the model does not know; expected "
+                f"{', '.join(map(short, classes[:20]))}{', ...' if len(classes) > 20 else ''}"
+            )
+        if other := next((one for one in labels if one != label and named[one] == name), None):
             raise TallmasksError(f"{path}: {short(label)} and {short(other)} are the same class; give it one name")
-    return number_of
+    return {label: number_of[name] for label, name in named.items()}
 
 
 def _parts(listing: Listing, contents: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
@@ -123,13 +128,24 @@ def _parts(listing: Listing, contents: Sequence[str], settings: Mapping[str, Any
     return parts
 
 
+def sample_of(task: OwnImageTask, name: str, count: int) -> list[Image.Image]:
+    """Some of a task's images, spread over all; those that cannot be decoded are left out."""
+    listing = list_images(name, task.sources["data"], task.settings["columns"])
+    step = max(1, len(listing.names) // count)
+    images = list[Image.Image]()
+    for encoded in islice(listing.images(), 0, step * count, step):
+        with suppress(Undecodable):
+            images.append(decoded(encoded))
+    return images
+
+
 def images_of(
     task: str, path: Path, settings: Mapping[str, Any], split: str, limit: int | None, threads: int, say: Say
 ) -> OwnImages:
     """The images of one split or, of "all", in the order of the data; with more than ``limit``, a sample by a hash.
 
     Equal pictures are in the same split, unless the data say their splits.  Images that cannot be decoded are named and
-    left out.  Raises TallmasksError if they are more than 0.1 %, or if a class has no image in the split of a table.
+    left out.  Raises TallmasksError if they are more than 0.1 %, or none is of the split.
     """
     listing = list_images(task, path, settings["columns"])
     hashes = _hashes(task, listing, threads, say)
@@ -144,10 +160,13 @@ def images_of(
     chosen = kept
     if split != "all":
         parts = _parts(found, contents, settings)
-        check_splits(task, path, "image", contents, found.labels, parts)
+        if twice := repeated(path, "image", contents, parts):
+            say(f"warning: {task}: {twice}")
         own = [place for place, part in enumerate(parts) if part == split]
         own.sort(key=lambda place: hash_order(settings["seed"], contents[place]))
         chosen = sorted(kept[place] for place in own[:limit])
+        if not chosen:
+            raise TallmasksError(f"{path}: found no {split} images; expected some")
     wanted = {*chosen}
 
     def images() -> Iterator[Image.Image]:
