@@ -26,8 +26,8 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from reproduction.models.clip import network as clip
-from reproduction.models.clip.augmentation import augment
 from reproduction.models.pretrained_files import write_pretrained
+from reproduction.models.vision.augmentation import augment
 from reproduction.training.finetuning import plateau_schedule, progress_at
 from tiny_worlds.drawn import NAMES, TASKS, picture
 from tiny_worlds.drawn.canvas import IMAGE_SIDE
