@@ -99,7 +99,12 @@ def merge_checkpoints(
 
 
 def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, ...]:
-    """The methods of `merge_checkpoints` or `compress`, in the order of the tables."""
+    """The methods of `merge_checkpoints` or `compress`, in the order of the tables.
+
+    Raises TallmasksError for another command.
+    """
+    if command not in ("merge", "compress"):
+        raise OptionError(f"command: found {command!r}, expected 'merge' or 'compress'")
     if command == "compress":
         return registry.names_with_masks()
     return tuple(

@@ -162,6 +162,12 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
     assert "lossless" not in tallmasks.method_names() and "lossless" in tallmasks.method_names("compress")
 
 
+def test_method_names_refuses_another_command() -> None:
+    """The methods of merge would be taken for those of the other command."""
+    with pytest.raises(tallmasks.TallmasksError, match="command: found 'export', expected 'merge' or 'compress'"):
+        tallmasks.method_names("export")  # type: ignore[arg-type]
+
+
 def test_names_do_nothing_to_a_terminal(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A name in a file from the net would clear the screen, or write another error over this one."""
     escape = "\x1b[31m\x9b1A\u202e"
