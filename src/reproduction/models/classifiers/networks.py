@@ -110,18 +110,22 @@ def build(config: PretrainedConfig, trained: Any = None, pooling: bool = False) 
 
     Raises TallmasksError if transformers has no such network.
     """
-    kind: Any = trained or AutoModel
-    mapping = kind._model_mapping  # the model types that have such a network
+    of_type, options = network_class(config, trained or AutoModel), {}
+    if not trained and "add_pooling_layer" in inspect.signature(of_type).parameters:
+        options["add_pooling_layer"] = pooling
+    with ZeroInitialised():
+        return of_type._from_config(config, dtype=torch.float32, **options)
+
+
+def network_class(config: PretrainedConfig, kind: Any) -> Any:
+    """The class of a model type among those of an auto class.  Raises TallmasksError if transformers has none."""
+    mapping = kind._model_mapping
     if type(config) not in mapping:
         raise TallmasksError(
             f"params.yaml: architecture.model_type: transformers has no {kind.__name__} for {config.model_type!r}"
         )
-    options, of_type = {}, mapping[type(config)]
-    first = of_type[0] if isinstance(of_type, tuple) else of_type
-    if not trained and "add_pooling_layer" in inspect.signature(first).parameters:
-        options["add_pooling_layer"] = pooling
-    with ZeroInitialised():
-        return kind.from_config(config, dtype=torch.float32, **options)
+    of_type = mapping[type(config)]
+    return of_type[0] if isinstance(of_type, tuple) else of_type
 
 
 def trains(spec: Mapping[str, Any]) -> bool:

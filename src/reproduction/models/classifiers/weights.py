@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ def body_and_head(network: Any, pooled: Any, checkpoint: Checkpoint, any_head: b
     """
     wanted = {name: tuple(one.shape) for name, one in network.base_model.named_parameters()}
     heads = {} if any_head else {name: tuple(one.shape) for name, one in head_parameters(network).items()}
-    names = _names(checkpoint, wanted, keep_others=not any_head)
+    renamed, first = {_renamed(name): name for name in checkpoint.names - checkpoint.buffers.keys()}, min(wanted)
+    prefix = next((name.removesuffix(first) for name in sorted(renamed) if name.endswith(first)), "")
+    names = {new.removeprefix(prefix): old for new, old in renamed.items() if new.startswith(prefix) or not any_head}
     allowed = {*dict(pooled.named_parameters(remove_duplicate=False)), *dict(pooled.named_buffers()), *heads}
     expected = "the model that `architecture` in params.yaml describes"
     check_names(checkpoint, names, {*wanted, *heads}, allowed, expected + (", with a head" if heads else ""))
@@ -40,24 +42,6 @@ def body_and_head(network: Any, pooled: Any, checkpoint: Checkpoint, any_head: b
         for shapes in (wanted, heads)
     )
     return body, head
-
-
-def statistics_of(network: Any, checkpoint: Checkpoint) -> Arrays:
-    """The running statistics of a checkpoint, by their names in the network's base model."""
-    shapes = {name: tuple(one.shape) for name, one in network.base_model.named_buffers() if one.is_floating_point()}
-    wanted = {name: tuple(one.shape) for name, one in network.base_model.named_parameters()}
-    names = _names(checkpoint, wanted, keep_others=False, buffers=True)
-    return {name: float_array(checkpoint, names[name], shape) for name, shape in shapes.items() if name in names}
-
-
-def _names(
-    checkpoint: Checkpoint, wanted: Mapping[str, Any], keep_others: bool, buffers: bool = False
-) -> dict[str, str]:
-    """The checkpoint's names by those in the base model; ``keep_others``: also of tensors outside of it."""
-    found = checkpoint.names if buffers else checkpoint.names - checkpoint.buffers.keys()
-    renamed, first = {_renamed(name): name for name in found}, min(wanted)
-    prefix = next((name.removesuffix(first) for name in sorted(renamed) if name.endswith(first)), "")
-    return {new.removeprefix(prefix): old for new, old in renamed.items() if new.startswith(prefix) or keep_others}
 
 
 def _renamed(name: str) -> str:

@@ -15,29 +15,24 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from torch.nn import functional
-from transformers import AutoModelForImageClassification, PretrainedConfig
+from transformers import AutoModel, AutoModelForImageClassification, PretrainedConfig
 
 from reproduction.models import cuda
+from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.classifiers import networks
 from reproduction.models.classifiers.heads import CLASS_VECTORS, HEAD, head_parameters, packed, start_head
 from reproduction.models.classifiers.settings import settings_of
-from reproduction.models.classifiers.weights import (
-    CONFIG,
-    body_and_head,
-    check_classes,
-    check_config,
-    statistics_of,
-)
+from reproduction.models.classifiers.weights import CONFIG, check_classes, check_config
 from reproduction.models.families import Precision
 from reproduction.models.pretrained_files import check_tensors, read_pretrained
 from reproduction.models.vision.image_examples import ImageExamples
 from reproduction.models.vision.image_model import ImageBatch, ImageBatches
 from reproduction.tasks.task import Task
 from reproduction.tasks.vision.image_processing import ImageProcessor, processor_of
-from tallmasks.errors import TallmasksError
-from tallmasks.vectors.checkpoints.opening import open_checkpoint
+from tallmasks.errors import TallmasksError, one_line
 
 BUFFERS = "buffers."
 """Prefix of the running statistics in a pretrained file."""
@@ -159,12 +154,8 @@ def pretrained_state(spec: Mapping[str, Any], weights: Path) -> dict[str, NDArra
 
     Raises TallmasksError if a file is damaged or missing, or does not fit the architecture.
     """
-    checkpoint = open_checkpoint(weights)
-    with torch.device("meta"):
-        network, pooled = build(spec), build({**spec, "heads": None})
-    body, _ = body_and_head(network, pooled, checkpoint, any_head=True)
-    check_config(configuration(spec), (weights if weights.is_dir() else weights.parent) / CONFIG)
-    return body | {f"{BUFFERS}{name}": values for name, values in statistics_of(network, checkpoint).items()}
+    body, _, statistics = _arrays(spec, weights if weights.is_dir() else weights.parent, any_head=True)
+    return body | {f"{BUFFERS}{name}": values for name, values in statistics.items()}
 
 
 def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[Any]]:
@@ -173,11 +164,44 @@ def fine_tuned_state(spec: Mapping[str, Any], path: Path) -> dict[str, NDArray[A
     Raises TallmasksError if a file is damaged or missing, its tensors do not fit the architecture, or its head does not
     fit ``spec["classes"]``.
     """
-    if path.is_dir() and (path / CONFIG).exists():
-        check_config(configuration(spec), path / CONFIG)
-        check_classes(path / CONFIG, spec.get("classes", ()))
-    checkpoint = open_checkpoint(path)
-    with torch.device("meta"):
-        network, pooled = build(spec, len(spec.get("classes", ())) or 2), build({**spec, "heads": None})
-    body, head = body_and_head(network, pooled, checkpoint)
-    return {**body, HEAD: packed(head | statistics_of(network, checkpoint))} if head else body
+    body, head, statistics = _arrays(spec, path if path.is_dir() else path.parent, any_head=False)
+    return {**body, HEAD: packed(head | statistics)} if head else body
+
+
+Arrays = dict[str, NDArray[np.float32]]
+
+
+def _arrays(spec: Mapping[str, Any], folder: Path, any_head: bool) -> tuple[Arrays, Arrays, Arrays]:
+    """The tensors of the body and of the head, and running statistics, by the names of transformers' network, which can
+    differ from those in files.  With ``any_head``, the head can be missing or another one."""
+    refuse_adapter(folder)
+    config = configuration(spec, len(spec.get("classes", ())) or 2)
+    check_config(config, folder / CONFIG)
+    if not any_head:
+        check_classes(folder / CONFIG, spec.get("classes", ()))
+    kind = networks.network_class(config, AutoModelForImageClassification if networks.trains(spec) else AutoModel)
+    transformers.logging.set_verbosity_error()  # it reports heads that are left out
+    try:
+        network, report = kind.from_pretrained(
+            folder, config=config, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
+            ignore_mismatched_sizes=True, output_loading_info=True,
+        )  # fmt: skip
+    except Exception as error:  # of any kind, for a damaged file
+        raise TallmasksError(f"{folder}: transformers cannot load it: {one_line(error)[:200]}") from None
+    head = head_parameters(network)
+    odd = {*report["missing_keys"], *(key[0] for key in report["mismatched_keys"])}
+    odd |= set() if any_head or not head else {*report["unexpected_keys"]}
+    if wrong := sorted(odd.difference(head if any_head else ())):
+        raise TallmasksError(
+            f"{folder}: tensor {wrong[0]} ({len(wrong)} in total) is missing, unknown, or of another shape; expected "
+            f"the model that `architecture` in params.yaml describes{', with a head for the classes' if head else ''}"
+        )
+    body, buffers = dict(network.base_model.named_parameters()), dict(network.base_model.named_buffers())
+    saved = network.base_model.state_dict().keys()
+    statistics = {name: one for name, one in buffers.items() if one.is_floating_point() and name in saved}
+    arrays: list[Arrays] = []
+    for tensors in (body, head, statistics):
+        arrays.append({name: tensor.detach().numpy() for name, tensor in sorted(tensors.items())})
+        if bad := [name for name, array in arrays[-1].items() if not np.isfinite(array).all()]:
+            raise TallmasksError(f"{folder}: tensor {bad[0]!r} contains NaN or infinity; expected finite numbers")
+    return arrays[0], arrays[1], arrays[2]
