@@ -16,7 +16,7 @@ fi
 export PATH
 
 # DVC refuses outputs below a symbolic link, but only after the run.
-link=$(find store results -maxdepth 3 -type l -xtype d 2>/dev/null | head -n 1)
+link=$(find store results -maxdepth 3 -type l ! -xtype f 2>/dev/null | head -n 1)
 [ -z "$link" ] || { echo "error: $link is a symbolic link, which DVC does not support; move the project's folder to" \
   "the other disk, or run snakemake without DVC" >&2; exit 1; }
 

@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import yaml
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -12,13 +14,24 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
+from conftest import shipped_params
+from reproduction.artifacts.labels import write_json
 from reproduction.cli.compare import entry
 from reproduction.cli.labelled_data import outputs_of
+from reproduction.evaluation.records import Evaluation
+from reproduction.plan import chain
+from reproduction.plan.params import overridden
+from reproduction.plan.settings import Plan
+from reproduction.plan.views import VIEWS
+from small_classifier import ARCHITECTURE, WORDS, save_tokenizer
+from tallmasks import methods
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
+from tallmasks.io.yaml_files import read_yaml, yaml_text
 
 NAMED = {"id2label": {"0": "red", "1": "blue"}}
 NUMBERED = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}
+ROW = "tall_mask_ties:bits=3"
 ONLY_IN_LABEL2ID = {**NUMBERED, "label2id": {"red": 0, "blue": 1}}
 
 
@@ -125,6 +138,30 @@ def test_a_head_of_another_size_is_not_evaluated(tmp_path: Path, capsys: pytest.
     assert "transformers cannot load it" in capsys.readouterr().err
 
 
+def test_evaluate_cuts_texts_as_the_table_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Long texts would be read past the position embeddings, or another part of them than the table has."""
+    size = {"max_position_embeddings": 12, "initializer_range": 2.0, "num_labels": 3}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = BertForSequenceClassification(BertConfig(**{**ARCHITECTURE, **size})).eval()
+    network.save_pretrained(tmp_path / "model")
+    save_tokenizer(tmp_path / "model")
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(WORDS, 25)) for _ in range(60)]
+    for words, longest in (([], 12), (["--max-tokens=5"], 5)):
+        inputs = PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")(
+            texts, truncation=True, max_length=longest, return_tensors="pt"
+        )
+        labels = network(**inputs).logits.argmax(dim=1).tolist()
+        rows = [f"{text},{label}\n" for text, label in zip(texts, labels, strict=True)]
+        (tmp_path / "texts.csv").write_text("".join(["text,label\n", *rows]))
+        tested = sum(max(1, round(0.4 * labels.count(label))) for label in {*labels})
+        for split, said in (("all", "of 60 texts"), ("test", f"of {tested} texts (test)")):
+            call = ["evaluate", str(tmp_path / "model"), f"--texts={tmp_path}/texts.csv", f"--split={split}", *words]
+            assert main(call) == 0
+            assert capsys.readouterr().out.endswith(f": 100.00% {said}\n")
+
+
 @pytest.mark.parametrize(
     ("config", "labels", "found"),
     [
@@ -152,3 +189,45 @@ def test_a_label_is_an_output_of_the_model(
             outputs_of(tmp_path / "model/config.json", "texts.csv", labels)
     else:
         assert outputs_of(tmp_path / "model/config.json", "texts.csv", labels) == found
+
+
+def test_the_printed_table_has_a_command_for_each_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands would have the values of another seed or row, or models that the table is not about."""
+    monkeypatch.chdir(tmp_path)
+    words = two_models(Path(), NAMED, ("red", "blue"))
+    rows = ["zeroshot", "fine_tuned", "task_arithmetic", "consensus_ties", ROW, "tvq"]
+    params = {**shipped_params(), "methods": rows, "seeds": [5, 6]}
+    Path("params.yaml").write_text(yaml_text(params))
+    assert main(words) == 0
+    settings = {**read_yaml(Path("compare.yaml")), "methods": rows}
+    Path("compare.yaml").write_text(yaml_text(settings))
+    assert main(["compare", "compare.yaml"]) == 1
+    plan = Plan(overridden(params, settings))
+    table = VIEWS["tables"](plan, "mine", "all")
+    Path(table.path).parent.mkdir(parents=True)
+    write_json(Path(table.path), {}, table.recipe)
+    Path(table.files[1]).write_text("the table\n")
+    chosen = {"task_arithmetic": (0.35, None), "tall_mask_ties": (None, (0.2, 0.4)), ROW: (None, (0.3, 0.5))}
+    nodes = {
+        row: chain.evaluate(plan, "mine", plan.members(("one", "two")), row, 5) for row in (*chosen, "consensus_ties")
+    }
+    for row, (alpha, lambdas) in chosen.items():
+        content = Evaluation(row, ("one", "two"), {}, {}, alpha, lambdas, (0.0, 1.0)).to_json()
+        Path(nodes[row].path).parent.mkdir(parents=True, exist_ok=True)
+        write_json(Path(nodes[row].path), content, nodes[row].recipe)
+    capsys.readouterr()
+    assert main(["compare", "compare.yaml"]) == 0
+    title, *printed = capsys.readouterr().out.rstrip("\n").split("\n\n")
+    models = "--base base --task one=model --task two=model"
+    assert title == "the table"
+    assert dict(one.removeprefix("# ").split("\n") for one in printed) == {
+        "Task arithmetic": f"tallmasks merge {models} --method task_arithmetic --scaling-coefficient 0.35 --heads "
+        "-o task_arithmetic",
+        "Consensus TIES": f"# no command: {nodes['consensus_ties'].path} with the values chosen for consensus_ties "
+        "is missing",
+        methods.get(ROW).title: f"tallmasks compress {models} --method tall_mask_ties --option bits=3 --mask-lambda "
+        "one=0.3 --mask-lambda two=0.5 -o tall_mask_ties",
+        methods.get("tvq").title: "# no command: it is only evaluated for the table",
+    }

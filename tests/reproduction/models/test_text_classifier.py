@@ -114,6 +114,16 @@ def assert_scored_as_by_transformers(folder: Path, architecture: Any, network: A
             torch.testing.assert_close(row, network(**alone).logits[0], rtol=1e-4, atol=1e-5)
 
 
+def test_every_task_is_scored_with_its_own_head(tmp_path: Path) -> None:
+    """All tasks of a table would be scored with the head of the first."""
+    save_small(tmp_path / "w.safetensors")
+    model: Any = load(SPEC, tmp_path / "w.safetensors", device="cpu")
+    heads = [np.full((classes, 16), classes, np.float32) for classes in (2, 3)]
+    for head in (*heads, *heads):
+        batch = model.prepare(ClassifierExamples(small_texts(2), {"head": head}))
+        np.testing.assert_array_equal(batch.head["head"], head)
+
+
 def test_heads_of_class_names_score_by_cosine(tmp_path: Path) -> None:
     """The zero-shot row would be something else than what sentence encoders are used for."""
     folder = save_folder(tmp_path / "transformers")

@@ -13,6 +13,7 @@ from reproduction.results.paper_tables import laid_out, side_by_side
 from reproduction.results.tables import (
     ParameterCounts,
     agreement_table,
+    headline_numbers,
     interval_table,
     per_task_table,
     seeds_table,
@@ -148,6 +149,15 @@ def test_the_best_method_of_a_section_is_bold(evaluations: list[Evaluation], tes
     data = side_by_side("methods", "", {"two": summary_table(rows, finetuned, COUNTS)}, tasks)
     for layout in (laid_out_field(field_table(rows, finetuned, COUNTS), ""), laid_out("methods", "", data, tasks, "")):
         assert re.findall(r"\*\*([\d.]+)", markdown(layout)) == ["37.5", best]
+
+
+def test_the_headline_is_the_best_method_of_each_section(evaluations: list[Evaluation]) -> None:
+    """The fine-tuned models, which are no method, would be the best one of every table that `dvc metrics` compares."""
+    rows = [*evaluations, evaluation("iso_c", [6, 4], [50, 60])]
+    assert headline_numbers(summary_table(rows, evaluations[1], COUNTS)) == {
+        "accuracy": {"fine_tuned": 70.0},
+        "normalized_accuracy": {"task_arithmetic": 50.0, "best_merging": 57.7778, "best_compression": 95.0},
+    }
 
 
 def test_agreement_follows_the_papers_equation() -> None:

@@ -11,6 +11,7 @@ from pyarrow import parquet as pq
 
 from reproduction.tasks.catalogues import ExamplesFile, catalogue
 from reproduction.tasks.task import SPLITS
+from reproduction.tasks.text.own_texts import evaluated_texts
 from reproduction.tasks.texts import PAIR, Text, open_texts
 from tallmasks.errors import TallmasksError
 
@@ -73,6 +74,29 @@ def test_fractions_are_of_every_class_and_equal_texts_stay_together(tmp_path: Pa
     assert {text.input for text in other["test"]} != inputs["test"]
     few = splits_of(tmp_path, params_of(tmp_path, sorted(rows, key=lambda row: row["queue"])), train=20)["train"]
     assert len(few) == 20 and len({text.answer for text in few}) > 2  # not the first of a sorted file
+
+
+def test_a_small_file_is_split_as_ever(tmp_path: Path) -> None:
+    """The same file would have other test texts tomorrow: no table could be compared with an earlier one."""
+    rows = [{"body": f"text {letter}", "queue": "it" if letter < "h" else "hr"} for letter in "abcdefghijk"]
+    rows += [{"body": f" text\n{letter} ", "queue": "hr"} for letter in "abcde"]  # the same texts, of both classes
+    fractions = {"validation": 0.25, "test": 0.35}  # of 7 and of 9 texts
+    params = params_of(tmp_path, rows, fractions=fractions, seed=3)
+    splits = splits_of(tmp_path, params)
+    letters = {split: "".join(text.input.split()[1] for text in own) for split, own in splits.items()}
+    assert letters == {"train": "dfgijkd", "validation": "bchbc", "test": "aeae"}
+    sample = [text.input for text in splits_of(tmp_path, params, train=2)["train"]]
+    assert sample == ["text g", "text i"]
+
+
+def test_evaluate_has_the_texts_of_the_table(tmp_path: Path) -> None:
+    """`--split test` would score texts on which the model was trained, or others than the table's."""
+    params = params_of(tmp_path, fractions={"validation": 0.25, "test": 0.35})
+    (entry,), splits = params["data"].values(), splits_of(tmp_path, params)
+    splits["all"] = [text for own in splits.values() for text in own]
+    for split, own in splits.items():
+        texts = evaluated_texts("support", entry, split, lambda labels: {"hr": 0, "it": 1, "law": 2})
+        assert Counter(texts) == Counter(own)
 
 
 def numbered(classes: int) -> list[dict[str, Any]]:
