@@ -95,10 +95,12 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_existing(out, folder=False)
     for folder in models.values():
         refuse_adapter(Path(folder))
-    data = {name: entry_of(arguments, kind, paths[name]) for name in models}
+    data = {
+        name: entry_of(arguments, kind, paths[name], Path(folder) / "config.json") for name, folder in models.items()
+    }
     tasks: Mapping[str, Any] = (own_text_tasks if kind == TEXTS else own_image_tasks)({"data": data})
     for name, task in tasks.items():
-        config = Path(models[name]) / "config.json"
+        config = configs[name]
         labels = task.classes if kind == TEXTS else image_labels(name, config, task)
         outputs = outputs_of(config, paths[name], labels)
         if missing := sorted(outputs.keys() - {*labels}):
@@ -118,7 +120,6 @@ def run(arguments: argparse.Namespace) -> int:
         own: dict[str, Any] = {"scoring": {"max_input_tokens": longest}}  # or the model's positions, if they are fewer
         _warn_of_tokenizers(base, models, tasks, longest)
     else:
-        own_image_tasks({"data": data})  # checks the names of classes
         own = {"family": "image_classifier", "tasks": "vision", "preprocess": processor_settings(base)}
         _warn_of_processors(own["preprocess"], models, tasks)
     settings = {

@@ -32,7 +32,6 @@ from reproduction.cli.labelled_data import (
     image_labels,
     outputs_of,
 )
-from reproduction.models.classifiers.settings import class_names_of
 from reproduction.tasks.text.own_texts import evaluated_texts
 from reproduction.tasks.vision.own_images import images_of, own_image_task
 from tallmasks.cli.options import converted
@@ -84,8 +83,9 @@ def _texts(arguments: argparse.Namespace, name: str, file: str, folder: Path, he
     from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, open_tokenizer
     from reproduction.tasks.texts import Texts
 
-    outputs = functools.partial(_outputs, _config(folder, head), file)
-    texts = evaluated_texts(name, entry_of(arguments, TEXTS, file), arguments.split, outputs)
+    config = _config(folder, head)
+    outputs, entry = functools.partial(_outputs, config, file), entry_of(arguments, TEXTS, file, config)
+    texts = evaluated_texts(name, entry, arguments.split, outputs)
     network = _load("AutoModelForSequenceClassification", folder, head)
     pad = getattr(network.config.get_text_config(), "pad_token_id", None)
     tokenizer, longest = ClassifierTokenizer(open_tokenizer(folder), pad), arguments.max_tokens or LONGEST
@@ -100,9 +100,10 @@ def _images(arguments: argparse.Namespace, name: str, path: str, folder: Path, h
     from reproduction.models.vision.image_examples import open_examples
     from reproduction.tasks.vision.image_processing import processor_of, settings_of, write_processed
 
-    entry, config, settings = entry_of(arguments, IMAGES, path), _config(folder, head), settings_of(folder)
+    config, settings = _config(folder, head), settings_of(folder)
+    entry = entry_of(arguments, IMAGES, path, config)
     outputs = _outputs(config, path, image_labels(name, config, own_image_task(name, entry, table=False)))
-    entry["classes"] = class_names_of(config) or list(outputs)
+    entry.setdefault("classes", list(outputs))
     task = own_image_task(name, entry, table=False)
     threads, say = cores(), functools.partial(print, file=sys.stderr)
     images = images_of(name, task.sources["data"], task.settings, arguments.split, None, threads, say)

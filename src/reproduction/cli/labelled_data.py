@@ -55,8 +55,8 @@ def data_of(arguments: argparse.Namespace) -> tuple[str, dict[Any, str]]:
     return kind, by_name(f"--{kind}", getattr(arguments, kind))
 
 
-def entry_of(arguments: argparse.Namespace, kind: str, path: str) -> dict[str, Any]:
-    """The entry under `data` in params.yaml for a file or folder."""
+def entry_of(arguments: argparse.Namespace, kind: str, path: str, config: Path) -> dict[str, Any]:
+    """The entry under `data` in params.yaml for a file or folder. ``config``: the config.json of its model."""
     validation, test = arguments.fractions
     if min(validation, test) <= 0 or validation + test >= 1:
         raise OptionError(
@@ -65,8 +65,10 @@ def entry_of(arguments: argparse.Namespace, kind: str, path: str) -> dict[str, A
     columns = {"text": arguments.text or "text"} if kind == TEXTS else {}
     if arguments.image:
         columns["image"] = arguments.image
-    fractions = {"validation": validation, "test": test}
-    return {"files" if kind == TEXTS else IMAGES: path, **columns, "label": arguments.label, "fractions": fractions}
+    entry: dict[str, Any] = {"files" if kind == TEXTS else IMAGES: path, **columns, "label": arguments.label}
+    if kind == IMAGES and (names := class_names_of(config)):
+        entry["classes"] = names
+    return entry | {"fractions": {"validation": validation, "test": test}}
 
 
 def image_labels(name: str, config: Path, task: OwnImageTask) -> list[str]:

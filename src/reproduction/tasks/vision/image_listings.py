@@ -106,9 +106,10 @@ def _of_folders(task: str, path: Path) -> Listing:
     for file in _files(path, path.resolve()):
         inner = file.relative_to(path)
         kind = _TYPES.guess_type(file.name)[0]
-        if kind and not kind.startswith("image/"):
+        in_class, is_image = len(inner.parts) >= 2 + divided, (kind or "").startswith("image/")
+        if not is_image and (kind or not in_class):
             others.append(str(inner))
-        elif len(inner.parts) < 2 + divided:
+        elif not in_class:
             raise TallmasksError(f"{file}: is in no class's folder; expected {EXPECTED}")
         else:
             files.append(file)
@@ -137,6 +138,10 @@ def _of_tables(task: str, path: Path, tables: Sequence[Path], columns: Mapping[s
     files, labels, parts = list[Path](), list[str](), list[str]()
     for table in tables:
         values = read_columns(task, table, list(dict.fromkeys([image, label, *([split] if split else [])])))
+        if "" in values[image]:
+            raise TallmasksError(
+                f"{table}: row {values[image].index('') + 1}: the path is empty; add it, or remove the row"
+            )
         files += [table.parent / name for name in values[image]]
         labels += [value.strip() for value in values[label]]
         parts += values[split] if split else []

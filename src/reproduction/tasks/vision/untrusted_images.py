@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tallmasks.errors import one_line
 from tallmasks.io.plain_files import open_plain
@@ -64,6 +64,8 @@ def _undecodable() -> Iterator[None]:
             yield
     except Undecodable:
         raise
+    except UnidentifiedImageError:
+        raise Undecodable(f"is none of {', '.join(FORMATS)}") from None
     except Exception as error:  # a damaged image can make Pillow raise anything
         raise Undecodable(one_line(error)[:200] or type(error).__name__) from None
 
