@@ -95,9 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_existing(out, folder=False)
     for folder in models.values():
         refuse_adapter(Path(folder))
-    data = {
-        name: entry_of(arguments, kind, paths[name], Path(folder) / "config.json") for name, folder in models.items()
-    }
+    configs = {name: Path(folder) / "config.json" for name, folder in models.items()}
+    data = {name: entry_of(arguments, kind, paths[name], config) for name, config in configs.items()}
     tasks: Mapping[str, Any] = (own_text_tasks if kind == TEXTS else own_image_tasks)({"data": data})
     for name, task in tasks.items():
         config = configs[name]
