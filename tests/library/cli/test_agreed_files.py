@@ -21,9 +21,9 @@ BASE: dict[str, Any] = {
     "tokenizer_config.json": {"eos_token": "</s>", "model_max_length": 8},
     "tokenizer.json": {"model": {"vocab": {"</s>": 0, "<end>": 1}}},
 }
-"""Files of the base. The tasks have the same, but for what a case says of both, or of the second."""
+"""Files of the base. The three tasks have the same, but for what a case says of all, or of the second."""
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
-    # of both tasks, of the second, the merged files that are not the base's, and a warning
+    # of all tasks, of the second, the merged files that are not the base's, and a warning
     "nothing": ({}, {}, {}, ""),
     "versions": (
         {"generation_config.json": {**BASE["generation_config.json"], "transformers_version": "5"}},
@@ -67,6 +67,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
         {"tokenizer_config.json": {"eos_token": "<end>", "model_max_length": 8, "chat_template": "{{ x }}"}},
         "",
     ),
+    "a file that the base lacks": (
+        {"sentence_bert_config.json": {"max_seq_length": 8, "__version__": {"pytorch": "1"}}},
+        {},
+        {"sentence_bert_config.json": {"max_seq_length": 8, "__version__": {"pytorch": "1"}}},
+        "",
+    ),
+    "tasks differ in a file that the base lacks": (
+        {"sentence_bert_config.json": {"max_seq_length": 8, "do_lower_case": True}},
+        {"sentence_bert_config.json": {"max_seq_length": 8, "do_lower_case": False}},
+        {},
+        "sentence_bert_config.json differs from that of other models in do_lower_case",
+    ),
     "template in a file": ({"chat_template.jinja": "{{ x }}"}, {}, {"chat_template.jinja": "{{ x }}"}, ""),
     "end token of another vocabulary": (
         {"tokenizer_config.json": {"eos_token": "<n>"}, "tokenizer.json": {"model": {"vocab": {"</s>": 0, "<n>": 2}}}},
@@ -96,11 +108,25 @@ def test_files_of_a_merged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
     """A merged model would not stop at the end token, or see images in other colours, than all of its tasks."""
-    both, second, wanted, warning = CASES[case]
+    every, second, wanted, warning = CASES[case]
     monkeypatch.chdir(tmp_path)
-    for seed, (name, files) in enumerate({"base": {}, "a": both, "b": {**both, **second}}.items()):
+    for seed, (name, files) in enumerate({"base": {}, "a": every, "b": {**every, **second}, "c": every}.items()):
         write(Path(name), {**BASE, **files}, seed)
-    call = ["merge", "--base", "base", "--task", "a=a", "--task", "b=b", "--method", "ties", "-o", "merged"]
+    call = [
+        "merge",
+        "--base",
+        "base",
+        "--task",
+        "a=a",
+        "--task",
+        "b=b",
+        "--task",
+        "c=c",
+        "--method",
+        "ties",
+        "-o",
+        "merged",
+    ]
     assert run(*call) == 0
     said = capsys.readouterr()
     found = {path.name: content(path) for path in Path("merged").iterdir() if path.name in {**BASE, **wanted}}
@@ -109,5 +135,5 @@ def test_files_of_a_merged_model(
     assert warning in said.err if warning else "differs" not in said.err
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tallmasks.merge_checkpoints("base", {"a": "a", "b": "b"}, "again", method="ties")
+        tallmasks.merge_checkpoints("base", {"a": "a", "b": "b", "c": "c"}, "again", method="ties")
     assert all((Path("again") / name).read_bytes() == (Path("merged") / name).read_bytes() for name in found)

@@ -23,7 +23,8 @@ from reproduction.plan import chain
 from reproduction.plan.params import overridden
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
-from small_classifier import ARCHITECTURE, WORDS, save_tokenizer
+from reproduction.tasks.texts import PAIR
+from small_classifier import ARCHITECTURE, WORDS, save_tokenizer, small_texts
 from tallmasks import methods
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
@@ -51,6 +52,7 @@ def write_model(folder: Path, **config: object) -> None:
 
 def two_models(folder: Path, config: dict[str, object], labels: Sequence[str]) -> list[str]:
     """The options for two models with the same configuration and texts."""
+    folder.mkdir(exist_ok=True)
     write_model(folder / "base")
     write_model(folder / "model", **config)
     rows = [f"text {n},{label}\n" for n, label in enumerate(labels * 8)]
@@ -75,16 +77,24 @@ def test_the_order_of_classes_is_the_models_or_is_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Classes in another order than the model's outputs give a wrong accuracy, and nothing would say so."""
-    words = two_models(tmp_path, config, labels)
+    words = [*two_models(tmp_path, config, labels), "--max-tokens=7", "--fractions", "0.3", "0.2"]
     assert [main(words), main(words)] == [0, 1], "the file of the first call stays"
-    data = yaml.safe_load((tmp_path / "compare.yaml").read_text())["data"]
+    settings = yaml.safe_load((tmp_path / "compare.yaml").read_text())
+    data = settings["data"]
+    assert settings["models"]["mine"]["scoring"] == {"max_input_tokens": 7}
+    assert data["one"]["fractions"] == {"validation": 0.3, "test": 0.2}
     assert {task: entry["classes"] for task, entry in data.items()} == {"one": classes, "two": classes}
     assert ("the order of the model's outputs" in " ".join(capsys.readouterr().err.split())) == warns
 
 
 @pytest.mark.parametrize(
     ("base", "task", "pad"),
-    [({"eos_token_id": 7}, {"pad_token_id": 6}, 6), ({"eos_token_id": 7}, {}, None), ({"pad_token_id": 5}, {}, 5)],
+    [
+        ({"pad_token_id": 5}, {"pad_token_id": 6}, 6),
+        ({"eos_token_id": 7}, {"pad_token_id": 6}, 6),
+        ({"eos_token_id": 7}, {}, None),
+        ({"pad_token_id": 5}, {}, 5),
+    ],
 )
 def test_the_padding_token_is_the_models(
     base: dict[str, object], task: dict[str, object], pad: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +133,8 @@ def test_what_snakemake_would_refuse_is_refused_at_once(tmp_path: Path, capsys: 
     assert main(two_models(tmp_path, {"id2label": {n: f"LABEL_{n}" for n in range(5)}}, ["a", "b"])) == 1
     error = capsys.readouterr().err
     assert "5 outputs," in error and "2 different labels" in error
+    assert main([word for word in two_models(tmp_path / "of_one", NAMED, ["a", "b"]) if "=one=" not in word]) == 2
+    assert "expected both for the same two or more names" in capsys.readouterr().err
     assert not (tmp_path / "compare.yaml").exists()
 
 
@@ -160,6 +172,33 @@ def test_evaluate_cuts_texts_as_the_table_does(tmp_path: Path, capsys: pytest.Ca
             call = ["evaluate", str(tmp_path / "model"), f"--texts={tmp_path}/texts.csv", f"--split={split}", *words]
             assert main(call) == 0
             assert capsys.readouterr().out.endswith(f": 100.00% {said}\n")
+
+
+def test_each_task_is_evaluated_with_its_own_model_and_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The accuracy would be that of another task, or of a head that transformers has drawn at random."""
+    monkeypatch.chdir(tmp_path)
+    texts, words = [text.replace(PAIR, " ") for text in small_texts(40).questions], []
+    body = BertForSequenceClassification(BertConfig(**ARCHITECTURE, initializer_range=1.0)).base_model.state_dict()
+    for name, classes in {"base": ("x", "y"), "a": ("red", "blue"), "b": ("dog", "cat", "bird")}.items():
+        names = {"id2label": dict(enumerate(classes)), "label2id": {one: n for n, one in enumerate(classes)}}
+        network = BertForSequenceClassification(BertConfig(**ARCHITECTURE, initializer_range=1.0, **names)).eval()
+        network.base_model.load_state_dict(body)
+        network.base_model.embeddings.LayerNorm.bias.data += 0 if name == "base" else 1e-6
+        network.save_pretrained(name)
+        save_tokenizer(Path(name))
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(name)
+        chosen = [int(network(**tokenizer(text, return_tensors="pt")).logits.argmax()) for text in texts]
+        rows = [json.dumps({"text": text, "label": classes[label]}) for text, label in zip(texts, chosen, strict=True)]
+        Path(f"{name}.jsonl").write_text("\n".join(rows))
+        words += [f"--task={name}={name}"] if name != "base" else ["--base=base"]
+    assert main(["compress", "--method=lossless", *words, "--output=bundle"]) == 0
+    assert main(["merge", "--method=task_arithmetic", "--heads", *words, "--output=merged"]) == 0
+    for model in ("bundle", "merged"):
+        capsys.readouterr()
+        assert main(["evaluate", model, "--texts=a=a.jsonl", "--texts=b=b.jsonl"]) == 0
+        assert capsys.readouterr().out == "a: 100.00% of 40 texts\nb: 100.00% of 40 texts\n"
 
 
 @pytest.mark.parametrize(

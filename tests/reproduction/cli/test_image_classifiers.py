@@ -56,6 +56,8 @@ def test_the_accuracy_is_that_of_the_labels(trained: Path, tmp_path: Path, capsy
     """Classes in the order of their folders, or images with other pixels, give another accuracy in silence."""
     assert main(["evaluate", str(trained / "model"), f"--images={trained / 'images'}"]) == 0
     assert "92.50% of 40 images" in capsys.readouterr().out
+    assert main(["evaluate", str(trained / "model"), f"--images={trained / 'images'}", "--split=test"]) == 0
+    assert "of 16 images (test)" in capsys.readouterr().out
     turned = shutil.copytree(trained / "model", tmp_path / "turned")  # outputs in another order than the folders'
     config = json.loads((turned / "config.json").read_text())
     names = {"id2label": {"0": "light", "1": "dark"}, "label2id": {"light": 0, "dark": 1}}
