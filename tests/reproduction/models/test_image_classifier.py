@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "swinv2": (SWIN, "ViTImageProcessor", SQUARE),
     "convnext": (STAGES, "ConvNextImageProcessor", {"size": {"shortest_edge": 16}, "crop_pct": 0.8}),
     "convnextv2": (STAGES, "ConvNextImageProcessor", {"size": {"shortest_edge": 16}, "crop_pct": 0.8}),
-    "resnet": ({"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8, "layer_type": "basic"}, "ViTImageProcessor", SQUARE),
+    "resnet": ({"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8}, "ViTImageProcessor", SQUARE),
     "mobilenet_v2": ({"depth_multiplier": 0.35, "image_size": 16}, "MobileNetV2ImageProcessor", CROPPED),
     "efficientnet": (EFFICIENT, "EfficientNetImageProcessor", {"size": {"height": 32, "width": 32}}),
     "pvt": (PVT, "PvtImageProcessor", SQUARE),
