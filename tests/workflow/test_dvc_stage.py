@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "workflow/dvc-stage.sh"
-FOLDERS = ("src", "tiny_worlds", "real_texts", "models", "workflow", "store", "results")
+FOLDERS = ("src", "tiny_worlds", "real_images", "real_texts", "models", "workflow", "store", "results")
 EDITS = {
     "none": (":", None),
     "the same content": ("cp params.yaml p && mv p params.yaml", None),
