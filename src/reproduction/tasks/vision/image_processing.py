@@ -87,6 +87,10 @@ class ImageProcessor:
             self._processor = _processor_in(folder)
         steps = {key for key in vars(self._processor) if key.startswith("do_") or key == "include_top"}
         self._steps = tuple(dict.fromkeys(some, False) for some in (steps - _EARLY, steps & _EARLY))
+        noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (83, 61, 3), np.uint8))
+        rest = self.finished(self._resized(noise)[None])
+        if not rest.equal(self.inputs([noise])):  # such as DINOv3's, which rescales before it resizes
+            self._steps = ()
 
     def inputs(self, images: Sequence[Image.Image]) -> torch.Tensor:
         """What the processor returns for RGB images, float32 [N, 3, H, W].
@@ -98,13 +102,11 @@ class ImageProcessor:
     def reduced(self, image: Image.Image) -> NDArray[Any]:
         """What is stored of an image: uint8 [H, W, 3], resized and cropped; float32 [3, H, W], the network's input, if
         a processor cannot do the rest separately."""
-        whole = self.inputs([image])
-        if self._steps:
-            pixels = self._run([image], self._steps[0])
-            reduced = pixels[0].permute(1, 2, 0).round().byte()
-            if whole.equal(self.finished(reduced[None])):
-                return np.ascontiguousarray(reduced.numpy())
-        return np.ascontiguousarray(whole[0].numpy())
+        reduced = self._resized(image) if self._steps else self.inputs([image])[0]
+        return np.ascontiguousarray(reduced.numpy())
+
+    def _resized(self, image: Image.Image) -> torch.Tensor:
+        return self._run([image], self._steps[0])[0].permute(1, 2, 0).round().byte()
 
     def finished(self, reduced: torch.Tensor) -> torch.Tensor:
         """The network's input, float32 [N, 3, H, W], from what `reduced` returns, stacked; on its device."""
