@@ -36,6 +36,8 @@ GLYPH = 84
 CLIMATES = {"A": "tropical", "B": "dry", "C": "temperate", "D": "continental", "ET": "polar"}
 """First letters of Köppen's zones; EF, ice, is left out."""
 CONTINENTS = ("Africa", "Asia", "Europe", "North America", "South America", "Oceania")
+DEFECTS = {0.0: "intact", 1.0: "defective"}
+"""By the probability of a defect; cells of which the experts were not sure are left out."""
 TEXTILES = {"nominal": "intact", "local": "a local defect", "global": "a global defect"}
 EMOJI = {
     "Smileys & Emotion": "faces and emotions",
@@ -98,12 +100,12 @@ def _grey(pixels: bytes, side: int) -> Image.Image:
     return Image.frombytes("L", (side, side), pixels)
 
 
-def _cells(label: Callable[[str, float], str | None]) -> Callable[[Path], Pictures]:
+def _cells(kind: str) -> Callable[[Path], Pictures]:
     def read(packages: Path) -> Pictures:
         for number, line in enumerate((packages / CELLS / "labels.csv").read_text().splitlines()):
-            name, probability, kind = line.split()
-            if own := label(kind, float(probability)):
-                yield Picture(f"{number // MODULE}", own, partial(_open, packages / CELLS / name))
+            name, probability, own = line.split()
+            if own == kind and (label := DEFECTS.get(float(probability))):
+                yield Picture(f"{number // MODULE}", label, partial(_open, packages / CELLS / name))
 
     return read
 
@@ -126,7 +128,6 @@ def _climates(packages: Path) -> Pictures:
     zones = {number: CLIMATES.get(name, CLIMATES.get(name[0])) for number, name in names.items()}
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = None
     with Image.open(packages / ZONES) as numbers:
         return _tiles(_open(packages / BLUE_MARBLE), numbers.resize((3600, 1800), Image.Resampling.NEAREST), zones)
 
@@ -170,7 +171,7 @@ def _tiles(picture: Image.Image, numbers: Image.Image, classes: Mapping[int, str
     for row in range(round(180 / DEGREES)):
         for column in range(round(360 / DEGREES)):
             left, top = column * side, row * side
-            counts = Counter(numbers.crop((left, top, left + side, top + side)).getdata())
+            counts = Counter(numbers.crop((left, top, left + side, top + side)).tobytes())
             ((number, most),) = counts.most_common(1)
             if (label := classes.get(number)) and most >= MOST * side**2:
                 edges = (round(edge / 10 * scale) for edge in (left, top, left + side, top + side))
@@ -238,19 +239,15 @@ TASKS: Mapping[str, RealImageTask] = {
             _digits,
             "handwritten digits",
         ),
-        _task(
-            "cells",
-            ("mono", "poly"),
-            {CELLS: "cb0ac9151abad2e46fecfb4a01a6416f7417e32dd63333e41a4da1509c1a3c19"},
-            _cells(lambda kind, probability: kind if probability in (0, 1) else None),
-            "photographs of solar cells and their crystals",
-        ),
-        _task(
-            "defects",
-            ("intact", "defective"),
-            {CELLS: "cb0ac9151abad2e46fecfb4a01a6416f7417e32dd63333e41a4da1509c1a3c19"},
-            _cells(lambda kind, probability: {0.0: "intact", 1.0: "defective"}.get(probability)),
-            "photographs of solar cells and whether they are defective",
+        *(
+            _task(
+                f"{kind}_cells",
+                tuple(DEFECTS.values()),
+                {CELLS: "cb0ac9151abad2e46fecfb4a01a6416f7417e32dd63333e41a4da1509c1a3c19"},
+                _cells(kind),
+                f"photographs of {kind}crystalline solar cells and whether they are defective",
+            )
+            for kind in ("mono", "poly")
         ),
         _task(
             "textiles",
@@ -294,7 +291,7 @@ TASKS: Mapping[str, RealImageTask] = {
         _task(
             "scripts",
             SCRIPTS,
-            {FONTS: "bcdc9c0f75a85e6c2cc333d23cf0d74d9f95c5d021a98ca4ced4cd04205b1548"},
+            {FONTS: "a73b80f17f27d7824ec821fe9f06f4e058f18313f8ac901e7c0f66b7da647492"},
             _scripts,
             "letters and their script",
         ),

@@ -58,9 +58,8 @@ class TrainingRun:
 
     def snapshot(self) -> dict[str, torch.Tensor]:
         """Copies, on the CPU, of all tensors that the rest of the training depends on."""
-        states = [self.optimizer.state[parameter] for parameter in self.model.parameters()]
         everything = {
-            **{name: torch.cat([state[name].reshape(-1).cpu() for state in states]) for name in _MOMENTS},
+            **{name: self._moments(name) for name in _MOMENTS},
             "weights": self.model.flat.detach().to("cpu", copy=True),
             **self.drawn,
             "curve": torch.tensor(self.curve, dtype=torch.float64),
@@ -70,6 +69,11 @@ class TrainingRun:
         if self.best and self.best.weights is not None:
             everything |= {"best": self.best.weights, "validations": torch.tensor(self.best.curve, dtype=torch.float64)}
         return everything
+
+    def _moments(self, name: str) -> torch.Tensor:
+        """Of all parameters; zeros of those that had no gradient, such as DINOv2's mask token."""
+        states = ((parameter, self.optimizer.state[parameter]) for parameter in self.model.parameters())
+        return torch.cat([state.get(name, torch.zeros_like(one)).reshape(-1).cpu() for one, state in states])
 
     def take(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Restore a `snapshot`."""

@@ -224,3 +224,14 @@ def test_a_snapshot_does_not_change_with_the_next_steps() -> None:
     after = training.snapshot()
     assert all(torch.equal(saved[name], tensor) for name, tensor in before.items())
     assert not any(torch.equal(after[name], saved[name]) for name in ("weights", "exp_avg", "exp_avg_sq"))
+
+
+def test_a_training_with_a_tensor_without_gradients_is_saved() -> None:
+    """A training of a model with a tensor that only pretraining uses, such as DINOv2's mask token, would end."""
+    training, again = training_on("cpu"), training_on("cpu")
+    *_, unused = training.model.parameters()
+    del training.optimizer.state[unused]
+    saved = training.snapshot()
+    again.take(saved)
+    assert all(torch.equal(saved[name], tensor) for name, tensor in again.snapshot().items())
+    assert saved["exp_avg"].tolist().count(0) == unused.numel()
