@@ -1,4 +1,4 @@
-"""Put what the workflow printed for the tiny models and the real one into docs/.
+"""Put what the workflow printed for the tiny models and the real ones into docs/.
 
 `make docs` builds their tables and figures first, then runs this.  Nothing is computed here: files are copied, figures
 are drawn from their CSVs, and marked blocks of pages are replaced by tables for people.
@@ -41,11 +41,14 @@ LANGUAGE = {
     "tiny_t5_ia3": ("mask_agreement", "threshold"),
 }
 """The tiny language models, and the figures that are shown of each."""
-REAL = (
-    "mask_percentage", "mask_agreement", "per_task", "task_count", "threshold", "validation_alpha", "validation_lambda",
-    "mask_density", "mask_overlap", "pareto",
-)  # fmt: skip
-"""The figures that are shown of the real model."""
+REAL = {
+    "minilm": (
+        "mask_percentage", "mask_agreement", "per_task", "task_count", "threshold", "validation_alpha",
+        "validation_lambda", "mask_density", "mask_overlap", "pareto",
+    ),
+    "dinov2": ("mask_percentage", "mask_agreement", "per_task", "pareto"),
+}  # fmt: skip
+"""The real models, and the figures that are shown of each."""
 LANGUAGE_BENCHMARKS = ("7nlp", "8qa", "11nlp")
 
 SPREAD = (("tiny", "8tasks"), ("tiny_t5", "11nlp"))
@@ -75,12 +78,13 @@ def copy_language() -> None:
 
 
 def copy_real() -> None:
-    """Tables and figures of the real model."""
-    source, target = ROOT / "results" / "minilm", ROOT / "docs" / "minilm"
-    for name in (*FILES, "field.csv", "field.md"):
-        copy(source / "8tasks" / name, target / "8tasks" / name)
-    for name in REAL:
-        copy_figure(source, target, name)
+    """Tables and figures of the real models."""
+    for model, drawn in REAL.items():
+        source, target = ROOT / "results" / model, ROOT / "docs" / model
+        for name in (*FILES, "field.csv", "field.md"):
+            copy(source / "8tasks" / name, target / "8tasks" / name)
+        for name in drawn:
+            copy_figure(source, target, name)
 
 
 def copy_fields() -> None:
