@@ -78,7 +78,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def print_copied(base: Checkpoint, tasks: Mapping[str, Checkpoint] = MappingProxyType({})) -> None:
     """Print which files of the base's folder were copied, and which of its files or the tasks' were left out."""
-    agreed = agreed_files(base, tasks) if tasks and base.is_folder else {}
+    agreed = agreed_files(base, tasks) if tasks else {}
     if base.is_folder:
         copied = ", ".join(base.companions) or "nothing"
         print(f"  copied from {base.title}: {copied}{f'; left out: {_listed(base.left_out)}' if base.left_out else ''}")

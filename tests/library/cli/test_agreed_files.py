@@ -20,13 +20,17 @@ BASE: dict[str, Any] = {
     "config_sentence_transformers.json": {"prompts": {"query": ""}, "__version__": {"pytorch": "1"}},
     "tokenizer_config.json": {"eos_token": "</s>", "model_max_length": 8},
     "tokenizer.json": {"model": {"vocab": {"</s>": 0, "<end>": 1}}},
+    "chat_template.jinja": "old",
 }
 """Files of the base. The three tasks have the same, but for what a case says of all, or of the second."""
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
     # of all tasks, of the second, the merged files that are not the base's, and a warning
     "nothing": ({}, {}, {}, ""),
     "versions": (
-        {"generation_config.json": {**BASE["generation_config.json"], "transformers_version": "5"}},
+        {
+            "generation_config.json": {**BASE["generation_config.json"], "transformers_version": "5"},
+            "config_sentence_transformers.json": {"prompts": {"query": ""}, "__version__": {"pytorch": "2"}},
+        },
         {},
         {},
         "",
@@ -86,6 +90,46 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
         {},
         "tokenizer_config.json differs from that of other models in eos_token",
     ),
+    "template in another file": (
+        {"chat_template.jinja": None, "tokenizer_config.json": {"eos_token": "</s>", "chat_template": "new"}},
+        {},
+        {
+            "chat_template.jinja": "new",
+            "tokenizer_config.json": {**BASE["tokenizer_config.json"], "chat_template": "new"},
+        },
+        "",
+    ),
+    "tokenizer of a part, with another vocabulary": (
+        {"text/tokenizer_config.json": {"eos_token": "<n>"}, "text/tokenizer.json": {"model": {"vocab": {"<n>": 0}}}},
+        {},
+        {},
+        "",
+    ),
+    "a field that the tasks lack": (
+        {"generation_config.json": {"eos_token_id": 2}},
+        {},
+        {"generation_config.json": {"eos_token_id": 2, "transformers_version": "4"}},
+        "",
+    ),
+    "a field of one task": (
+        {},
+        {"generation_config.json": {**BASE["generation_config.json"], "min_p": 0.1}},
+        {},
+        "generation_config.json differs from that of other models in min_p",
+    ),
+    "a processor that the base lacks": (
+        {"video_processor_config.json": {"fps": 2, "transformers_version": "5"}},
+        {},
+        {"video_processor_config.json": {"fps": 2, "transformers_version": "5"}},
+        "",
+    ),
+    "a file that the base lacks, tasks differ": (
+        {"video_processor_config.json": {"fps": 2, "size": 1}},
+        {"video_processor_config.json": {"fps": 2, "size": 3}},
+        {},
+        "video_processor_config.json differs from that of other models in size",
+    ),
+    "no object": ({"preprocessor_config.json": [1]}, {}, {"preprocessor_config.json": [1]}, ""),
     "not JSON": ({"generation_config.json": "{"}, {}, {}, ""),
 }  # fmt: skip
 
@@ -96,6 +140,7 @@ def write(folder: Path, files: dict[str, Any], seed: int) -> None:
     save_file({"w": weights}, folder / "model.safetensors")
     for name, content in files.items():
         if content is not None:
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
 
 
@@ -112,24 +157,15 @@ def test_files_of_a_merged_model(
     monkeypatch.chdir(tmp_path)
     for seed, (name, files) in enumerate({"base": {}, "a": every, "b": {**every, **second}, "c": every}.items()):
         write(Path(name), {**BASE, **files}, seed)
-    call = [
-        "merge",
-        "--base",
-        "base",
-        "--task",
-        "a=a",
-        "--task",
-        "b=b",
-        "--task",
-        "c=c",
-        "--method",
-        "ties",
-        "-o",
-        "merged",
-    ]
+    call = ["merge", "--base", "base", *(word for task in "abc" for word in ("--task", f"{task}={task}"))]
+    call += ["--method", "ties", "-o", "merged"]
+    assert run(*call, "--dry-run") == 0
+    planned = capsys.readouterr().err
+    assert warning in planned if warning else "differs" not in planned
     assert run(*call) == 0
     said = capsys.readouterr()
-    found = {path.name: content(path) for path in Path("merged").iterdir() if path.name in {**BASE, **wanted}}
+    paths = [path for path in Path("merged").rglob("*") if path.suffix in (".json", ".jinja")]
+    found = {path.relative_to("merged").as_posix(): content(path) for path in paths}
     assert found == {**BASE, **wanted}
     assert ("all tasks agree, so theirs: " in said.out) == bool(wanted)
     assert warning in said.err if warning else "differs" not in said.err
@@ -137,3 +173,14 @@ def test_files_of_a_merged_model(
         warnings.simplefilter("ignore")
         tallmasks.merge_checkpoints("base", {"a": "a", "b": "b", "c": "c"}, "again", method="ties")
     assert all((Path("again") / name).read_bytes() == (Path("merged") / name).read_bytes() for name in found)
+
+
+def test_a_single_file_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning named a file that the result does not have."""
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate(("base", "a", "b")):
+        write(Path(name), {"generation_config.json": {"eos_token_id": seed}}, seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tallmasks.merge_checkpoints("base/model.safetensors", {"a": "a", "b": "b"}, "m.safetensors", method="ties")
+    assert "generation_config" not in "".join(str(one.message) for one in caught)

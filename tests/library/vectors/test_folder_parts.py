@@ -1,6 +1,7 @@
 """Models in several folders, as sentence-transformers and diffusers save them."""
 
 import json
+import shutil
 from collections import OrderedDict
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import tallmasks
 from small_checkpoints import file_of, refusal
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
+from tallmasks.vectors.checkpoints.folders import is_companion, parts_of
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 PIPELINE = {"_class_name": "P", "unet": ["diffusers", "UNet"], "coder": ["transformers", "T5"], "extra": [None, None]}
@@ -107,6 +109,12 @@ def test_an_index_of_folders_leads_nowhere_else(tmp_path):
     pipeline(folder, 1.0)
     file_of(folder / "coder/inner", {"w": torch.ones(2)})
     assert "coder/inner" in refusal(lambda: open_checkpoint(folder))
+    for part in ("0_Transformer", "2_Dense"):  # two links to the folder itself: 2**40 paths
+        shutil.rmtree(model / part)
+        (model / part).symlink_to(".")
+    (model / "modules.json").write_text(json.dumps(MODULES))
+    assert parts_of(model, ["modules.json"]) == [module["path"] for module in MODULES]
+    assert not is_companion("adapter_config.json")  # transformers would download the base that it names
 
 
 @pytest.mark.parametrize("first", ["", "0_Transformer"])

@@ -140,7 +140,7 @@ def parts_of(folder: Path, names: Collection[str]) -> list[str]:
     parts: dict[str, None] = {}
     for part in (part for index in indexes for part in _listed(folder, index)):
         parts[part] = None
-        if part and (folder / part).is_dir():
+        if part and (folder / part).is_dir() and not (folder / part).is_symlink():  # links could lead in circles
             inside = [name for name in PART_INDEXES if (within(folder, part) / name).is_file()]
             parts |= dict.fromkeys(f"{part}/{inner}" for inner in parts_of(folder / part, inside) if inner)
     return list(parts) if indexes else [""]
