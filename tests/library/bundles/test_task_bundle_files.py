@@ -108,6 +108,8 @@ def test_file_names_of_tasks_are_safe_and_unique():
     """A task's masks would overwrite another file, or those of another task."""
     tasks = ["../../etc/passwd", "/abs", "a\\b", "..", ".", "", "A", "a", "é", "e\u0301", "con:1", "x" * 300, "~"]
     files = task_files([*tasks, *(f"{'x' * 300}{i}" for i in range(3)), "%2E", "%2e", "x~", ".hidden"], MASKS)
+    second = task_files(["a", "A"], "")["A"].removesuffix(".safetensors")  # is a task's name here, too
+    assert len({file.lower() for file in task_files([second, "a", "A"], MASKS).values()}) == 3
     assert len({file.lower() for file in files.values()}) == len(files)
     for file in files.values():
         assert is_safe(file) and file.count("/") == 1 and len(file.encode()) < 150 and "/." not in file
@@ -300,6 +302,9 @@ def test_all_problems_are_reported_at_once(tmp_path):
     """A user would see the second damaged file only after repairing the first."""
     made = make(tmp_path, include_base=True)
     manifest = json.loads((made.folder / "bundle.json").read_text())
+    included = sum(file["bytes"] for name, file in manifest["files"].items() if name.startswith("base/"))
+    total = sum(file["bytes"] for file in manifest["files"].values())
+    assert load_bundle(made.folder).manifest.size == total - included > 0
     update = made.folder / manifest["updates"]["mnist"]
     update.chmod(0o644)
     update.write_bytes(update.read_bytes()[:-1] + b"\xff")

@@ -19,6 +19,7 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, open_tensors, write_tensors
 from tallmasks.methods.codec import coded_bytes
+from tallmasks.operations.compress import noise_of_tasks
 from task_bundles import nearest
 
 LAMBDAS = dict.fromkeys(TASKS, 0.5) | {"dtd": 0.3}
@@ -228,3 +229,10 @@ def test_the_base_that_was_compressed_is_found(small: Path, tmp_path: Path, monk
         monkeypatch.chdir(folder)
         assert tallmasks.load_bundle(tmp_path / "out" / name).manifest.base.path == path
         assert run("export", tmp_path / "out" / name, "--task", "cars", "-o", tmp_path / f"{name}-cars") == 0
+
+
+def test_noise_is_the_error_of_tensors_weighted_by_their_sizes() -> None:
+    """A tensor that should be 0 and is not would count as exact, or a small one as much as a large one."""
+    pieces = [("a", (1, 50, 3)), ("zeros", (4, 0, 2)), ("a", (1, 150, 2)), ("kept", (0, 0, 3))]
+    (noise,) = noise_of_tasks([(name, [np.array(squares, float)]) for name, squares in pieces], 1)
+    assert noise == pytest.approx(((5 * 2 / 200 + 2 * 1 + 3 * 0) / 10) ** 0.5)

@@ -14,7 +14,7 @@ import tallmasks
 from small_checkpoints import file_of, refusal
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksError
-from tallmasks.vectors.checkpoints.folders import is_companion, parts_of
+from tallmasks.vectors.checkpoints.folders import is_companion, part_of, parts_of
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 PIPELINE = {"_class_name": "P", "unet": ["diffusers", "UNet"], "coder": ["transformers", "T5"], "extra": [None, None]}
@@ -142,3 +142,22 @@ def test_a_live_sentence_transformer_is_switched(first, tmp_path):
     assert all(torch.equal(tensor, wanted[name]) for name, tensor in live.state_dict().items())
     with pytest.raises(TallmasksError, match="the folder that `tallmasks export` writes"):
         tallmasks.load_bundle(bundle).apply_(torch.nn.Sequential(live[2], live[0]), "a")
+
+
+def test_a_part_has_its_own_tensors_and_ties(tmp_path):
+    """A LoRA on a part would be added to the tensors of another part, or a tied tensor be lost."""
+    model = words(tmp_path / "model", 1.0)
+    tied = torch.ones(2, 2)
+    file_of(model / "2_Router/query_0_Dense", {"a": tied, "b": tied}, "pytorch_model.bin")
+    (model / "2_Router/query_0_Dense/model.safetensors").unlink()
+    opened = open_checkpoint(model)
+    assert opened.aliases == {"2_Router/query_0_Dense/b": "2_Router/query_0_Dense/a"} and not opened.left_out
+    inner = part_of(opened, "2_Router/query_0_Dense")
+    assert ([*inner.tensors], inner.aliases) == (["a"], {"b": "a"})
+    assert [*part_of(opened, "").tensors] == ["emb_layer.weight"]
+
+
+def test_companions_lie_two_folders_deep_in_a_part_and_no_deeper():
+    """A bundle of a model with a tokenizer in a part of a part would be refused, or one with any path be accepted."""
+    assert is_companion("2_Router/query_0_Dense/tokenizer/slow/vocab.txt")
+    assert not is_companion("2_Router/query_0_Dense/tokenizer/slow/old/vocab.txt")

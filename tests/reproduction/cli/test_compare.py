@@ -135,6 +135,8 @@ def test_what_snakemake_would_refuse_is_refused_at_once(tmp_path: Path, capsys: 
     assert "5 outputs," in error and "2 different labels" in error
     assert main([word for word in two_models(tmp_path / "of_one", NAMED, ["a", "b"]) if "=one=" not in word]) == 2
     assert "expected both for the same two or more names" in capsys.readouterr().err
+    assert main([*two_models(tmp_path / "all", NAMED, ["red", "blue"]), "--fractions", "0.5", "0.5"]) == 2
+    assert "expected two numbers above 0 with a sum below 1" in capsys.readouterr().err
     assert not (tmp_path / "compare.yaml").exists()
 
 
