@@ -22,6 +22,7 @@ from reproduction.tasks.task import Task
 from reproduction.tasks.vision.image_processing import processor_of, settings_of, write_processed
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import write_tensors
+from tallmasks.methods.merges import GRAMS
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 PATCHES = {**SMALL, "image_size": 16, "patch_size": 8}
@@ -154,3 +155,12 @@ def test_a_processor_without_a_fixed_size_is_refused(tmp_path: Path) -> None:
     transformers.BitImageProcessor(size={"shortest_edge": 20}, do_center_crop=False).save_pretrained(tmp_path)
     with pytest.raises(TallmasksError, match="images of several sizes"):
         write_processed(images(5), np.arange(5), settings_of(tmp_path), tmp_path / "examples", {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_regmean_is_refused_where_no_layer_is_linear(kind: str, tmp_path: Path) -> None:
+    """Its statistics would fail after all fine-tunings."""
+    network = save(tmp_path, kind, 0)
+    has_linear = any(isinstance(module, torch.nn.Linear) for module in network.base_model.modules())
+    supported = family(spec_of(tmp_path)).statistics(spec_of(tmp_path))  # type: ignore[attr-defined]
+    assert (GRAMS in supported) == has_linear

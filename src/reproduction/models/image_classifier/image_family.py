@@ -15,7 +15,7 @@ from reproduction.models.vision.image_examples import ImageExamples, open_exampl
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import load_state
-from tallmasks.methods.merges import Statistic
+from tallmasks.methods.merges import GRAMS, Statistic
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 HEADS = ("class_means", TRAINED)
 SCORING = ("cosine_scale",)
+NO_LINEAR_LAYERS = ("efficientnet", "mobilenet_v1", "mobilenet_v2", "regnet", "resnet")
+"""Model types that consist of convolutions."""
 _BUFFERS = "buffers."
 _FILES = (("model.safetensors", "pytorch_model.bin"), ("config.json",), ("preprocessor_config.json", "config.json"))
 
@@ -55,7 +57,8 @@ class ImageClassifier:
         refuse_keys(f"{name}.architecture", settings, ("num_labels",), "image classifiers")
 
     def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
-        return tuple(STATISTICS)
+        linear = spec["architecture"]["model_type"] not in NO_LINEAR_LAYERS
+        return tuple(needed for needed in STATISTICS if needed is not GRAMS or linear)
 
     def trains_heads(self, spec: Spec) -> bool:
         return spec["heads"] == TRAINED
