@@ -38,6 +38,7 @@ CLIMATES = {"A": "tropical", "B": "dry", "C": "temperate", "D": "continental", "
 CONTINENTS = ("Africa", "Asia", "Europe", "North America", "South America", "Oceania")
 DEFECTS = {0.0: "intact", 1.0: "defective"}
 """By the probability of a defect; cells of which the experts were not sure are left out."""
+CRYSTALS = {"mono": "monocrystalline", "poly": "polycrystalline"}
 TEXTILES = {"nominal": "intact", "local": "a local defect", "global": "a global defect"}
 EMOJI = {
     "Smileys & Emotion": "faces and emotions",
@@ -53,6 +54,7 @@ SCRIPTS = (
     "Arabic", "Armenian", "Bengali", "Devanagari", "Ethiopic", "Georgian", "Gujarati", "Gurmukhi", "Hebrew", "Kannada",
     "Khmer", "Lao", "Malayalam", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu", "Thai",
 )  # fmt: skip
+WEIGHTS = {"thin": 100, "light": 300, "medium": 500, "bold": 700, "black": 900}
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,12 @@ def _grey(pixels: bytes, side: int) -> Image.Image:
     return Image.frombytes("L", (side, side), pixels)
 
 
-def _cells(kind: str) -> Callable[[Path], Pictures]:
-    def read(packages: Path) -> Pictures:
-        for number, line in enumerate((packages / CELLS / "labels.csv").read_text().splitlines()):
-            name, probability, own = line.split()
-            if own == kind and (label := DEFECTS.get(float(probability))):
-                yield Picture(f"{number // MODULE}", label, partial(_open, packages / CELLS / name))
-
-    return read
+def _cells(packages: Path) -> Pictures:
+    for number, line in enumerate((packages / CELLS / "labels.csv").read_text().splitlines()):
+        name, probability, kind = line.split()
+        if defect := DEFECTS.get(float(probability)):
+            label = f"{defect}, {CRYSTALS[kind]}"
+            yield Picture(f"{number // MODULE}", label, partial(_open, packages / CELLS / name))
 
 
 def _open(path: Path) -> Image.Image:
@@ -197,12 +197,22 @@ def _scripts(packages: Path) -> Pictures:
                 yield Picture(f"{code // 8}", script, partial(_character, font, chr(code)))
 
 
-def _character(font: Path, text: str) -> Image.Image:
+def _weights(packages: Path) -> Pictures:
+    font = packages / FONTS / "NotoSans[wght].ttf"
+    for code in range(0x41, 0x530):
+        if unicodedata.category(chr(code)) in ("Lu", "Ll"):
+            for label, weight in WEIGHTS.items():
+                yield Picture(f"{code}", label, partial(_character, font, chr(code), weight))
+
+
+def _character(font: Path, text: str, weight: int | None = None) -> Image.Image:
     """The character in the middle of a white picture."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.new("RGB", (GLYPH, GLYPH), "white")
     face = ImageFont.truetype(font, GLYPH * 2 // 3, layout_engine=ImageFont.Layout.BASIC)
+    if weight is not None:
+        face.set_variation_by_axes([weight])
     ImageDraw.Draw(picture).text(
         (GLYPH / 2, GLYPH / 2), text, fill="black", font=face, anchor="mm", embedded_color=True
     )
@@ -239,15 +249,12 @@ TASKS: Mapping[str, RealImageTask] = {
             _digits,
             "handwritten digits",
         ),
-        *(
-            _task(
-                f"{kind}_cells",
-                tuple(DEFECTS.values()),
-                {CELLS: "cb0ac9151abad2e46fecfb4a01a6416f7417e32dd63333e41a4da1509c1a3c19"},
-                _cells(kind),
-                f"photographs of {kind}crystalline solar cells and whether they are defective",
-            )
-            for kind in ("mono", "poly")
+        _task(
+            "cells",
+            tuple(f"{defect}, {kind}" for kind in CRYSTALS.values() for defect in DEFECTS.values()),
+            {CELLS: "cb0ac9151abad2e46fecfb4a01a6416f7417e32dd63333e41a4da1509c1a3c19"},
+            _cells,
+            "photographs of solar cells, their kind, and whether they are defective",
         ),
         _task(
             "textiles",
@@ -294,6 +301,13 @@ TASKS: Mapping[str, RealImageTask] = {
             {FONTS: "a73b80f17f27d7824ec821fe9f06f4e058f18313f8ac901e7c0f66b7da647492"},
             _scripts,
             "letters and their script",
+        ),
+        _task(
+            "weights",
+            tuple(WEIGHTS),
+            {FONTS: "a73b80f17f27d7824ec821fe9f06f4e058f18313f8ac901e7c0f66b7da647492"},
+            _weights,
+            "letters and the weight of their typeface",
         ),
     )
 }

@@ -73,9 +73,12 @@ def test_each_package_is_read_as_it_is(packages: Path) -> None:
     """Labels would belong to other images."""
     (digit,) = TASKS["digits"].read(packages)
     assert (digit.label, digit.open().getextrema()) == ("7", (9, 9))
-    assert labels("mono_cells", packages) == ["defective", "intact"]
-    assert labels("poly_cells", packages) == ["defective"]
-    assert next(TASKS["mono_cells"].read(packages)).open().getpixel((0, 0)) == (50, 50, 50)
+    assert labels("cells", packages) == [
+        "defective, monocrystalline",
+        "intact, monocrystalline",
+        "defective, polycrystalline",
+    ]
+    assert next(TASKS["cells"].read(packages)).open().getpixel((0, 0)) == (50, 50, 50)
     assert labels("textiles", packages) == ["a local defect"]
     assert labels("climates", packages) == ["tropical", "polar"]
     (tile,) = TASKS["continents"].read(packages)
