@@ -48,6 +48,7 @@ from tallmasks.methods import Masked, Method
 from tallmasks.methods.few_bits import PLAIN
 from tallmasks.methods.options import parse_spec
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 _METHODS = ["paper", "tsv_m", "wudi", "t_switch", {"tall_mask_ties": {"bits": 3}}]
 _SAMPLED = 1000
@@ -121,6 +122,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         own = {"family": "image_classifier", "tasks": "vision", "preprocess": processor_settings(base)}
         _warn_of_processors(own["preprocess"], models, tasks)
+        if open_checkpoint(base).averages:
+            warn(
+                "the models have running statistics (BatchNorm): in the table, every method is evaluated with each "
+                "task's own, which bundles store too; `tallmasks merge` averages them, so a merged model can have "
+                "another accuracy than its row"
+            )
     settings = {
         "methods": _METHODS,
         "data": data,

@@ -132,9 +132,9 @@ def tall_mask(task_vector: StateDict, multi_task_vector: StateDict, mask_lambda:
 
     Raises TallmasksError if the vectors differ in names or shapes, or lambdas are negative or not ascending.
     """
-    alone = isinstance(mask_lambda, int | float) or getattr(mask_lambda, "ndim", None) == 0
+    alone = isinstance(mask_lambda, int | float | str) or getattr(mask_lambda, "ndim", None) == 0
     try:
-        grid = [float(value) for value in ([mask_lambda] if alone else mask_lambda)]
+        grid = [] if isinstance(mask_lambda, str) else list(map(float, [mask_lambda] if alone else mask_lambda))
     except (TypeError, ValueError):
         grid = []
     if not grid or grid != sorted(set(grid)) or grid[0] < 0 or len(grid) > 255 or not np.isfinite(grid).all():

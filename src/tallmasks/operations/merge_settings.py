@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -193,7 +193,11 @@ def from_python(base: Any, tasks: Mapping[str, Any], out: Any, **settings: Any) 
     values = {name: value for name, value in settings.items() if value is not None}
     named = {str(name): {"checkpoint": checkpoint} for name, checkpoint in tasks.items()}
     for setting in BY_TASK:
-        if isinstance(values.get(setting), Mapping):
+        given = values.get(setting)
+        if isinstance(given, Iterable) and not isinstance(given, Mapping | str | bytes):
+            example = {name: 0.5 for name in list(named)[:2]}
+            raise OptionError(f"{setting}: found {short(given)}, expected one number, or a mapping by task: {example}")
+        if isinstance(given, Mapping):
             for name, value in values.pop(setting).items():
                 task_settings(named, name, setting)[setting] = value
     return complete({**values, "base": base, "tasks": named, "output": out})

@@ -131,6 +131,7 @@ EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn
         (lambda one: tallmasks.apply({"a": np.full(5, 6e4, np.float16)}, {"a": 1e5 + one["a"]}), "tensor a .*float16"),
         (lambda one: tallmasks.merge([one], "consensus_ties"), "consensus_ties.*ties_mean"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
+        (lambda one: tallmasks.tall_mask(one, one, "4"), "mask_lambda is '4'; expected a number"),
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),
         (lambda one: tallmasks.merge({"cars": one, "dtd": one | {"a": one["a"] * np.nan}}), "dtd holds NaN .* in a"),
         (lambda one: tallmasks.task_vector(one, EIGHT), "b.weight .*float8_e4m3fn"),

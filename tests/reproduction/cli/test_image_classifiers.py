@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor, ViTModel
+from transformers import ResNetConfig, ResNetForImageClassification, ViTConfig, ViTForImageClassification, ViTImageProcessor, ViTModel
 
 from tallmasks.cli.main import main
 
@@ -88,6 +88,17 @@ def test_other_image_processors_are_told(trained: Path, tmp_path: Path, capsys: 
         file.write_text(json.dumps(content)) if case == "other" else file.unlink()
         assert compare(trained, tmp_path / f"{case}.yaml", model=model) == 0
         assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_running_statistics_are_told(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`merge` would write a model with another accuracy than its row, and nothing would say so."""
+    for name in ("base", "model"):
+        folder = shutil.copytree(trained / name, tmp_path / name)
+        small = {"hidden_sizes": [8], "depths": [1], "embedding_size": 8}
+        network = ResNetForImageClassification(ResNetConfig(**small, id2label=dict(enumerate(CLASSES))))
+        (network if name == "model" else network.resnet).save_pretrained(folder)
+    assert compare(tmp_path, tmp_path / "compare.yaml", images=trained / "images") == 0
+    assert "`tallmasks merge` averages them" in " ".join(capsys.readouterr().err.split())
 
 
 def renamed(folder: Path, *names: str) -> Path:

@@ -164,3 +164,11 @@ def test_regmean_is_refused_where_no_layer_is_linear(kind: str, tmp_path: Path) 
     has_linear = any(isinstance(module, torch.nn.Linear) for module in network.base_model.modules())
     supported = family(spec_of(tmp_path)).statistics(spec_of(tmp_path))  # type: ignore[attr-defined]
     assert (GRAMS in supported) == has_linear
+
+
+def test_wrapped_timm_models_are_refused() -> None:
+    """Their heads would be merged with the bodies."""
+    spec = {"architecture": {"model_type": "timm_wrapper"}, "heads": "trained", "preprocess": {}}
+    spec["preprocess"] = {"image_processor_type": "TimmWrapperImageProcessor"}
+    with pytest.raises(TallmasksError, match="found timm_wrapper, in which the head is a part of the body"):
+        family({"family": "image_classifier"}).check("mine", spec)

@@ -55,6 +55,11 @@ class ImageClassifier:
         refuse_keys(f"{name}.scoring", spec.get("scoring", {}), set(spec.get("scoring", {})) - {*SCORING}, "they")
         settings = classifier_settings.settings_of(spec["architecture"], {})
         refuse_keys(f"{name}.architecture", settings, ("num_labels",), "image classifiers")
+        if settings["model_type"] == "timm_wrapper":
+            raise TallmasksError(
+                f"params.yaml: models.{name}.architecture.model_type: found timm_wrapper, in which the head is a part "
+                "of the body that is merged; expected a model type of transformers, such as vit"
+            )
 
     def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
         linear = spec["architecture"]["model_type"] not in NO_LINEAR_LAYERS
