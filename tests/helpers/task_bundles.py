@@ -101,7 +101,7 @@ def make(folder: Path, method: str = METHODS[0], *, forms: dict = FORMS, tasks=T
         base=open_checkpoint(base_file),
         tasks=tasks,
         coding=row.codec.coding if row.codec else None,
-        step=row.values.get("step", 0.0),
+        row_step=row.codec.row_step_of(row.values) if row.codec else 0.0,
         unchanged={UNCHANGED} & forms.keys(),
         **contents,
     )

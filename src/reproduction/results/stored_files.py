@@ -79,7 +79,7 @@ def bundle_contents(method: str, tasks: Sequence[str], start: StartingPoint) -> 
         base=start.base,
         tasks=tasks,
         coding=row.codec.coding if row.codec else None,
-        step=float(row.values.get("step", 0)),
+        row_step=row.codec.row_step_of(row.values) if row.codec else 0.0,
         unchanged=[name for name in floats if name not in start.trainable],
         include_base=start.included,
     )

@@ -12,8 +12,17 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tallmasks.bundles.manifest import BASE, MANIFEST, MERGED, Manifest, read_manifest
-from tallmasks.bundles.streams import STEPS, STREAMS, decoded, split_streams, stream_infos
-from tallmasks.bundles.updates import Update, update_of_differences, update_of_multiples
+from tallmasks.bundles.streams import (
+    STEPS,
+    STREAMS,
+    Integers,
+    decoded,
+    ends_of_pieces,
+    few_of,
+    stored_piece,
+    stream_infos,
+)
+from tallmasks.bundles.updates import Update, update_of_multiples
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES, nbytes_of
@@ -120,7 +129,7 @@ class BundleParts:
         self.checked = once(self._checked)
         self._opened = once(self._open)
         self._infos = once(lambda: other_infos(manifest))
-        self._streams = once(self._split)
+        self._ends = once(lambda file: ends_of_pieces(self._opened(file)))
         self._task_of = {file: task for task, file in manifest.task_files.items()}
         self._task_of |= {str(model.own_file): task for task, model in manifest.models.items()}
         self.kept = once(self._keep)
@@ -134,18 +143,17 @@ class BundleParts:
     def update(self, task: str, name: str, number: int, base: Checkpoint) -> Update:
         """A piece of a stored tensor's update, decoded. ``number``: of the piece in the tensor."""
         integers, steps = self._integers(task, name, number)
-        if steps is None:
-            return update_of_differences(integers)
         tensor = self.manifest.stored[name]
         start, stop = piece(tensor.size, number)
-        if self.manifest.masks:
-            return update_of_multiples(integers, steps, tensor.size, start)
-        rms = row_rms(base.piece(name, start, stop), tensor.shape, start)
-        steps = steps_of(rms, steps[0], self.manifest.step)
-        self._check_steps(steps, self.manifest.task_files[task], self.manifest.first_piece[name] + number)
-        return update_of_multiples(integers, steps, columns_of(tensor.shape), start)
+        if steps is None:
+            return Update(stop - start, *integers, are_differences=True)
+        if self.manifest.row_step:
+            rms = row_rms(base.piece(name, start, stop), tensor.shape, start)
+            steps = steps_of(rms, steps[0], self.manifest.row_step)
+            self._check_steps(steps, self.manifest.task_files[task], self.manifest.first_piece[name] + number)
+        return update_of_multiples(integers, steps, columns_of(tensor.shape), start, stop - start)
 
-    def _integers(self, task: str, name: str, number: int) -> tuple[NDArray, NDArray[np.float32] | None]:
+    def _integers(self, task: str, name: str, number: int) -> tuple[Integers, NDArray[np.float32] | None]:
         """The integers of a piece, and its own step, [1], if they are multiples."""
         tensor, index = self.manifest.stored[name], self.manifest.first_piece[name] + number
         start, stop = piece(tensor.size, number)
@@ -153,9 +161,9 @@ class BundleParts:
         if self.manifest.coding == "differences":
             return self._decoded(file, index, f"i{DTYPES[tensor.dtype].width}", size), None
         if self.manifest.masks:
-            words, file = self._decoded(file, index, np.uint16, -(-size // 16)), MERGED
+            words, file = self._decoded(file, index, np.uint16, -(-size // 16)).dense(-(-size // 16)), MERGED
             mask = np.unpackbits(words.view(np.uint8), count=size, bitorder="little")
-            integers = self._decoded(file, index, np.int32, size) * mask
+            integers = few_of(self._decoded(file, index, np.int32, size).dense(size) * mask)
         else:
             integers = self._decoded(file, index, np.int32, size)
         steps = self._opened(file)[STEPS][index : index + 1]
@@ -168,14 +176,14 @@ class BundleParts:
                 f"{self._damaged(file, index)}: its step is {steps.max()}; expected a number from 0 to {LARGEST_STEP:g}"
             )
 
-    def _decoded(self, file: str, index: int, dtype: DTypeLike, size: int) -> NDArray:
+    def _decoded(self, file: str, index: int, dtype: DTypeLike, size: int) -> Integers:
         try:
-            return decoded(self._streams(file)[index], dtype, size)
+            return decoded(stored_piece(self._opened(file), self._ends(file), index), dtype, size)
         except ValueError as error:
             raise TallmasksError(f"{self._damaged(file, index)}: {error}") from None
 
     def _damaged(self, file: str, index: int) -> str:
-        return f"{self.location.title}: {file}: stream {index} is damaged; tallmasks did not write this bundle"
+        return f"{self.location.title}: {file}: piece {index} is damaged; tallmasks did not write this bundle"
 
     def buffer(self, task: str, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The bytes of values start..stop of the task's flattened buffer."""
@@ -248,9 +256,6 @@ class BundleParts:
                 f" {short(wanted)}. tallmasks did not write this bundle; copy or download it again."
             )
         return {key: opened.array(key) for key in opened.names}
-
-    def _split(self, file: str) -> list[NDArray[np.uint8]]:
-        return split_streams(self._opened(file))
 
     def _keep(self, task: str, name: str, number: int, base: Checkpoint) -> Update:
         update = self.update(task, name, number, base)

@@ -35,7 +35,7 @@ from tallmasks.bundles.manifest import (
     task_files,
 )
 from tallmasks.bundles.model_card import model_card
-from tallmasks.bundles.streams import NewStreams, bytes_without_pieces, new_streams
+from tallmasks.bundles.streams import Coded, NewStreams, bytes_without_pieces, new_streams
 from tallmasks.bundles.updates import Coding
 from tallmasks.errors import TallmasksError
 from tallmasks.io.atomic_files import atomic_write_bytes, whole
@@ -58,7 +58,7 @@ class BundleContents:
         options: any JSON values.
         base: theta_0; ``include_base`` copies its files into the bundle.
         coding: of the tasks' updates; None for a bundle of masks.
-        step: of multiples, in units of the root mean square of each row of theta_0 (see `vectors.multiples`).
+        row_step: of multiples (see `Manifest`).
         unchanged: float tensors equal to the base's for every task; not stored.
         buffers: tensors stored per task as they are, whether floats or not.
         models: the fine-tuned models, the source of buffers, task-only tensors and companion files.
@@ -71,7 +71,7 @@ class BundleContents:
     base: Checkpoint
     tasks: Sequence[str]
     coding: Coding | None = None
-    step: float = 0.0
+    row_step: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
     unchanged: Collection[str] = ()
     buffers: Collection[str] = ()
@@ -98,9 +98,9 @@ class NewBundle:
         """Name, start and stop of every piece of the stored tensors, in the order of :meth:`append`."""
         return [(name, *piece) for name, tensor in self.manifest.stored.items() for piece in pieces(tensor.size)]
 
-    def append(self, task: str | None, stream: bytes, step: np.float32 | None = None) -> None:
+    def append(self, task: str | None, piece: Coded, step: np.float32 | None = None) -> None:
         """Writes the next piece of a task, or of tau_MTL if it is None, as `encoded`. ``step``: of multiples."""
-        self._files[task].append(stream, step)
+        self._files[task].append(piece, step)
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def _draft(contents: BundleContents) -> Manifest:
         models=models,
         sizes=ModelSizes(base=contents.sizes[0], models=contents.sizes[1]) if contents.sizes else None,
         coding=contents.coding or "multiples",
-        step=contents.step,
+        row_step=contents.row_step,
         masks=task_files(contents.tasks, MASKS) if is_masked else {},
         updates={} if is_masked else task_files(contents.tasks, UPDATES),
         files={},

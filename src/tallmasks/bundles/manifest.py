@@ -40,7 +40,7 @@ from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.folders import is_companion
 from tallmasks.vectors.multiples import piece_count
 
-FORMAT: Final = "tallmasks/bundle/2"
+FORMAT: Final = "tallmasks/bundle/3"
 BUFFER: Final = "buffer"
 MANIFEST, MERGED, CARD = "bundle.json", "merged.safetensors", "README.md"
 MASKS, UPDATES, BASE, OWN, COMPANIONS = "masks/", "updates/", "base/", "own/", "companions/"
@@ -149,7 +149,8 @@ class Manifest(_Object):
 
     Attributes:
         coding: what the streams of `updates/` or of merged.safetensors are.
-        step: of the updates, in units of the root mean square of each row of theta_0 (see `vectors.multiples`).
+        row_step: smallest step of a row, in units of its root mean square in theta_0 (see `vectors.multiples`); 0 if
+            each piece has its stored step.
         masks, updates: the file of each task; one of the two is empty.
         noise: by task, the relative error of a tensor, as root mean square over the tensors; empty if unknown.
         density: by task, the fraction of the stored values that its mask keeps.
@@ -160,7 +161,7 @@ class Manifest(_Object):
     options: dict[str, Any]
     base: BaseOrigin
     coding: Coding
-    step: Annotated[float, Field(ge=0, le=_LARGEST_STEP)] = 0.0
+    row_step: Annotated[float, Field(ge=0, le=_LARGEST_STEP)] = 0.0
     tensors: ByName[BundledTensor]
     aliases: ByName[str]
     tasks: Annotated[tuple[str, ...], Strict(False), FailFast(), Field(min_length=1)]

@@ -1,9 +1,10 @@
-"""Integers in a safetensors file, compressed by `pcodec`: one stream for each piece of each tensor.
+"""Pieces of integers in a safetensors file, compressed by `pcodec`.
 
-The file has two tensors for them, and a third if they are multiples of steps:
+If at most one integer in eight is not 0, only those are stored: the gaps between their positions, and their values. The
+file has two tensors for all pieces, and a third if they are multiples of steps:
 
-    .lengths   uint32 [pieces]: the bytes of each stream
-    .streams   uint8 [bytes]: the streams, in the order of the tensors' names and then of their pieces
+    .index     uint32 [pieces, 3]: the number of values stored, and the bytes of gaps and of values
+    .streams   uint8 [bytes]: gaps and values of each piece, in the order of the tensors' names and then of their pieces
     .steps     float32 [pieces]: the step of each piece (see `vectors.multiples`)
 """
 
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pcodec
@@ -23,21 +24,78 @@ from pcodec import standalone
 
 from tallmasks.io.tensor_files import TensorInfo, header_of, library_order
 
-LENGTHS, STREAMS, STEPS = ".lengths", ".streams", ".steps"
+INDEX, STREAMS, STEPS = ".index", ".streams", ".steps"
+_FEW = 8
 _CONFIG = pcodec.ChunkConfig(mode_spec=pcodec.ModeSpec.classic(), delta_spec=pcodec.DeltaSpec.no_op())
 _ALIGNMENT = 64
 _MOST_BYTES = 1 << 62  # reserves space in the header for the size of the streams
 
 
-def encoded(integers: NDArray) -> bytes:
+class Integers(NamedTuple):
+    """The n integers of a piece. ``positions``: uint32 [k], ascending, if only the ``values`` there, [k], are not 0;
+    None if ``values`` has all n."""
+
+    positions: NDArray[np.uint32] | None
+    values: NDArray
+
+    def dense(self, size: int) -> NDArray:
+        """All of them, [n]."""
+        if self.positions is None:
+            return self.values
+        every = np.zeros(size, self.values.dtype)
+        every[self.positions] = self.values
+        return every
+
+
+class Coded(NamedTuple):
+    """A piece as stored. ``gaps``: a stream of uint32 [count], the number of zeros before each value; empty if all
+    values of the piece are stored."""
+
+    count: int
+    gaps: bytes
+    values: bytes
+
+
+def few_of(integers: NDArray) -> Integers:
+    """Without the zeros, if at most one value in `_FEW` is not 0."""
+    is_changed = integers != 0
+    if _FEW * np.count_nonzero(is_changed) > integers.size:
+        return Integers(None, integers)
+    (positions,) = np.nonzero(is_changed)
+    return Integers(positions.astype(np.uint32), integers[positions])
+
+
+def encoded(integers: NDArray) -> Coded:
+    positions, values = few_of(integers)
+    if positions is None:
+        return Coded(values.size, b"", _compressed(values))
+    gaps = np.diff(positions, prepend=np.uint32(2**32 - 1)) - np.uint32(1)  # the first one wraps around
+    return Coded(values.size, *map(_compressed, (gaps, values))) if values.size else Coded(0, b"", b"")
+
+
+def decoded(piece: Coded, dtype: DTypeLike, size: int) -> Integers:
+    """The integers of a piece of ``size`` values. Raises ValueError if a stream is damaged or does not fit."""
+    if piece.count == size:
+        return Integers(None, _decompressed(piece.values, dtype, size))
+    if _FEW * piece.count > size:
+        raise ValueError(f"found {piece.count} values; expected {size}, or at most {size // _FEW}")
+    gaps = _decompressed(piece.gaps, np.uint32, piece.count)
+    positions = np.cumsum(gaps, dtype=np.int64) + np.arange(piece.count)
+    if piece.count and positions[-1] >= size:
+        raise ValueError(f"found a value at position {positions[-1]}; expected at most {size - 1}")
+    return Integers(positions.astype(np.uint32), _decompressed(piece.values, dtype, piece.count))
+
+
+def _compressed(integers: NDArray) -> bytes:
     return standalone.simple_compress(np.ascontiguousarray(integers), _CONFIG)
 
 
-def decoded(stream: NDArray[np.uint8], dtype: DTypeLike, size: int) -> NDArray:
-    """The integers of a stream, [size]. Raises ValueError if it is damaged or has another number of them or dtype."""
+def _decompressed(stream: bytes, dtype: DTypeLike, size: int) -> NDArray:
     out = np.empty(size, dtype)
+    if not size:
+        return out
     try:
-        progress = standalone.simple_decompress_into(stream.tobytes(), out)
+        progress = standalone.simple_decompress_into(stream, out)
     except (TypeError, RuntimeError) as error:
         raise ValueError(" ".join(str(error).split())[:150]) from None
     if progress.n_processed != size or not progress.finished:
@@ -55,15 +113,25 @@ def mask_words(packed: NDArray[np.uint8], size: int) -> NDArray[np.uint16]:
 def stream_infos(pieces: int, with_steps: bool, nbytes: int = 0) -> dict[str, TensorInfo]:
     """The tensors of streams with ``nbytes`` bytes."""
     steps = {STEPS: TensorInfo("F32", (pieces,))} if with_steps else {}
-    return {**steps, LENGTHS: TensorInfo("U32", (pieces,)), STREAMS: TensorInfo("U8", (nbytes,))}
+    return {**steps, INDEX: TensorInfo("U32", (pieces, 3)), STREAMS: TensorInfo("U8", (nbytes,))}
 
 
-def split_streams(tensors: Mapping[str, NDArray]) -> list[NDArray[np.uint8]]:
-    """The streams of a file. Raises ValueError if their lengths are not those of the bytes."""
-    streams, ends = tensors[STREAMS], [*accumulate(map(int, tensors[LENGTHS]), initial=0)]
-    if ends[-1] != streams.size:
-        raise ValueError(f"the streams have {streams.size} bytes; expected {ends[-1]}")
-    return [streams[start:stop] for start, stop in pairwise(ends)]
+def stored_piece(tensors: Mapping[str, NDArray], ends: NDArray[np.int64], number: int) -> Coded:
+    """A piece of a file. ``ends``: of :func:`ends_of_pieces`."""
+    count, gaps, values = map(int, tensors[INDEX][number])
+    stop = int(ends[number])
+    middle = stop - values
+    return Coded(
+        count, *(tensors[STREAMS][start:end].tobytes() for start, end in ((middle - gaps, middle), (middle, stop)))
+    )
+
+
+def ends_of_pieces(tensors: Mapping[str, NDArray]) -> NDArray[np.int64]:
+    """Where the streams of each piece end, [pieces]. Raises ValueError if they have other bytes than the file."""
+    ends = np.cumsum(tensors[INDEX][:, 1:].sum(axis=1, dtype=np.int64))
+    if (expected := ends[-1] if ends.size else 0) != tensors[STREAMS].size:
+        raise ValueError(f"the streams have {tensors[STREAMS].size} bytes; expected {expected}")
+    return ends
 
 
 @dataclass
@@ -72,13 +140,13 @@ class NewStreams:
 
     raw: Mapping[str, NDArray[np.uint8]]
     _file: BinaryIO
-    _lengths: list[int] = field(default_factory=list)
+    _index: list[tuple[int, int, int]] = field(default_factory=list)
     _steps: list[np.float32] = field(default_factory=list)
 
-    def append(self, stream: bytes, step: np.float32 | None = None) -> None:
-        """Writes the next stream. ``step``: of its piece, if the file has steps."""
-        self._file.write(stream)
-        self._lengths.append(len(stream))
+    def append(self, piece: Coded, step: np.float32 | None = None) -> None:
+        """Writes the next piece. ``step``: of it, if the file has steps."""
+        self._file.write(piece.gaps + piece.values)
+        self._index.append((piece.count, len(piece.gaps), len(piece.values)))
         if step is not None:
             self._steps.append(step)
 
@@ -101,10 +169,11 @@ def new_streams(
         raw = {name: np.asarray(mapped[slice(*pair)]) for name, pair in zip(before, pairwise(ends), strict=True)}
         new = NewStreams({name: raw[name] for name in others}, file)
         yield new
-        raw[LENGTHS].view(np.uint32)[:] = new._lengths
+        index = np.array(new._index, np.uint32).reshape(-1, 3)
+        raw[INDEX].view(np.uint32)[:] = index.reshape(-1)
         if with_steps:
             raw[STEPS].view(np.float32)[:] = new._steps
-        header = header_of(_infos(others, pieces, with_steps, sum(new._lengths)), metadata, start)
+        header = header_of(_infos(others, pieces, with_steps, int(index[:, 1:].sum())), metadata, start)
         mapped[:start] = np.frombuffer(header, np.uint8)
         mapped.flush()
 
@@ -116,9 +185,9 @@ def bytes_without_pieces(
     return _start_of_data(others, pieces, with_steps, metadata) + sum(info.nbytes for info in others.values())
 
 
-def bytes_of_piece(stream: bytes, step: np.float32 | None) -> int:
-    """With its length and its step."""
-    return len(stream) + (4 if step is None else 8)
+def bytes_of_piece(piece: Coded, step: np.float32 | None) -> int:
+    """With its row of the index and its step."""
+    return len(piece.gaps) + len(piece.values) + (12 if step is None else 16)
 
 
 def _infos(others: Mapping[str, TensorInfo], pieces: int, with_steps: bool, nbytes: int = 0) -> dict[str, TensorInfo]:

@@ -8,15 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.bundles.streams import Integers
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.vectors.checkpoints.float_bytes import rounded, widened
 from tallmasks.vectors.multiples import spread
 
 Coding = Literal["multiples", "differences"]
 """The integers of a bundle: multiples of steps (`vectors.multiples`), or differences of bit patterns."""
-
-FEW = 8
-"""If at most one value in this many changes, only the positions and values of those are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,20 +79,13 @@ def in_order(patterns: Any) -> Any:
     return patterns ^ ((patterns >> (bits - 1)) & (2 ** (bits - 1) - 1))
 
 
-def update_of_multiples(integers: NDArray[np.int32], steps: NDArray[np.float32], columns: int, start: int) -> Update:
-    (changed,) = np.nonzero(integers)
-    if FEW * changed.size <= integers.size:
-        values = integers[changed].astype(np.float32) * spread(steps, columns, start, integers.size)[changed]
-        return Update(integers.size, changed.astype(np.uint32), values)
-    negative = -integers.astype(np.int64)
-    return Update(integers.size, None, _narrowest(negative), False, steps, columns, start)
-
-
-def update_of_differences(integers: NDArray) -> Update:
-    (changed,) = np.nonzero(integers)
-    if FEW * changed.size <= integers.size:
-        return Update(integers.size, changed.astype(np.uint32), integers[changed], True)
-    return Update(integers.size, None, integers, True)
+def update_of_multiples(integers: Integers, steps: NDArray[np.float32], columns: int, start: int, size: int) -> Update:
+    positions, values = integers
+    if positions is None:
+        negative = -values.astype(np.int64)
+        return Update(size, None, _narrowest(negative), False, steps, columns, start)
+    rows = (start % columns + positions) // columns if steps.size > 1 else 0
+    return Update(size, positions, values.astype(np.float32) * steps[rows])
 
 
 def _narrowest(integers: NDArray[np.int64]) -> NDArray:

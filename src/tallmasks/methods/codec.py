@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tallmasks.bundles.streams import bytes_of_piece, encoded
+from tallmasks.bundles.streams import Coded, bytes_of_piece, encoded
 from tallmasks.bundles.updates import Coding, in_order
 from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows.parts.arrays_and_tensors import array, beside, copied
 from tallmasks.parallel import parallel
 from tallmasks.vectors.kernels import Vector
-from tallmasks.vectors.multiples import Multiples, columns_of, pieces, row_rms, spread
+from tallmasks.vectors.multiples import Multiples, columns_of, pieces, row_rms, spread, steps_of
 
 Shape = tuple[int, ...]
 
@@ -25,26 +27,47 @@ Shape = tuple[int, ...]
 class Codec:
     """Attributes:
     coding: what the integers of a bundle are.
-    encode: ``(tau, rms, name, shape, start, **options) -> Multiples`` for a piece of a tensor: tau float32 [n] from
-        value ``start`` on, and the root mean squares of theta_0 (see `row_rms`); None for differences.
+    encode: ``(tau, steps_of, name, shape, start, **options) -> (integers, own)`` for a piece of a tensor: tau float32
+        [n] from value ``start`` on; the integers, int32 [n], of steps ``steps_of(own)``, float32 [rows], and the
+        piece's own step. None for differences.
+    row_step: the option that is the smallest step of a row (see `steps_of`); without it, all steps are the piece's own.
     """
 
     coding: Coding
-    encode: Callable[..., Multiples] | None = None
+    encode: Callable[..., tuple[NDArray[np.int32], np.float32]] | None = None
+    row_step: str | None = None
+
+    def row_step_of(self, options: Mapping[str, Any]) -> float:
+        return 0.0 if self.row_step is None else float(options[self.row_step])
 
 
 LOSSLESS = Codec("differences")
 
 
+def multiples_of(
+    codec: Codec, tau: Vector, rms: NDArray[np.float64], name: str, shape: Shape, start: int, **options: Any
+) -> Multiples:
+    """A piece of a task vector as multiples. ``rms``: of the rows of theta_0 (see `row_rms`)."""
+    assert codec.encode is not None
+    row_step = codec.row_step_of(options)
+    steps = partial(steps_of, rms, row_step=row_step)
+    integers, own = codec.encode(tau, steps, name, shape, start, **options)
+    return Multiples(integers, own, steps(own))
+
+
+def encode_difference(tuned: NDArray, base: NDArray) -> Coded:
+    """A piece of a bundle of differences. ``tuned``, ``base``: floats as signed bit patterns, [n]."""
+    return encoded(in_order(tuned) - in_order(base))
+
+
 def encode_piece(
     codec: Codec, tau: Vector, theta: Vector, name: str, shape: Shape, start: int, **options: Any
-) -> tuple[bytes, np.float32 | None]:
-    """The stream and the step of a piece in a bundle, from the task vector and theta_0, float32 [n]. Differences are
-    those of theta_0 + tau, which can differ in the last bit from the fine-tuned weights."""
+) -> tuple[Coded, np.float32 | None]:
+    """A piece as a bundle stores it, and its step, from the task vector and theta_0, float32 [n]. Differences are those
+    of theta_0 + tau, which can differ in the last bit from the fine-tuned weights."""
     if codec.encode is None:
-        tuned, base = (in_order(np.ascontiguousarray(values).view(np.int32)) for values in (theta + tau, theta))
-        return encoded(tuned - base), None
-    multiples = codec.encode(tau, row_rms(theta, shape, start), name, shape, start, **options)
+        return encode_difference(*(np.ascontiguousarray(each).view(np.int32) for each in (theta + tau, theta))), None
+    multiples = multiples_of(codec, tau, row_rms(theta, shape, start), name, shape, start, **options)
     return encoded(multiples.integers), multiples.own
 
 
@@ -71,27 +94,33 @@ def value_of(multiples: Multiples, shape: Shape, start: int) -> Vector:
     return multiples.integers.astype(np.float32) * spread(multiples.steps, columns_of(shape), start, size)
 
 
-def in_multiples(encode: Callable[..., Multiples]) -> Callable[..., Any]:
+def in_multiples(*, row_step: str | None = None) -> Callable[..., Any]:
     """Decorator, placed below `method(...)`: turns a function for one piece of a tensor (see `Codec`) into a method.
 
-    Its keyword-only parameters are the method's options.
+    Its keyword-only parameters are the method's options. ``row_step``: the option that is the smallest step of a row.
     """
 
-    def update(task_vector: Any, pretrained: Any, layout: Layout, **options: Any) -> Any:
-        tau, theta, out = array(task_vector), array(pretrained), np.empty(layout.size, np.float32)
+    def decorated(encode: Callable[..., Any]) -> Callable[..., Any]:
+        codec = Codec("multiples", encode, row_step)
+        options = [p for p in inspect.signature(encode).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
-        def fill(job: tuple[str, Shape, int, int, int]) -> None:
-            name, shape, offset, start, stop = job
-            here = slice(offset + start, offset + stop)
-            multiples = encode(tau[here], row_rms(theta[here], shape, start), name, shape, start, **options)
-            out[here] = value_of(multiples, shape, start)
+        def update(task_vector: Any, pretrained: Any, layout: Layout, **chosen: Any) -> Any:
+            values = {option.name: option.default for option in options} | chosen
+            tau, theta, out = array(task_vector), array(pretrained), np.empty(layout.size, np.float32)
 
-        parallel(fill, jobs_of(layout))
-        return beside(out, task_vector)
+            def fill(job: tuple[str, Shape, int, int, int]) -> None:
+                name, shape, offset, start, stop = job
+                here = slice(offset + start, offset + stop)
+                rms = row_rms(theta[here], shape, start)
+                out[here] = value_of(multiples_of(codec, tau[here], rms, name, shape, start, **values), shape, start)
 
-    options = [p for p in inspect.signature(encode).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    vars(update)["codec"] = Codec("multiples", encode)
-    return _with_signature(update, encode, ("task_vector", "pretrained", "layout"), options)
+            parallel(fill, jobs_of(layout))
+            return beside(out, task_vector)
+
+        vars(update)["codec"] = codec
+        return _with_signature(update, encode, ("task_vector", "pretrained", "layout"), options)
+
+    return decorated
 
 
 def by_tensor(compress: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,12 +17,11 @@ from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_parts import manifest_of, open_location
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.bundles.streams import bytes_of_piece, encoded, mask_words
-from tallmasks.bundles.updates import in_order
+from tallmasks.bundles.streams import Coded, bytes_of_piece, encoded, mask_words
 from tallmasks.errors import OptionError, TallmasksError, option_errors
 from tallmasks.masks.equal_lengths import lambdas_without_data
 from tallmasks.methods import Method, PerTask, TensorPiece, Vector, in_few_bits, registry
-from tallmasks.methods.codec import value_of
+from tallmasks.methods.codec import encode_difference, multiples_of, value_of
 from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.streaming import Stream, StreamedMerge, check_can_stream
@@ -111,7 +110,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         base=replace(models.base, origin=origin),
         tasks=list(settings.tasks),
         coding=method.codec.coding if method.codec else None,
-        step=float(method.values.get("step", 0)),
+        row_step=method.codec.row_step_of(method.values) if method.codec else 0.0,
         options=settings.options,
         unchanged=set(models.base.tensors).difference(models.layout.names, models.buffers),
         buffers=models.buffers,
@@ -241,34 +240,33 @@ def _write_updates(method: Method, models: Models, contents: BundleContents) -> 
     return manifest_of(open_location(models.settings.output))
 
 
-Encoded = tuple[bytes, np.float32 | None, Squares]
-"""The stream of a piece of a task, its step, and its squares."""
+Encoded = tuple[Coded, np.float32 | None, Squares]
+"""A piece of a task as stored, its step, and its squares."""
 
 
 def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorPiece], list[Encoded]]:
     """A function that encodes a piece of every task."""
-    assert method.codec is not None
-    encode = method.codec.encode
+    codec = method.codec
+    assert codec is not None
 
     def exact(piece: TensorPiece) -> list[Encoded]:
         width = models.base.info(piece.name).nbytes // models.base.info(piece.name).size
         patterns = [
-            in_order(one.stored(piece.name, piece.start, piece.stop).view(f"i{width}"))
+            one.stored(piece.name, piece.start, piece.stop).view(f"i{width}")
             for one in (models.base, *models.tasks.values())
         ]
-        return [(encoded(one - patterns[0]), None, np.zeros(3)) for one in patterns[1:]]
+        return [(encode_difference(one, patterns[0]), None, np.zeros(3)) for one in patterns[1:]]
 
     def rounded(piece: TensorPiece) -> list[Encoded]:
         theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
         rms, every = row_rms(theta, shape, piece.start), list[Encoded]()
         for tau in stream.task_vectors_at(piece):
-            assert encode is not None
-            multiples = encode(tau, rms, piece.name, shape, piece.start, **method.values)
+            multiples = multiples_of(codec, tau, rms, piece.name, shape, piece.start, **method.values)
             restored = value_of(multiples, shape, piece.start)
             every.append((encoded(multiples.integers), multiples.own, squares_of(tau, restored, theta)))
         return every
 
-    return exact if encode is None else rounded
+    return exact if codec.encode is None else rounded
 
 
 STEPS = (0.05, 0.1, 0.2, 0.4)

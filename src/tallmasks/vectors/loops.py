@@ -101,3 +101,40 @@ def low_rank_product(left: Floats, right: Floats, scale: Single, start: int, col
         for j in range(count):
             part[j] *= scale
         done += count
+
+
+@compiled
+def add_squares(values: Floats, ends: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+    """float32 [n], int64 [rows] -> float64 [rows]: the sum of the squares of each row, in four sums, so that the
+    order does not depend on the machine. ``ends``: where the rows end."""
+    first = 0
+    for row in range(ends.size):
+        zero, one, two, three = 0.0, 0.0, 0.0, 0.0
+        stop = ends[row]
+        whole = stop - (stop - first) % 4
+        for i in range(first, whole, 4):
+            zero += np.float64(values[i]) * np.float64(values[i])
+            one += np.float64(values[i + 1]) * np.float64(values[i + 1])
+            two += np.float64(values[i + 2]) * np.float64(values[i + 2])
+            three += np.float64(values[i + 3]) * np.float64(values[i + 3])
+        for i in range(whole, stop):
+            zero += np.float64(values[i]) * np.float64(values[i])
+        out[row] = (zero + one) + (two + three)
+        first = stop
+
+
+@compiled
+def round_at_random(
+    values: Floats, steps: Floats, ends: NDArray[np.int64], drawn: Words, out: NDArray[np.int32]
+) -> None:
+    """float32 [n], float32 [rows], int64 [rows], uint32 [n] -> int32 [n]: the magnitude in steps, rounded up where the
+    drawn number is below its fraction, with the sign of the value. ``ends``: where the rows end."""
+    first = 0
+    for row in range(ends.size):
+        step = np.float64(steps[row])
+        for i in range(first, ends[row]):
+            quotient = abs(np.float64(values[i])) / step
+            lower = np.floor(quotient)
+            lower += np.float64(np.float64(drawn[i]) < 4294967296.0 * (quotient - lower))
+            out[i] = np.int32(np.copysign(lower, np.float64(values[i])))
+        first = ends[row]

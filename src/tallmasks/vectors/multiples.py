@@ -14,10 +14,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from tallmasks.vectors.kernels import Vector
+from tallmasks.vectors.kernels import Vector, read_only
 
 PIECE = 1 << 18
-_CACHED = 1 << 15  # values whose intermediate results stay in a core's caches
 Steps = NDArray[np.float32]
 """The step of each row of a piece, [rows], or of all values, [1]."""
 
@@ -64,15 +63,18 @@ def row_rms(theta: Vector, shape: tuple[int, ...], start: int) -> NDArray[np.flo
     ``start`` of the tensor on. The same bits on every machine."""
     if is_vector(shape):
         return np.zeros(1)
+    from tallmasks.vectors import loops  # slow: imports numba
+
     ends = _row_ends(columns_of(shape), start, theta.size)
-    sums = np.square(theta, dtype=np.float64)
-    np.cumsum(sums, out=sums)  # in order, unlike sum()
-    return np.sqrt(np.diff(sums[ends - 1], prepend=0) / np.diff(ends, prepend=0))
+    squares = np.empty(ends.size)
+    loops.add_squares(read_only(theta), ends, squares)
+    return np.sqrt(squares / np.diff(ends, prepend=0))
 
 
-def steps_of(rms: NDArray[np.float64], own: np.float32, step: float) -> Steps:
-    """max(step * RMS(row of theta_0), own) for each row of a piece, float32 [rows]. ``rms``: of :func:`row_rms`."""
-    return np.maximum(step * rms, own).astype(np.float32)
+def steps_of(rms: NDArray[np.float64], own: np.float32, row_step: float) -> Steps:
+    """max(row_step * RMS(row of theta_0), own) for each row of a piece, float32 [rows]. ``rms``: of :func:`row_rms`.
+    Both the writer and the reader of a bundle call it."""
+    return np.maximum(row_step * rms, own).astype(np.float32)
 
 
 def spread(steps: Steps, columns: int, start: int, size: int) -> NDArray[np.float32]:
@@ -93,17 +95,15 @@ def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], star
     that the mean is x / step. The random numbers follow from the values of the piece and from the tensor's name, by
     the counter-based generator Philox, whose stream NumPy never changes (NEP 19).
     """
+    from tallmasks.vectors import loops
+
     hashed = xxhash.xxh3_128(name.encode())
     hashed.update(values.data)
     random = np.random.Philox(key=hashed.intdigest()).random_raw(-(-values.size // 2))
     drawn = random.astype("<u8", copy=False).view("<u4")
-    of_values, integers = spread(steps, columns_of(shape), start, values.size), np.empty(values.size, np.int32)
-    for first in range(0, values.size, _CACHED):
-        part = slice(first, min(first + _CACHED, values.size))
-        quotients = np.abs(values[part]).astype(np.float64) / of_values[part]
-        lower = np.floor(quotients)
-        lower += drawn[part] < 2.0**32 * (quotients - lower)
-        integers[part] = np.copysign(lower, values[part])
+    integers = np.empty(values.size, np.int32)
+    ends = _row_ends(columns_of(shape), start, values.size) if steps.size > 1 else np.array([values.size])
+    loops.round_at_random(read_only(values), steps, ends, drawn, integers)
     return integers
 
 

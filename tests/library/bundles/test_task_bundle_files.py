@@ -5,13 +5,12 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from pcodec import standalone
+from pcodec import ChunkConfig, standalone
 from pydantic import ValidationError
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
@@ -29,13 +28,26 @@ from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from task_bundles import FORMS, MASKED, METHODS, TASKS, all_same, changed, make, patterns, same_bits
 
 
-def read_streams(file):
+def read_streams(file, sizes):
     """The integers of each piece, and the steps, by the description of the format alone."""
     tensors = {name: tensor.numpy() for name, tensor in load_file(file).items()}
-    ends = [0, *accumulate(map(int, tensors[".lengths"]))]
-    streams = [tensors[".streams"][start:stop].tobytes() for start, stop in pairwise(ends)]
-    assert ends[-1] == tensors[".streams"].size
-    return [standalone.simple_decompress(stream) for stream in streams], tensors.get(".steps")
+    stream, every = tensors[".streams"].tobytes(), []
+    for size, (count, *nbytes) in zip(sizes, tensors[".index"].tolist(), strict=True):
+        gaps, values = stream[: nbytes[0]], stream[nbytes[0] : sum(nbytes)]
+        stream = stream[sum(nbytes) :]
+        if count == size:
+            every.append(standalone.simple_decompress(values))
+            assert not gaps and 8 * np.count_nonzero(every[-1]) > size
+        elif count == 0:
+            every.append(np.zeros(size, np.int32))
+            assert not gaps + values
+        else:
+            few = standalone.simple_decompress(values)
+            every.append(np.zeros(size, few.dtype))
+            every[-1][np.cumsum(standalone.simple_decompress(gaps) + 1) - 1] = few
+            assert few.all() and few.size == count <= size / 8
+    assert not stream
+    return every, tensors.get(".steps")
 
 
 def ordered(bits):
@@ -48,7 +60,7 @@ def test_the_files_follow_the_documented_format(tmp_path, method):
     """A bundle could not be read with safetensors, pcodec and the description of the format alone."""
     made = make(tmp_path, method)
     manifest = json.loads((made.folder / "bundle.json").read_text())
-    assert manifest["format"] == "tallmasks/bundle/2" and manifest["digest"] == bundle_digest(manifest)
+    assert manifest["format"] == "tallmasks/bundle/3" and manifest["digest"] == bundle_digest(manifest)
     assert manifest["tasks"] == list(TASKS) and list(manifest["tensors"]) == sorted(
         n for n in made.base if n != "steps"
     )
@@ -60,11 +72,14 @@ def test_the_files_follow_the_documented_format(tmp_path, method):
     files = manifest.get("masks") or manifest["updates"]
     folder = "masks" if "masks" in manifest else "updates"
     assert files[TASKS[1]] == f"{folder}/two%20words%2F..%2Fx.safetensors"
-    integers, steps = read_streams(made.folder / files["mnist"])
+    every = (made.base[name].numel() for name in sorted(made.updates["mnist"]))
+    sizes = [min(size - start, 2**18) for size in every for start in range(0, size, 2**18)]
+    words = [-(-size // 16) for size in sizes] if folder == "masks" else sizes
+    integers, steps = read_streams(made.folder / files["mnist"], words)
     if folder == "masks":
         assert steps is None and {one.dtype for one in integers} == {np.dtype(np.uint16)}
         masks = [np.unpackbits(words.view(np.uint8), bitorder="little") for words in integers]
-        shared, steps = read_streams(made.folder / "merged.safetensors")
+        shared, steps = read_streams(made.folder / "merged.safetensors", sizes)
         integers = [one * mask[: one.size] for one, mask in zip(shared, masks, strict=True)]
     place = 0
     for name in sorted(made.updates["mnist"]):
@@ -83,7 +98,9 @@ def test_the_files_follow_the_documented_format(tmp_path, method):
                 row = np.arange(start, start + found.size) // np.prod(shape[1:])
                 squares = np.bincount(row - row[0], base.float().numpy().astype(np.float64) ** 2)
                 means = squares / np.bincount(row - row[0])
-                step = np.maximum(manifest["step"] * np.sqrt(means), steps[place - 1]).astype(np.float32)[row - row[0]]
+                step = np.maximum(manifest["row_step"] * np.sqrt(means), steps[place - 1]).astype(np.float32)[
+                    row - row[0]
+                ]
             assert found.dtype == np.int32
             assert same_bits(changed(base, found.astype(np.float32) * step), wanted)
     assert place == len(integers)
@@ -132,23 +149,45 @@ def forge_manifest(folder, change):
     (folder / "bundle.json").write_text(json.dumps(manifest | {"digest": bundle_digest(manifest)}))
 
 
-def with_streams(edit):
-    """A change of the list of a file's streams."""
+def with_last(**change):
+    """A change of a file's last piece: its count, gaps or values, each by a function."""
 
-    def change(tensors):
-        ends = [0, *accumulate(map(int, tensors[".lengths"]))]
-        streams = edit([tensors[".streams"][start:stop].tobytes() for start, stop in pairwise(ends)])
-        tensors[".lengths"] = np.array([len(one) for one in streams], np.uint32)
-        tensors[".streams"] = np.frombuffer(b"".join(streams), np.uint8)
+    def edit(tensors):
+        count, gaps, values = tensors[".index"][-1].tolist()
+        end = tensors[".streams"].size
+        last = {"count": count, "gaps": tensors[".streams"][end - values - gaps : end - values].tobytes()}
+        last["values"] = tensors[".streams"][end - values :].tobytes()
+        for name, function in change.items():
+            last[name] = function(last[name])
+        nbytes = [len(last["gaps"]), len(last["values"])]
+        tensors[".index"][-1] = [last["count"], *nbytes]
+        tensors[".streams"] = np.concatenate(
+            [tensors[".streams"][: end - values - gaps], np.frombuffer(last["gaps"] + last["values"], np.uint8)]
+        )
 
-    return change
+    return edit
 
 
+def stream_of(*values, dtype=np.int32):
+    return lambda old: standalone.simple_compress(np.array(values, dtype), ChunkConfig())
+
+
+def one_too_many(tensors):
+    tensors[".index"] = np.concatenate([tensors[".index"], tensors[".index"][-1:]])
+
+
+FEW = {"count": lambda _: 2, "values": stream_of(1, 1)}
 FORGED = {
-    "cut": with_streams(lambda streams: [*streams[:-1], streams[-1][:-5]]),
-    "longer": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(2**24, np.int32))]),
-    "of another dtype": with_streams(lambda streams: [*streams[:-1], encoded(np.zeros(72, np.int16))]),
-    "one too many": with_streams(lambda streams: [*streams, streams[-1]]),
+    "cut": with_last(values=lambda values: values[:-5]),
+    "longer": with_last(values=stream_of(*[0] * 2**20)),
+    "of another dtype": with_last(values=stream_of(*[0] * 72, dtype=np.int16)),
+    "one too many": one_too_many,
+    "more bytes": lambda tensors: tensors[".index"].__setitem__((-1, 2), 2**32 - 1),
+    "many": with_last(count=lambda _: 10, gaps=stream_of(*[0] * 10, dtype=np.uint32), values=stream_of(*[1] * 10)),
+    "no gaps": with_last(**FEW),
+    "other gaps": with_last(**FEW, gaps=stream_of(0, 0, 0, dtype=np.uint32)),
+    "gaps past the end": with_last(**FEW, gaps=stream_of(0, 71, dtype=np.uint32)),
+    "gaps that overflow": with_last(**FEW, gaps=stream_of(2**32 - 1, 2**32 - 1, dtype=np.uint32)),
     "no steps": lambda tensors: tensors.pop(".steps"),
     "step NaN": lambda tensors: tensors[".steps"].__setitem__(-1, np.nan),
     "step 0": lambda tensors: tensors[".steps"].__setitem__(-1, 0),
@@ -223,7 +262,7 @@ HUGE = {
     "an axis": lambda manifest: manifest["tensors"]["tall"].update(shape=[10**4000, 10**4000]),
     "many axes": lambda manifest: manifest["tensors"]["tall"].update(shape=[2**62] * 10000),
     "a product": lambda manifest: manifest["tensors"]["tall"].update(shape=[2**62, 2]),
-    "a step": lambda manifest: manifest.update(step=1e30),
+    "a step": lambda manifest: manifest.update(row_step=1e30),
     "a path": lambda manifest: manifest["base"].update(path="x/" * 3000 + "y" * 4000),
     "a name": lambda manifest: manifest["base"].update(path="y" * 300),
     "a thousand files": lambda manifest: manifest.update(

@@ -1,5 +1,6 @@
 """Stochastic rounding: each task vector as few random multiples of a step that belongs to the base."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
@@ -7,14 +8,7 @@ from numpy.typing import NDArray
 
 from tallmasks.methods import Between, PerTask, Vector, in_multiples, method, storage_formulas
 from tallmasks.methods.few_bits import STEPS_OF_VECTORS
-from tallmasks.vectors.multiples import (
-    Multiples,
-    is_vector,
-    root_mean_square,
-    rounded_at_random,
-    rounded_to_nearest,
-    steps_of,
-)
+from tallmasks.vectors.multiples import Steps, is_vector, root_mean_square, rounded_at_random, rounded_to_nearest
 
 Step = Annotated[float, Between(1e-6, 1e6)]
 
@@ -27,10 +21,16 @@ Step = Annotated[float, Between(1e-6, 1e6)]
     protocol=PerTask(),
     storage=storage_formulas.measured,
 )
-@in_multiples
+@in_multiples(row_step="step")
 def stochastic_rounding(
-    tau: Vector, rms: NDArray[np.float64], name: str, shape: tuple[int, ...], start: int, *, step: Step = 0.1
-) -> Multiples:
+    tau: Vector,
+    steps_of: Callable[[np.float32], Steps],
+    name: str,
+    shape: tuple[int, ...],
+    start: int,
+    *,
+    step: Step = 0.1,
+) -> tuple[NDArray[np.int32], np.float32]:
     """q = sign(x) (floor(|x| / s) + B) for each weight x of tau_t, where B is 1 with probability frac(|x| / s), so that
     E[s q] = x. The step of row r is s = max(step * RMS(row r of theta_0), RMS(tau_t)).
 
@@ -41,7 +41,6 @@ def stochastic_rounding(
     and enlarges all of them alike, also those that are larger than a step.
     """
     if is_vector(shape):
-        return rounded_to_nearest(tau, STEPS_OF_VECTORS)
+        return rounded_to_nearest(tau, STEPS_OF_VECTORS)[:2]
     own = np.float32(root_mean_square(tau)) or np.float32(1)
-    steps = steps_of(rms, own, step)
-    return Multiples(rounded_at_random(tau, steps, shape, start, name), own, steps)
+    return rounded_at_random(tau, steps_of(own), shape, start, name), own
