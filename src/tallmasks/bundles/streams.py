@@ -3,7 +3,7 @@
 If at most one integer in eight is not 0, only those are stored: the gaps between their positions, and their values. The
 file has two tensors for all pieces, and a third if they are multiples of steps:
 
-    .index     uint32 [pieces, 3]: the number of values stored, and the bytes of gaps and of values
+    .lengths   uint32 [pieces, 2]: the bytes of the gaps and of the values; 0 gaps if all values are stored
     .streams   uint8 [bytes]: gaps and values of each piece, in the order of the tensors' names and then of their pieces
     .steps     float32 [pieces]: the step of each piece (see `vectors.multiples`)
 """
@@ -24,7 +24,7 @@ from pcodec import standalone
 
 from tallmasks.io.tensor_files import TensorInfo, header_of, library_order
 
-INDEX, STREAMS, STEPS = ".index", ".streams", ".steps"
+LENGTHS, STREAMS, STEPS = ".lengths", ".streams", ".steps"
 _FEW = 8
 _CONFIG = pcodec.ChunkConfig(mode_spec=pcodec.ModeSpec.classic(), delta_spec=pcodec.DeltaSpec.no_op())
 _ALIGNMENT = 64
@@ -48,12 +48,15 @@ class Integers(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """A piece as stored. ``gaps``: a stream of uint32 [count], the number of zeros before each value; empty if all
-    values of the piece are stored."""
+    """A piece as stored. ``gaps``: a stream of uint32 [k], the number of zeros before each value; empty if all values
+    are stored. Both are empty if all integers are 0."""
 
-    count: int
     gaps: bytes
     values: bytes
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.gaps) + len(self.values)
 
 
 def few_of(integers: NDArray) -> Integers:
@@ -68,39 +71,39 @@ def few_of(integers: NDArray) -> Integers:
 def encoded(integers: NDArray) -> Coded:
     positions, values = few_of(integers)
     if positions is None:
-        return Coded(values.size, b"", _compressed(values))
+        return Coded(b"", _compressed(values))
     gaps = np.diff(positions, prepend=np.uint32(2**32 - 1)) - np.uint32(1)  # the first one wraps around
-    return Coded(values.size, *map(_compressed, (gaps, values))) if values.size else Coded(0, b"", b"")
+    return Coded(_compressed(gaps), _compressed(values)) if values.size else Coded(b"", b"")
 
 
 def decoded(piece: Coded, dtype: DTypeLike, size: int) -> Integers:
     """The integers of a piece of ``size`` values. Raises ValueError if a stream is damaged or does not fit."""
-    if piece.count == size:
-        return Integers(None, _decompressed(piece.values, dtype, size))
-    if _FEW * piece.count > size:
-        raise ValueError(f"found {piece.count} values; expected {size}, or at most {size // _FEW}")
-    gaps = _decompressed(piece.gaps, np.uint32, piece.count)
-    positions = np.cumsum(gaps, dtype=np.int64) + np.arange(piece.count)
-    if piece.count and positions[-1] >= size:
+    if piece.values and not piece.gaps:
+        return Integers(None, _decompressed(piece.values, np.empty(size, dtype), size))
+    gaps = _decompressed(piece.gaps, np.empty(size // _FEW, np.uint32)) if piece.gaps else np.empty(0, np.uint32)
+    positions = np.cumsum(gaps, dtype=np.int64) + np.arange(gaps.size)
+    if gaps.size and positions[-1] >= size:
         raise ValueError(f"found a value at position {positions[-1]}; expected at most {size - 1}")
-    return Integers(positions.astype(np.uint32), _decompressed(piece.values, dtype, piece.count))
+    values = np.empty(gaps.size, dtype)
+    return Integers(
+        positions.astype(np.uint32), _decompressed(piece.values, values, gaps.size) if gaps.size else values
+    )
 
 
 def _compressed(integers: NDArray) -> bytes:
     return standalone.simple_compress(np.ascontiguousarray(integers), _CONFIG)
 
 
-def _decompressed(stream: bytes, dtype: DTypeLike, size: int) -> NDArray:
-    out = np.empty(size, dtype)
-    if not size:
-        return out
+def _decompressed(stream: bytes, out: NDArray, size: int | None = None) -> NDArray:
+    """The values of a stream, at most as many as ``out`` has room for; exactly ``size`` if given."""
     try:
         progress = standalone.simple_decompress_into(stream, out)
     except (TypeError, RuntimeError) as error:
         raise ValueError(" ".join(str(error).split())[:150]) from None
-    if progress.n_processed != size or not progress.finished:
-        raise ValueError(f"found {progress.n_processed} values or more; expected {size}")
-    return out
+    if not progress.finished or size not in (None, progress.n_processed):
+        expected = f"at most {out.size}" if size is None else size
+        raise ValueError(f"found {progress.n_processed} values or more; expected {expected}")
+    return out[: progress.n_processed]
 
 
 def mask_words(packed: NDArray[np.uint8], size: int) -> NDArray[np.uint16]:
@@ -113,22 +116,20 @@ def mask_words(packed: NDArray[np.uint8], size: int) -> NDArray[np.uint16]:
 def stream_infos(pieces: int, with_steps: bool, nbytes: int = 0) -> dict[str, TensorInfo]:
     """The tensors of streams with ``nbytes`` bytes."""
     steps = {STEPS: TensorInfo("F32", (pieces,))} if with_steps else {}
-    return {**steps, INDEX: TensorInfo("U32", (pieces, 3)), STREAMS: TensorInfo("U8", (nbytes,))}
+    return {**steps, LENGTHS: TensorInfo("U32", (pieces, 2)), STREAMS: TensorInfo("U8", (nbytes,))}
 
 
 def stored_piece(tensors: Mapping[str, NDArray], ends: NDArray[np.int64], number: int) -> Coded:
     """A piece of a file. ``ends``: of :func:`ends_of_pieces`."""
-    count, gaps, values = map(int, tensors[INDEX][number])
+    gaps, values = map(int, tensors[LENGTHS][number])
     stop = int(ends[number])
     middle = stop - values
-    return Coded(
-        count, *(tensors[STREAMS][start:end].tobytes() for start, end in ((middle - gaps, middle), (middle, stop)))
-    )
+    return Coded(*(tensors[STREAMS][start:end].tobytes() for start, end in ((middle - gaps, middle), (middle, stop))))
 
 
 def ends_of_pieces(tensors: Mapping[str, NDArray]) -> NDArray[np.int64]:
     """Where the streams of each piece end, [pieces]. Raises ValueError if they have other bytes than the file."""
-    ends = np.cumsum(tensors[INDEX][:, 1:].sum(axis=1, dtype=np.int64))
+    ends = np.cumsum(tensors[LENGTHS][:].sum(axis=1, dtype=np.int64))
     if (expected := ends[-1] if ends.size else 0) != tensors[STREAMS].size:
         raise ValueError(f"the streams have {tensors[STREAMS].size} bytes; expected {expected}")
     return ends
@@ -140,13 +141,13 @@ class NewStreams:
 
     raw: Mapping[str, NDArray[np.uint8]]
     _file: BinaryIO
-    _index: list[tuple[int, int, int]] = field(default_factory=list)
+    _lengths: list[tuple[int, int]] = field(default_factory=list)
     _steps: list[np.float32] = field(default_factory=list)
 
     def append(self, piece: Coded, step: np.float32 | None = None) -> None:
         """Writes the next piece. ``step``: of it, if the file has steps."""
         self._file.write(piece.gaps + piece.values)
-        self._index.append((piece.count, len(piece.gaps), len(piece.values)))
+        self._lengths.append((len(piece.gaps), len(piece.values)))
         if step is not None:
             self._steps.append(step)
 
@@ -169,11 +170,11 @@ def new_streams(
         raw = {name: np.asarray(mapped[slice(*pair)]) for name, pair in zip(before, pairwise(ends), strict=True)}
         new = NewStreams({name: raw[name] for name in others}, file)
         yield new
-        index = np.array(new._index, np.uint32).reshape(-1, 3)
-        raw[INDEX].view(np.uint32)[:] = index.reshape(-1)
+        lengths = np.array(new._lengths, np.uint32).reshape(-1)
+        raw[LENGTHS].view(np.uint32)[:] = lengths
         if with_steps:
             raw[STEPS].view(np.float32)[:] = new._steps
-        header = header_of(_infos(others, pieces, with_steps, int(index[:, 1:].sum())), metadata, start)
+        header = header_of(_infos(others, pieces, with_steps, int(lengths.sum(dtype=np.int64))), metadata, start)
         mapped[:start] = np.frombuffer(header, np.uint8)
         mapped.flush()
 
@@ -186,8 +187,8 @@ def bytes_without_pieces(
 
 
 def bytes_of_piece(piece: Coded, step: np.float32 | None) -> int:
-    """With its row of the index and its step."""
-    return len(piece.gaps) + len(piece.values) + (12 if step is None else 16)
+    """With its lengths and its step."""
+    return piece.nbytes + (8 if step is None else 12)
 
 
 def _infos(others: Mapping[str, TensorInfo], pieces: int, with_steps: bool, nbytes: int = 0) -> dict[str, TensorInfo]:

@@ -32,20 +32,18 @@ def read_streams(file, sizes):
     """The integers of each piece, and the steps, by the description of the format alone."""
     tensors = {name: tensor.numpy() for name, tensor in load_file(file).items()}
     stream, every = tensors[".streams"].tobytes(), []
-    for size, (count, *nbytes) in zip(sizes, tensors[".index"].tolist(), strict=True):
+    for size, nbytes in zip(sizes, tensors[".lengths"].tolist(), strict=True):
         gaps, values = stream[: nbytes[0]], stream[nbytes[0] : sum(nbytes)]
         stream = stream[sum(nbytes) :]
-        if count == size:
-            every.append(standalone.simple_decompress(values))
-            assert not gaps and 8 * np.count_nonzero(every[-1]) > size
-        elif count == 0:
-            every.append(np.zeros(size, np.int32))
-            assert not gaps + values
-        else:
-            few = standalone.simple_decompress(values)
-            every.append(np.zeros(size, few.dtype))
+        few = standalone.simple_decompress(values) if values else np.zeros(0, np.int32)
+        if values and not gaps:
+            every.append(few)
+            assert 8 * np.count_nonzero(few) > few.size == size
+            continue
+        every.append(np.zeros(size, few.dtype))
+        if gaps:
             every[-1][np.cumsum(standalone.simple_decompress(gaps) + 1) - 1] = few
-            assert few.all() and few.size == count <= size / 8
+        assert few.all() and 8 * few.size <= size
     assert not stream
     return every, tensors.get(".steps")
 
@@ -150,20 +148,15 @@ def forge_manifest(folder, change):
 
 
 def with_last(**change):
-    """A change of a file's last piece: its count, gaps or values, each by a function."""
+    """A change of a file's last piece: its gaps or values, each by a function."""
 
     def edit(tensors):
-        count, gaps, values = tensors[".index"][-1].tolist()
-        end = tensors[".streams"].size
-        last = {"count": count, "gaps": tensors[".streams"][end - values - gaps : end - values].tobytes()}
-        last["values"] = tensors[".streams"][end - values :].tobytes()
-        for name, function in change.items():
-            last[name] = function(last[name])
-        nbytes = [len(last["gaps"]), len(last["values"])]
-        tensors[".index"][-1] = [last["count"], *nbytes]
-        tensors[".streams"] = np.concatenate(
-            [tensors[".streams"][: end - values - gaps], np.frombuffer(last["gaps"] + last["values"], np.uint8)]
-        )
+        gaps, values = tensors[".lengths"][-1].tolist()
+        rest, last = np.split(tensors[".streams"], [tensors[".streams"].size - gaps - values])
+        pair = {"gaps": last[:gaps].tobytes(), "values": last[gaps:].tobytes()}
+        pair |= {name: function(pair[name]) for name, function in change.items()}
+        tensors[".lengths"][-1] = [*map(len, pair.values())]
+        tensors[".streams"] = np.concatenate([rest, np.frombuffer(b"".join(pair.values()), np.uint8)])
 
     return edit
 
@@ -172,22 +165,28 @@ def stream_of(*values, dtype=np.int32):
     return lambda old: standalone.simple_compress(np.array(values, dtype), ChunkConfig())
 
 
+def gaps(*values):
+    return stream_of(*values, dtype=np.uint32)
+
+
 def one_too_many(tensors):
-    tensors[".index"] = np.concatenate([tensors[".index"], tensors[".index"][-1:]])
+    tensors[".lengths"] = np.concatenate([tensors[".lengths"], tensors[".lengths"][-1:]])
 
 
-FEW = {"count": lambda _: 2, "values": stream_of(1, 1)}
 FORGED = {
     "cut": with_last(values=lambda values: values[:-5]),
     "longer": with_last(values=stream_of(*[0] * 2**20)),
     "of another dtype": with_last(values=stream_of(*[0] * 72, dtype=np.int16)),
     "one too many": one_too_many,
-    "more bytes": lambda tensors: tensors[".index"].__setitem__((-1, 2), 2**32 - 1),
-    "many": with_last(count=lambda _: 10, gaps=stream_of(*[0] * 10, dtype=np.uint32), values=stream_of(*[1] * 10)),
-    "no gaps": with_last(**FEW),
-    "other gaps": with_last(**FEW, gaps=stream_of(0, 0, 0, dtype=np.uint32)),
-    "gaps past the end": with_last(**FEW, gaps=stream_of(0, 71, dtype=np.uint32)),
-    "gaps that overflow": with_last(**FEW, gaps=stream_of(2**32 - 1, 2**32 - 1, dtype=np.uint32)),
+    "more bytes": lambda tensors: tensors[".lengths"].__setitem__((-1, 1), 2**32 - 1),
+    "bytes that overflow": lambda tensors: tensors[".lengths"].__setitem__(slice(None), 2**31),
+    "too many gaps": with_last(gaps=gaps(*[0] * 10), values=stream_of(*[1] * 10)),
+    "millions of gaps": with_last(gaps=gaps(*[0] * 2**20), values=stream_of(1, 1)),
+    "other values than gaps": with_last(gaps=gaps(0, 0, 0), values=stream_of(1, 1)),
+    "no values": with_last(gaps=gaps(0, 0), values=lambda _: b""),
+    "signed gaps": with_last(gaps=stream_of(0, -1), values=stream_of(1, 1)),
+    "gaps past the end": with_last(gaps=gaps(0, 71), values=stream_of(1, 1)),
+    "gaps that overflow": with_last(gaps=gaps(2**32 - 1, 2**32 - 1), values=stream_of(1, 1)),
     "no steps": lambda tensors: tensors.pop(".steps"),
     "step NaN": lambda tensors: tensors[".steps"].__setitem__(-1, np.nan),
     "step 0": lambda tensors: tensors[".steps"].__setitem__(-1, 0),
