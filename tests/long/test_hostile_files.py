@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pcodec import ChunkConfig, standalone
+from safetensors.torch import load, save
 
 from loopback_hub import loopback_hub
 from small_models import made
@@ -128,6 +130,28 @@ def flipped(rng, content, start=0, stop=None):
     return bytes(damaged)
 
 
+def with_other_streams(rng, content):
+    """A file with the gaps, the values or both of a piece replaced, and with the right or wrong lengths."""
+    tensors = load(content)
+    if ".lengths" not in tensors:
+        return flipped(rng, content)
+    lengths = tensors[".lengths"].numpy().astype(np.int64)
+    number = rng.randrange(len(lengths))
+    stop, both = int(lengths[: number + 1].sum()), lengths[number].sum()
+    parts = np.split(tensors[".streams"].numpy(), [stop - both, stop - lengths[number, 1], stop])
+    for place in rng.choice([[0], [1], [0, 1]]):
+        size, value = rng.choice([0, 1, 2, 2, 3, 9, 21, 2**20]), rng.choice([0, 0, 1, 3, 20, 2**31 - 1, 2**32 - 1])
+        dtype = rng.choice(["u4", "u4", "i4", "i2", "u2", "u8"])
+        values = np.full(size, value, np.uint64).astype(dtype)
+        stream = standalone.simple_compress(values, ChunkConfig()) if size else b""
+        parts[place + 1] = np.frombuffer(stream[: rng.choice([None, None, None, -3])], np.uint8)
+        lengths[number, place] = parts[place + 1].size + rng.choice([0, 0, 0, 0, 1, -1, 2**31])
+    changed = {".lengths": lengths.astype(np.uint32), ".streams": np.concatenate(parts)}
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    changed = {name: torch.from_numpy(array) for name, array in changed.items()}
+    return save(tensors | changed, header.get("__metadata__"))
+
+
 def damaged_bundle(rng, files):
     """The content of a bundle with one file damaged; and whether bundle.json is forged, and its digest with it."""
     name, facts, kind = rng.choice(list(files)), json.loads(files["bundle.json"]), rng.random()
@@ -146,7 +170,9 @@ def damaged_bundle(rng, files):
         name = rng.choice([name for name in files if name.endswith(".safetensors")])
         header = int.from_bytes(files[name][:8], "little")
         start, stop = rng.choice([(0, 8), (8, 8 + header), (8 + header, None), (8 + header, None)])
-        files = files | {name: flipped(rng, files[name], start, stop)}
+        is_flipped = rng.random() < 0.5
+        forged = flipped(rng, files[name], start, stop) if is_flipped else with_other_streams(rng, files[name])
+        files = files | {name: forged}
         facts["files"][name] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
     with suppress(ValueError, TypeError, AttributeError):  # of what is no JSON, or no object
         facts["digest"] = bundle_digest(facts)

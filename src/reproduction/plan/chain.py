@@ -397,7 +397,7 @@ def evaluate_first_tasks(plan: Plan, model: str, tasks: Tasks, order: str, n: in
     return Spec(f"{order}-{n}of{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
-@stage(version=6, uses="cpu")
+@stage(version=7, uses="cpu")
 def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
     """The models of a masking row, or of a method with a codec, as a bundle on top of the pretrained file."""
     (theta0,) = pretrained_source(plan, model).values()

@@ -342,8 +342,8 @@ def read_manifest(content: bytes, title: str) -> Manifest:
         ) from None
     if value.get("format") != FORMAT:
         raise TallmasksError(
-            f"{title}: format is {short(value.get('format'))}; expected {FORMAT}. If it is a bundle, a later version of"
-            " tallmasks wrote it: update tallmasks."
+            f"{title}: format is {short(value.get('format'))}; expected {FORMAT}. If it is a bundle, another version of"
+            " tallmasks wrote it: update tallmasks, or write the bundle again."
         )
     if value.get("digest") != digest:
         raise TallmasksError(

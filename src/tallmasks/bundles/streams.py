@@ -122,14 +122,13 @@ def stream_infos(pieces: int, with_steps: bool, nbytes: int = 0) -> dict[str, Te
 def stored_piece(tensors: Mapping[str, NDArray], ends: NDArray[np.int64], number: int) -> Coded:
     """A piece of a file. ``ends``: of :func:`ends_of_pieces`."""
     gaps, values = map(int, tensors[LENGTHS][number])
-    stop = int(ends[number])
-    middle = stop - values
-    return Coded(*(tensors[STREAMS][start:end].tobytes() for start, end in ((middle - gaps, middle), (middle, stop))))
+    both = tensors[STREAMS][int(ends[number]) - gaps - values : int(ends[number])].tobytes()
+    return Coded(both[:gaps], both[gaps:])
 
 
 def ends_of_pieces(tensors: Mapping[str, NDArray]) -> NDArray[np.int64]:
     """Where the streams of each piece end, [pieces]. Raises ValueError if they have other bytes than the file."""
-    ends = np.cumsum(tensors[LENGTHS][:].sum(axis=1, dtype=np.int64))
+    ends = np.cumsum(tensors[LENGTHS].sum(axis=1, dtype=np.int64))
     if (expected := ends[-1] if ends.size else 0) != tensors[STREAMS].size:
         raise ValueError(f"the streams have {tensors[STREAMS].size} bytes; expected {expected}")
     return ends
@@ -158,7 +157,6 @@ def new_streams(
 ) -> Iterator[NewStreams]:
     """Creates a file for the streams of this many pieces, and for other tensors. The streams are its last tensor, since
     their size is known at the end only."""
-
     start = _start_of_data(others, pieces, with_steps, metadata)
     before = {name: info.nbytes for name, info in _infos(others, pieces, with_steps).items()}
     ends = [*accumulate(before.values(), initial=start)]

@@ -18,6 +18,7 @@ from models_made import NAMED, TASKS, of_base_and_tasks, refusal, run, weights
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout, open_tensors, write_tensors
+from tallmasks.methods import registry
 from tallmasks.methods.codec import coded_bytes
 from tallmasks.operations.compress import noise_of_tasks
 from task_bundles import nearest
@@ -128,6 +129,31 @@ def test_tables_count_the_bytes_of_bundles(tmp_path: Path, name: str) -> None:
         error = tallmasks.load_bundle(bundle).update(task, "w").reshape(shape) - tau
         noise = np.linalg.norm(error.astype(float)) / np.linalg.norm((theta + tau).astype(float))
         assert tallmasks.load_bundle(bundle).manifest.noise[task] == pytest.approx(noise, 1e-4)
+
+
+def test_a_method_with_other_steps_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second method, whose option `step` is no fraction of the base's rows, would be restored with other steps."""
+
+    def in_own_steps(tau, steps_of, name, shape, start, *, step: float = 0.25):  # type: ignore[no-untyped-def]
+        own = np.float32(step * abs(tau).max())
+        assert (steps_of(own) == own).all()
+        return np.rint(tau / own).astype(np.int32), own
+
+    monkeypatch.setattr(registry, "_methods", dict(registry._methods))
+    row = {"protocol": methods.PerTask(), "storage": methods.storage_formulas.measured, "title": "", "paper": ""}
+    methods.method(name="in_own_steps", row=900, **row)(methods.in_multiples()(in_own_steps))
+    draw, files = np.random.default_rng(0), {}
+    theta, tau = (draw.normal(size=(60, 50), scale=scale).astype(np.float32) for scale in (5, 1e-3))
+    tuned = theta + tau
+    for name, values in {"base": theta, "a": tuned}.items():
+        files[name] = tmp_path / f"{name}.safetensors"
+        write_tensors(files[name], {"w": values}, {})
+    bundle = tallmasks.compress(files.pop("base"), files, tmp_path / "bundle", method="in_own_steps")
+    step = np.float32(0.25 * abs(tuned - theta).max())
+    held = np.rint((tuned - theta) / step) * step
+    np.testing.assert_array_equal(tallmasks.load_bundle(bundle).arrays("a")["w"], theta + held)
+    noise = np.linalg.norm(held + theta - tuned) / np.linalg.norm(tuned)
+    assert tallmasks.load_bundle(bundle).manifest.noise["a"] == pytest.approx(noise, 1e-3)
 
 
 def test_lossless_restores_every_dtype_of_safetensors(tmp_path: Path) -> None:
