@@ -28,7 +28,7 @@ from tallmasks.methods.streaming import Stream, StreamedMerge, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.parallel import in_batches
 from tallmasks.vectors import kernels
-from tallmasks.vectors.multiples import PIECE, pieces, row_rms
+from tallmasks.vectors.multiples import PIECE, pieces, row_rms, sum_of_squares
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
@@ -297,8 +297,7 @@ def estimated_sizes(method: Method, models: Models) -> list[tuple[str, int, floa
 
 def squares_of(vector: Vector, restored: Vector, theta: Vector) -> Squares:
     """`Squares` of a piece of a task vector and of the restored one."""
-    error, weights = vector - restored, vector + theta
-    return np.array([np.einsum("i,i", error, error), np.einsum("i,i", weights, weights), error.size], np.float64)
+    return np.array([*sum_of_squares(vector - restored), *sum_of_squares(vector + theta), vector.size])
 
 
 def noise_of_tasks(pieces: Sequence[tuple[str, Sequence[Squares]]], tasks: int) -> list[float]:

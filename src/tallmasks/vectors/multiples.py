@@ -54,8 +54,18 @@ def is_vector(shape: tuple[int, ...]) -> bool:
     return sum(length > 1 for length in shape) < 2
 
 
+def sum_of_squares(values: Vector, ends: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """float64 [rows]; ``ends``: where the rows end (default: one row). The same bits on every machine."""
+    from tallmasks.vectors import loops  # slow: imports numba
+
+    ends = np.array([values.size]) if ends is None else ends
+    sums = np.empty(ends.size)
+    loops.add_squares(read_only(values), ends, sums)
+    return sums
+
+
 def root_mean_square(values: Vector) -> float:
-    return math.sqrt(np.einsum("i,i", values, values, dtype=np.float64) / values.size)
+    return math.sqrt(sum_of_squares(values)[0] / values.size)
 
 
 def row_rms(theta: Vector, shape: tuple[int, ...], start: int) -> NDArray[np.float64]:
@@ -63,12 +73,8 @@ def row_rms(theta: Vector, shape: tuple[int, ...], start: int) -> NDArray[np.flo
     ``start`` of the tensor on. The same bits on every machine."""
     if is_vector(shape):
         return np.zeros(1)
-    from tallmasks.vectors import loops  # slow: imports numba
-
     ends = _row_ends(columns_of(shape), start, theta.size)
-    squares = np.empty(ends.size)
-    loops.add_squares(read_only(theta), ends, squares)
-    return np.sqrt(squares / np.diff(ends, prepend=0))
+    return np.sqrt(sum_of_squares(theta, ends) / np.diff(ends, prepend=0))
 
 
 def steps_of(rms: NDArray[np.float64], own: np.float32, row_step: float) -> Steps:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
+import tallmasks
 from loopback_hub import COMMIT, REPOSITORY, loopback_hub
 from tallmasks.bundles.bundle import load_bundle
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
@@ -256,6 +257,36 @@ def test_a_file_of_another_task_is_refused(tmp_path, method):
     assert len(verify_bundle(made.folder)) == 2
 
 
+def test_own_tensors_of_another_task_are_refused(tmp_path):
+    """A task of a forged or wrongly repaired bundle would silently have another task's head."""
+    save_arrays({"w": np.ones((4, 4), np.float32)}, tmp_path / "base.safetensors")
+    for number, task in enumerate("ab"):
+        tensors = {"w": np.full((4, 4), 1.1, np.float32), "head": np.full(3, number, np.float32)}
+        save_arrays(tensors, tmp_path / f"{task}.safetensors")
+    tasks = {task: tmp_path / f"{task}.safetensors" for task in "ab"}
+    tallmasks.compress(tmp_path / "base.safetensors", tasks, tmp_path / "bundle")
+
+    def exchange(manifest):
+        a, b = manifest["models"]["a"], manifest["models"]["b"]
+        a["own_file"], b["own_file"] = b["own_file"], a["own_file"]
+
+    forge_manifest(tmp_path / "bundle", exchange)
+    with pytest.raises(TallmasksError, match=r"its metadata have .*; expected .*'task': 'a'"):
+        load_bundle(tmp_path / "bundle").state_dict("a")
+
+
+def test_a_step_of_a_row_that_gives_infinite_weights_is_refused(tmp_path):
+    """Another base, whose rows are huge, would give a model of infinities."""
+    base = np.ones((2, 1024), np.float32)
+    base[1] = 1e30
+    save_arrays({"w": base}, tmp_path / "base.safetensors")
+    save_arrays({"w": base * np.float32(1.01)}, tmp_path / "task.safetensors")
+    tallmasks.compress(tmp_path / "base.safetensors", {"a": tmp_path / "task.safetensors"}, tmp_path / "bundle")
+    assert 0 < load_bundle(tmp_path / "bundle").manifest.noise["a"] < 0.1
+    with pytest.raises(TallmasksError, match="its step is 1.0000"):
+        load_bundle(tmp_path / "bundle").state_dict("a")
+
+
 HUGE = {
     "a size": lambda manifest: manifest.update(sizes={"base": 10**400, "models": 0}),
     "an axis": lambda manifest: manifest["tensors"]["tall"].update(shape=[10**4000, 10**4000]),
@@ -292,6 +323,7 @@ def test_a_manifest_with_many_mistakes_keeps_few_errors(small):
         {"tensors": {name: {"shape": -1} for name in many}},
         {"aliases": dict.fromkeys(many, 1)},
         {"models": {"mnist": {"companions": dict.fromkeys(many, 1)}}},
+        {"models": {"mnist": {"missing": [1] * 1000}}},
         dict.fromkeys(many, 1),
         {"base": dict.fromkeys(many, 1)},
     ):
