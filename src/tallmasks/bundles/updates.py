@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tallmasks.bundles.streams import Integers
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.vectors.checkpoints.float_bytes import rounded, widened
-from tallmasks.vectors.multiples import spread
+from tallmasks.vectors.kernels import read_only
+from tallmasks.vectors.multiples import ends_of_steps
 
 Coding = Literal["multiples", "differences"]
 """The integers of a bundle: multiples of steps (`vectors.multiples`), or differences of bit patterns."""
@@ -45,12 +46,27 @@ class Update:
     def apply(self, theta: NDArray[np.uint8], dtype: str, out: NDArray[np.uint8]) -> None:
         """Writes theta_0 plus the update, rounded to a float dtype, as bytes. ``theta``: the bytes of theta_0 in that
         dtype. Values that do not change keep all of their bits."""
-        stored, result = (array.view(DTYPES[dtype].numpy) for array in (theta, out))
-        if self.positions is None:
-            result[:] = self._changed(stored, dtype)
+        from tallmasks.vectors import loops  # slow: imports numba
+
+        width, is_plain = DTYPES[dtype].width, dtype in ("F32", "F64")
+        kind = np.dtype(f"i{width}") if self.are_differences else DTYPES[dtype].numpy
+        stored, result, values = read_only(theta.view(kind)), out.view(kind), read_only(self.values)
+        if self.are_differences and self.positions is None:
+            loops.add_in_order(stored, values, 8 * width - 1, result)
+        elif self.steps is not None:
+            wide = stored if is_plain else widened(theta, dtype)
+            changed = result if is_plain else np.empty(self.size, np.float32)
+            ends = ends_of_steps(self.steps, self.columns, self.start, self.size)
+            loops.subtract_multiples(wide, values, read_only(self.steps), ends, changed)
+            if not is_plain:
+                out[:] = rounded(changed, dtype)
+        elif is_plain and not self.are_differences:
+            loops.add_at(stored, read_only(self.positions), values, result)
         else:
             result[:] = stored
-            result[self.positions] = self._changed(result[self.positions], dtype)
+            few = result[self.positions]
+            added = in_order(in_order(few) + values) if self.are_differences else None
+            result[self.positions] = rounded(widened(few, dtype) + values, dtype).view(kind) if added is None else added
 
     def added(self, theta: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
         """The update, float32 [n]; of differences, the restored weights minus theta_0."""
@@ -59,18 +75,6 @@ class Update:
         restored = np.empty_like(theta)
         self.apply(theta, dtype, restored)
         return widened(restored, dtype) - widened(theta, dtype)
-
-    def _changed(self, stored: NDArray, dtype: str) -> NDArray:
-        if self.are_differences:
-            signed = stored.view(f"i{stored.itemsize}")
-            return in_order(in_order(signed) + self.values).view(stored.dtype)
-        wide = stored if dtype == "F64" else widened(stored.view(np.uint8), dtype)
-        if self.steps is None:
-            changed = wide + self.values
-        else:
-            # x - 0.0 is x for every x, but -0.0 + 0.0 is 0.0
-            changed = wide - self.values.astype(np.float32) * spread(self.steps, self.columns, self.start, self.size)
-        return rounded(changed, dtype).view(stored.dtype)
 
 
 def in_order(patterns: Any) -> Any:

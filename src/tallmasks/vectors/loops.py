@@ -14,6 +14,7 @@ _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _LOWER = np.uint32(0xFFFF)
 _HALF = np.uint32(16)
 _ZERO, _ONE = np.float32(0), np.float32(1)
+_BLOCK = 1 << 12
 
 
 @compiled
@@ -138,3 +139,42 @@ def round_at_random(
             lower += np.float64(np.float64(drawn[i]) < 4294967296.0 * (quotient - lower))
             out[i] = np.int32(np.copysign(lower, np.float64(values[i])))
         first = ends[row]
+
+
+@compiled
+def add_at(theta: Floats, positions: Words, values: Floats, out: Floats) -> None:
+    """float [n], uint32 [k], float32 [k] -> [n]: theta, plus the values at these ascending positions, written block by
+    block while a block is in the cache."""
+    number = 0
+    for first in range(0, theta.size, _BLOCK):
+        last = min(first + _BLOCK, theta.size)
+        out[first:last] = theta[first:last]
+        while number < positions.size and positions[number] < last:
+            out[positions[number]] += values[number]
+            number += 1
+
+
+@compiled
+def subtract_multiples(
+    theta: Floats, integers: NDArray, steps: Floats, ends: NDArray[np.int64], out: Floats
+) -> None:
+    """float [n], int [n], float32 [rows], int64 [rows] -> [n]: theta minus the integers times the step of their row.
+    x - 0.0 is x for every x, but -0.0 + 0.0 is 0.0. ``ends``: where the rows end."""
+    first = 0
+    for row in range(ends.size):
+        step = steps[row]
+        for i in range(first, ends[row]):
+            out[i] = theta[i] - np.float32(integers[i]) * step
+        first = ends[row]
+
+
+@compiled
+def add_in_order(patterns: NDArray, differences: NDArray, sign: int, out: NDArray) -> None:
+    """int [n] each: bit patterns of floats plus differences in the order of the floats. ``sign``: the number of the
+    sign's bit; the patterns below it are turned for negative floats, see `updates.in_order`."""
+    mask = (np.int64(1) << np.int64(sign)) - np.int64(1)
+    for i in range(patterns.size):
+        pattern = np.int64(patterns[i])
+        out[i] = (pattern ^ ((pattern >> np.int64(sign)) & mask)) + np.int64(differences[i])  # wraps around
+        moved = np.int64(out[i])
+        out[i] = moved ^ ((moved >> np.int64(sign)) & mask)

@@ -90,6 +90,11 @@ def spread(steps: Steps, columns: int, start: int, size: int) -> NDArray[np.floa
     return np.repeat(steps, np.diff(_row_ends(columns, start, size), prepend=0))
 
 
+def ends_of_steps(steps: Steps, columns: int, start: int, size: int) -> NDArray[np.int64]:
+    """Where the values of each step end in a piece, as many as there are steps."""
+    return _row_ends(columns, start, size) if steps.size > 1 else np.array([size])
+
+
 def _row_ends(columns: int, start: int, size: int) -> NDArray[np.int64]:
     """Where the rows of a piece end, [rows]."""
     rows = -(-(start % columns + size) // columns)
@@ -108,7 +113,7 @@ def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], star
     random = np.random.Philox(key=hashed.intdigest()).random_raw(-(-values.size // 2))
     drawn = random.astype("<u8", copy=False).view("<u4")
     integers = np.empty(values.size, np.int32)
-    ends = _row_ends(columns_of(shape), start, values.size) if steps.size > 1 else np.array([values.size])
+    ends = ends_of_steps(steps, columns_of(shape), start, values.size)
     loops.round_at_random(read_only(values), steps, ends, drawn, integers)
     return integers
 
