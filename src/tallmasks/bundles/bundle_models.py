@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle import Bundle, load_bundle
 from tallmasks.bundles.finding_base import NoBase
-from tallmasks.bundles.manifest import MANIFEST
+from tallmasks.bundles.manifest import COMPANIONS, MANIFEST
+from tallmasks.bundles.original_files import planned_originals
 from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.errors import TallmasksError
 from tallmasks.io.dtypes import DTYPES
@@ -58,7 +59,9 @@ def model_of(bundle: Bundle, task: str, title: str) -> BundleModel:
     is_like_base = not (model.own or model.missing or model.names)
     attributes |= {"file_of": file_of, "file_names": model.names, "indexes": base.indexes if is_like_base else {}}
     attributes["companions"] = {name: bundle.companion(task, name) for name in bundle.companion_names(task)}
-    return BundleModel(**attributes, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
+    opened = BundleModel(**attributes, weights=weights, manifest=bundle.parts.location.file(MANIFEST))
+    headers = {file: bundle.parts.checked(COMPANIONS + one.header) for file, one in model.originals.items()}
+    return replace(opened, originals=planned_originals(opened, model, headers))
 
 
 def open_model(spec: str | Path, base: Checkpoint | None = None) -> Checkpoint:

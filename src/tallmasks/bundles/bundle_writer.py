@@ -28,6 +28,7 @@ from tallmasks.bundles.manifest import (
     Dtype,
     Manifest,
     ModelSizes,
+    OriginalFile,
     PartFile,
     TaskModel,
     TaskOnlyTensor,
@@ -64,6 +65,8 @@ class BundleContents:
         models: the fine-tuned models, the source of buffers, task-only tensors and companion files.
         own: tensors that the base lacks or has in another shape.
         missing: tensors of the base that the model lacks.
+        originals: the models' weight files by name, if they are to come back byte for byte.
+        headers: those of `originals`, by sha256; not by task.
         sizes: bytes of the base, and of all models.
     """
 
@@ -78,6 +81,8 @@ class BundleContents:
     models: Mapping[str, Checkpoint] = field(default_factory=dict)
     own: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    originals: Mapping[str, Mapping[str, OriginalFile]] = field(default_factory=dict)
+    headers: Mapping[str, bytes] = field(default_factory=dict)
     sizes: tuple[int, int] | None = None
     include_base: bool = False
 
@@ -128,6 +133,7 @@ def fixed_bytes(contents: BundleContents) -> dict[str, int]:
     """The size of every file by name, without the card and the pieces of streams. Raises like :func:`new_bundle`."""
     draft = _draft(contents)
     sizes = {name: path.stat().st_size for name, path in _copied_files(contents).items()}
+    sizes |= {COMPANIONS + sha256: len(header) for sha256, header in contents.headers.items()}
     sizes |= {file: bytes_of_file(infos, metadata_of(draft)) for file, infos in other_infos(draft).items()}
     sizes |= {form[0]: bytes_without_pieces(*form[1:]) for form in _forms(draft).values()}
     files = {name: PartFile(sha256=_NO_SHA256, bytes=size) for name, size in sizes.items()}
@@ -182,6 +188,7 @@ def _draft(contents: BundleContents) -> Manifest:
                 if name in own or (name in contents.base.names and contents.base.aliases.get(file) != name)
             },
             companions={name: sha256 for name, (sha256, _) in files.get(task, {}).items()},
+            originals=dict(contents.originals.get(task, {})),
         )
         if difference != TaskModel():
             models[task] = difference
@@ -229,6 +236,7 @@ def _companions(contents: BundleContents) -> dict[str, dict[str, tuple[str, Path
         if model.is_folder and contents.base.is_folder:
             of_adapter = isinstance(model, LoraCheckpoint)
             files[task] = {**(contents.base.companions if of_adapter else {}), **model.companions}
+            files[task] |= model.indexes if contents.originals.get(task) else {}
     paths = {path for of_task in files.values() for path in of_task.values()}
     digests = dict(zip(paths, parallel(sha256_of, paths), strict=True))
     return {task: {n: (digests[path], path) for n, path in of_task.items()} for task, of_task in files.items()}
@@ -256,12 +264,16 @@ def _describe(folder: Path, contents: BundleContents, draft: Manifest) -> None:
     for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)
+    headers = {COMPANIONS + sha256: header for sha256, header in contents.headers.items()}
+    for name, header in headers.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(header)
     parts: dict[str, PartFile] = {}
 
     def take(name: str) -> None:
         parts[name] = PartFile(sha256=sha256_of(folder / name), bytes=(folder / name).stat().st_size)
 
-    parallel(take, [*infos, *copied])
+    parallel(take, [*infos, *copied, *headers])
     digests = dict(zip(draft.tensors, parallel(contents.base.digest, draft.tensors), strict=True))
     tensors = {name: one.model_copy(update={"base_sha256": digests[name]}) for name, one in draft.tensors.items()}
     manifest = draft.model_copy(update={"tensors": tensors, "files": dict(sorted(parts.items()))})

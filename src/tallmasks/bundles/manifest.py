@@ -38,6 +38,7 @@ from tallmasks.io.plain_files import LARGEST_JSON, is_safe
 from tallmasks.io.tensor_files import METADATA, NAME, is_name, name_some
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.folders import is_companion
+from tallmasks.vectors.checkpoints.weight_files import INDEX, SAFETENSORS
 from tallmasks.vectors.multiples import piece_count
 
 FORMAT: Final = "tallmasks/bundle/3"
@@ -105,6 +106,20 @@ class TaskOnlyTensor(_Object):
     dtype: Dtype
 
 
+class OriginalFile(_Object):
+    """A weight file of a task's model, which `export` writes again.
+
+    Attributes:
+        sha256: of the whole file.
+        header: sha256 of what precedes the data; stored in `companions/`.
+        copies: the model's tensor, by name in the file, of those that only the file has twice.
+    """
+
+    sha256: Sha256
+    header: Sha256
+    copies: ByName[str] = {}
+
+
 class TaskModel(_Object):
     """How a task's model differs from the base, apart from its weights.
 
@@ -114,6 +129,7 @@ class TaskModel(_Object):
         missing: tensors of the base, of any dtype, that the model lacks.
         names: tensor names in the task's files, by name in the base's files, where they differ.
         companions: sha256 of the configuration and tokenizer files; stored in `companions/` unless the base has them.
+        originals: the weight files by name, in a lossless bundle of safetensors files.
     """
 
     own: ByName[TaskOnlyTensor] = {}
@@ -121,6 +137,7 @@ class TaskModel(_Object):
     missing: Annotated[tuple[str, ...], Strict(False), FailFast()] = ()
     names: ByName[str] = {}
     companions: ByName[Sha256] = {}
+    originals: ByName[OriginalFile] = {}
 
 
 class ModelSizes(_Object):
@@ -239,6 +256,7 @@ class Manifest(_Object):
         self._check_tensors()
         needed = self._check_task_files() | self._check_models()
         companions = {COMPANIONS + sha256 for one in self.models.values() for sha256 in one.companions.values()}
+        needed |= {COMPANIONS + each.header for one in self.models.values() for each in one.originals.values()}
         for name in self.files:
             is_listed = name in needed or name in companions or (name.startswith(BASE) and is_safe(name))
             expect(is_listed, "a key of files", name, f"{MERGED}, a task's file or a file in {BASE}")
@@ -307,7 +325,10 @@ class Manifest(_Object):
             twice = [file for file, count in Counter(present.values()).items() if count > 1 or is_kept(file)]
             expect(not twice, f"a value of {key}.names", twice[:1], "a name that no other tensor of the model has")
             for name in one.companions:
-                expect(is_companion(name), f"a key of {key}.companions", name, "a configuration or tokenizer file")
+                is_allowed = is_companion(name) or (one.originals and is_safe(name) and name.endswith(INDEX))
+                expect(is_allowed, f"a key of {key}.companions", name, "a configuration or tokenizer file")
+            for name in one.originals:
+                expect(is_safe(name) and name.endswith(SAFETENSORS), f"a key of {key}.originals", name, "a weight file")
         expect(len(files) == len(set(files)), "own_file", files, "a different file for every task")
         return set(files)
 

@@ -51,22 +51,24 @@ class Update:
         width, is_plain = DTYPES[dtype].width, dtype in ("F32", "F64")
         kind = np.dtype(f"i{width}") if self.are_differences else DTYPES[dtype].numpy
         stored, result, values = read_only(theta.view(kind)), out.view(kind), read_only(self.values)
-        if self.are_differences and self.positions is None:
-            loops.add_in_order(stored, values, 8 * width - 1, result)
-        elif self.steps is not None:
+        if self.steps is not None:
             wide = stored if is_plain else widened(theta, dtype)
             changed = result if is_plain else np.empty(self.size, np.float32)
             ends = ends_of_steps(self.steps, self.columns, self.start, self.size)
             loops.subtract_multiples(wide, values, read_only(self.steps), ends, changed)
             if not is_plain:
                 out[:] = rounded(changed, dtype)
+        elif self.positions is None:
+            loops.add_in_order(stored, values, 8 * width - 1, result)
         elif is_plain and not self.are_differences:
             loops.add_at(stored, read_only(self.positions), values, result)
         else:
             result[:] = stored
             few = result[self.positions]
-            added = in_order(in_order(few) + values) if self.are_differences else None
-            result[self.positions] = rounded(widened(few, dtype) + values, dtype).view(kind) if added is None else added
+            if self.are_differences:
+                result[self.positions] = in_order(in_order(few) + values)
+            else:
+                result[self.positions] = rounded(widened(few, dtype) + values, dtype).view(kind)
 
     def added(self, theta: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
         """The update, float32 [n]; of differences, the restored weights minus theta_0."""

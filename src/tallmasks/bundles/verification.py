@@ -6,9 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from tallmasks.bundles.bundle import load_bundle
+from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_location
 from tallmasks.bundles.finding_base import find_base, own_base
 from tallmasks.bundles.manifest import CARD, MANIFEST
+from tallmasks.bundles.original_files import sha256_of_planned
 from tallmasks.errors import TallmasksError
 
 
@@ -28,6 +31,9 @@ def verify_bundle(path: str | Path) -> list[str]:
         checks.append(lambda: own_base(parts.included_base(), manifest, f"{location.title}: base"))
     elif manifest.base.repository is None:
         checks.append(lambda: find_base(parts, None))
+    if manifest.base.included or manifest.base.repository is None:
+        of_tasks = [task for task in manifest.tasks if manifest.model(task).originals]
+        checks += [partial(_check_originals, path, task) for task in of_tasks]
     problems: dict[str, None] = {}
     for check in checks:
         try:
@@ -42,3 +48,14 @@ def verify_bundle(path: str | Path) -> list[str]:
             if not hidden and name not in of_format and (file.is_symlink() or not file.is_dir()):
                 problems[f"{location.title}: {name!r} does not belong to the bundle. Remove it."] = None
     return list(problems)
+
+
+def _check_originals(path: str | Path, task: str) -> None:
+    """Raises TallmasksError if `export` would not write the task's files as they were."""
+    bundle = load_bundle(path)
+    model, originals = model_of(bundle, task, f"{path}#{task}"), bundle.manifest.model(task).originals
+    for file in model.originals:
+        if (found := sha256_of_planned(model, file)) != (expected := originals[file.name].sha256):
+            raise TallmasksError(
+                f"{model.title}: {file.name} would have the sha256 {found}; the original had {expected}"
+            )

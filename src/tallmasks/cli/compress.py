@@ -27,6 +27,7 @@ from rich.filesize import decimal
 from tallmasks.bundles.bundle import load_bundle, size_of_bundle
 from tallmasks.bundles.bundle_writer import fixed_bytes
 from tallmasks.bundles.manifest import BASE
+from tallmasks.bundles.original_files import exactness
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import whole_number
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
@@ -82,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
     if manifest.coding == "differences":
         print("every tensor of every model comes back exactly, bit for bit")
+        print(exactness(manifest))
     else:
         print(f"noise: at most {max(manifest.noise.values()):.2%} of the weights ({_FAMILIAR})")
     print(shared_options.NEXT)

@@ -32,8 +32,12 @@ def is_bundle(path: Path) -> bool:
 
 def print_problems(bundle: Path) -> int:
     """Check a bundle, print its problems, and return their number."""
-    from tallmasks.bundles.verification import verify_bundle  # slow to import
+    from tallmasks.bundles.bundle_parts import manifest_of, open_location  # slow to import
+    from tallmasks.bundles.original_files import exactness
+    from tallmasks.bundles.verification import verify_bundle
 
     problems = verify_bundle(bundle)
     print(*problems, f"{bundle}: all files of the bundle checked: {counted(len(problems), 'problem')}", sep="\n")
+    if not problems and (manifest := manifest_of(open_location(bundle))).coding == "differences":
+        print(exactness(manifest))
     return len(problems)

@@ -180,6 +180,11 @@ class TensorFile:
         ordered = sorted(self._entries.items(), key=lambda entry: entry[1]["data_offsets"])
         return {name: TensorInfo(entry["dtype"], tuple(entry["shape"])) for name, entry in ordered}
 
+    @property
+    def header(self) -> bytes:
+        """What precedes the data section."""
+        return self._bytes[: self._bytes.size - self.data.size].tobytes()
+
     @cached_property
     def data(self) -> NDArray[np.uint8]:
         """The data section, memory-mapped and read-only."""
@@ -248,22 +253,25 @@ def new_tensors(path: Path | str, infos: Mapping[str, TensorInfo], metadata: Map
     """As :func:`new_tensor_file`, in the order of :func:`library_order`, with the digest of the content in the
     metadata. ``new.metadata`` may grow by 1 KiB until the exit."""
     infos = library_order(infos)
-    with new_tensor_file(path, infos, metadata, _LATE_METADATA) as new:
+    with new_tensor_file(path, infos, metadata, late=_LATE_METADATA) as new:
         yield new
         new.metadata[CONTENT] = content_of_tensors(infos, new.data, new.metadata)
 
 
 @contextmanager
 def new_tensor_file(
-    path: Path | str, infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int = 0, *, new: bool = False
-) -> Iterator[NewTensors]:
+    path: Path | str, infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], header: bytes | None = None, *,
+    late: int = 0, new: bool = False,
+) -> Iterator[NewTensors]:  # fmt: skip
     """Create a safetensors file with tensors in this order, and fill it in pieces; it appears at ``path`` only on a
     clean exit.
 
-    ``late``: the bytes by which ``new.metadata`` may grow until the exit; ``new``: raise if ``path`` exists. Use the
+    ``header``: what precedes the data, if it is given; ``late``: the bytes by which ``new.metadata`` may grow until the
+    exit; ``new``: raise if ``path`` exists. Use the
     arrays only inside the ``with`` block. Raises TallmasksError before the first value is written if the disk is full.
     """
-    start, size = _start_of_data(infos, metadata, late), bytes_in_order(infos, metadata, late)
+    size = bytes_in_order(infos, metadata, header, late)
+    start = size - sum(info.nbytes for info in infos.values())
     with whole(path, size, new=new) as part:
         mapped = np.memmap(part, np.uint8, mode="r+", shape=(size,))
         data = np.asarray(mapped[start:])
@@ -275,22 +283,34 @@ def new_tensor_file(
         }
         content = NewTensors(dict(metadata), raw, tensors, data)
         yield content
-        mapped[:start] = np.frombuffer(header_of(infos, content.metadata, start), np.uint8)
+        mapped[:start] = np.frombuffer(header or header_of(infos, content.metadata, start), np.uint8)
         mapped.flush()
 
 
 def bytes_of_file(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> int:
     """The size of the file that :func:`new_tensors` writes."""
-    return bytes_in_order(library_order(infos), metadata, _LATE_METADATA)
+    return bytes_in_order(library_order(infos), metadata, late=_LATE_METADATA)
 
 
-def bytes_in_order(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int = 0) -> int:
+def bytes_in_order(
+    infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], header: bytes | None = None, late: int = 0
+) -> int:
     """The size of the file that :func:`new_tensor_file` writes."""
-    return _start_of_data(infos, metadata, late) + sum(info.nbytes for info in infos.values())
+    start = len(header) if header else -(-(len(header_of(infos, metadata)) + late) // _ALIGNMENT) * _ALIGNMENT
+    return start + sum(info.nbytes for info in infos.values())
 
 
-def _start_of_data(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], late: int) -> int:
-    return -(-(len(header_of(infos, metadata)) + late) // _ALIGNMENT) * _ALIGNMENT
+def infos_of_header(header: bytes) -> dict[str, TensorInfo]:
+    """The tensors of a header, in the order of their bytes. Raises ValueError, KeyError, TypeError or AttributeError if
+    it is none."""
+    entries = json.loads(header[8:])
+    entries.pop(METADATA, None)
+    ordered = sorted(entries.items(), key=lambda entry: entry[1]["data_offsets"])
+    infos = {name: TensorInfo(entry["dtype"], tuple(entry["shape"])) for name, entry in ordered}
+    ends = [*accumulate((info.nbytes for info in infos.values()), initial=0)]
+    if [entry["data_offsets"] for _, entry in ordered] != [list(pair) for pair in pairwise(ends)]:
+        raise ValueError("its tensors are not one after the other")
+    return infos
 
 
 def header_of(infos: Mapping[str, TensorInfo], metadata: Mapping[str, str], size: int = 0) -> bytes:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.bundles.bundle_parts import manifest_of, open_location
 from tallmasks.bundles.bundle_writer import BundleContents, new_bundle
-from tallmasks.bundles.manifest import Manifest
+from tallmasks.bundles.manifest import Manifest, OriginalFile
+from tallmasks.bundles.original_files import originals_of
 from tallmasks.bundles.streams import Coded, bytes_of_piece, encoded, mask_words
 from tallmasks.errors import OptionError, TallmasksError, option_errors
 from tallmasks.masks.equal_lengths import lambdas_without_data
@@ -99,8 +100,13 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
             f"{restored[0]}: found a task of a bundle, whose error would grow; expected an original model. If there is"
             " none, write this one with `tallmasks export` first"
         )
+    originals: dict[str, dict[str, OriginalFile]] = {}
+    headers: dict[str, bytes] = {}
     if is_exact:
         _check_forms(models)
+        for task, one in models.full_tasks.items():
+            originals[task], of_task = originals_of(one, models.base)
+            headers |= of_task
     origin = dict(models.base.origin)
     if "path" in origin:
         folder = settings.output.parent if settings.output else Path()
@@ -117,6 +123,8 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         models=models.full_tasks,
         own=models.task_only,
         missing=models.base_only,
+        originals=originals,
+        headers=headers,
         sizes=models.nbytes,
         include_base=settings.include_base,
     )

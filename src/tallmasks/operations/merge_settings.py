@@ -195,7 +195,7 @@ def from_python(base: Any, tasks: Mapping[str, Any], out: Any, **settings: Any) 
     for setting in BY_TASK:
         given = values.get(setting)
         if isinstance(given, Iterable) and not isinstance(given, Mapping | str | bytes):
-            example = {name: 0.5 for name in list(named)[:2]}
+            example = dict.fromkeys(list(named)[:2], 0.5)
             raise OptionError(f"{setting}: found {short(given)}, expected one number, or a mapping by task: {example}")
         if isinstance(given, Mapping):
             for name, value in values.pop(setting).items():

@@ -155,9 +155,7 @@ def add_at(theta: Floats, positions: Words, values: Floats, out: Floats) -> None
 
 
 @compiled
-def subtract_multiples(
-    theta: Floats, integers: NDArray, steps: Floats, ends: NDArray[np.int64], out: Floats
-) -> None:
+def subtract_multiples(theta: Floats, integers: NDArray, steps: Floats, ends: NDArray[np.int64], out: Floats) -> None:
     """float [n], int [n], float32 [rows], int64 [rows] -> [n]: theta minus the integers times the step of their row.
     x - 0.0 is x for every x, but -0.0 + 0.0 is 0.0. ``ends``: where the rows end."""
     first = 0

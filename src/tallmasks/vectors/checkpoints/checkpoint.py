@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from tallmasks.io.tensor_files import Layout, TensorInfo, name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
+
+if TYPE_CHECKING:
+    from tallmasks.vectors.checkpoints.planned_files import PlannedFile
 
 COMPARED = 1 << 20  # values compared or hashed at once
 
@@ -39,6 +42,7 @@ class Checkpoint:
         metadata: of each safetensors file, by file name.
         indexes: the index files of sharded models, by name.
         file_names: names in the files, for tensors that have another name here.
+        originals: its weight files as `planned_files.PlannedFile`s with headers, if they can be written byte for byte.
         arrays: each tensor in its shape, memory-mapped and read-only; raw bytes for dtypes not in `DTYPES`.
     """
 
@@ -54,6 +58,7 @@ class Checkpoint:
     metadata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     indexes: Mapping[str, Path] = field(default_factory=dict)
     file_names: Mapping[str, str] = field(default_factory=dict)
+    originals: Sequence[PlannedFile] = ()
     arrays: Mapping[str, NDArray] = field(default_factory=dict)
 
     @cached_property

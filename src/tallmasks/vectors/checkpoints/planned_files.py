@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,18 @@ class PlannedFile:
     Attributes:
         infos: its tensors by name in the file, in the order of their bytes.
         names: the checkpoint's name of each tensor, by name in the file.
+        header: what precedes the data, if it is given.
     """
 
     name: str
     infos: Mapping[str, TensorInfo]
     names: Mapping[str, str]
     metadata: Mapping[str, str]
+    header: bytes | None = None
 
     @property
     def size(self) -> int:
-        return bytes_in_order(self.infos, self.metadata)
+        return bytes_in_order(self.infos, self.metadata, self.header)
 
 
 def planned(
@@ -47,6 +49,8 @@ def planned(
     Tensors keep the base's order, or the safetensors library's if a dtype or the format changes. ``single``: the file
     name if the checkpoint is not a folder; ``shard_size``: the most bytes of tensors per file.
     """
+    if base.originals and shard_size is None and all(dtypes[name] == one.dtype for name, one in base.tensors.items()):
+        return [replace(file, name=single or file.name) for file in base.originals]
     infos = {name: TensorInfo(dtypes[base.aliases.get(name, name)], base.info(name).shape) for name in base.file_of}
     if shard_size is not None:
         shards: dict[str, list[str]] = {}
@@ -121,7 +125,7 @@ def small_files(
 
         configs = [name for name in base.companions if Path(name).name == "config.json"]
         texts |= {name: edited(base.companions[name], retyped) for name in configs}
-    for part in dict.fromkeys(part_prefix(file.name) for file in files):
+    for part in dict.fromkeys(part_prefix(file.name) for file in files if file.header is None):
         texts |= _index(base, [file for file in files if part_prefix(file.name) == part], part, code)
     if card is not None:
         texts[_CARD] = card.encode()

@@ -17,6 +17,7 @@ from tallmasks.vectors.checkpoints.pickled_tensors import Unusable
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
 SAFETENSORS = ".safetensors"
+INDEX = ".safetensors.index.json"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")  # suffixes of torch.save files
 _OF_PRETRAINED = "tallmasks/pretrained/"  # the only format of this package that is a model
 

@@ -135,7 +135,7 @@ def _new_weight_files(base: Checkpoint, files: Mapping[Path, PlannedFile]) -> It
     bytes_of: dict[str, list[NDArray[np.uint8]]] = {}
     with ExitStack() as stack:
         for path, file in files.items():
-            new = stack.enter_context(new_tensor_file(path, file.infos, file.metadata, new=True))
+            new = stack.enter_context(new_tensor_file(path, file.infos, file.metadata, file.header, new=True))
             for in_file, name in file.names.items():
                 bytes_of.setdefault(base.aliases.get(name, name), []).append(new.raw[in_file])
         yield bytes_of
