@@ -90,8 +90,8 @@ def test_metrics_and_plots_show_the_tables(project: Project) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    """`tallmasks storage | head` would end in a traceback."""
-    command = [sys.executable, "-m", "tallmasks.cli.main", "storage"]
+    """`tallmasks methods | head` would end in a traceback."""
+    command = [sys.executable, "-m", "tallmasks.cli.main", "methods"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         process.stdout.close()

@@ -183,9 +183,6 @@ class Family(Protocol):
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
 
-    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
-        """P' and F from the architecture alone."""
-
     def layer_of(self, tensor: str) -> tuple[str, str]:
         """A tensor's layer ("before", "0", "1", ..., in a decoder "d0", "d1", ..., or "after") and its kind."""
 

@@ -41,11 +41,9 @@ GROUPS = {
         "why": "explain why a result or an artifact would be rebuilt, or that it would not",
         "compare": "write the settings for a table of methods on your own text classifiers",
         "evaluate": "print the accuracy of text classifiers: one model, a merged model, or a bundle",
-        "prompts": "print the data and the prompts of the text tasks",
     },
     "reference": {
         "methods": "list the methods, or describe one: options, required data, paper",
-        "storage": "print how much storage each method needs",
     },
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
@@ -126,7 +124,7 @@ def command_parser(command: str) -> Parser:
 def module_of(command: str) -> ModuleType:
     """The module of a command, which defines `add_arguments(parser)` and `run(arguments)`.
 
-    In a clone of the project, commands of the reproduction come first: its `verify` and `storage` extend those here.
+    In a clone of the project, commands of the reproduction come first: its `verify` extends the one here.
     Raises TallmasksError for a command of the reproduction where that is not installed.
     """
     if command in _IN_REPRODUCTION:

@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from tallmasks.errors import OptionError, nearest
 
-_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-
 
 class Parser(argparse.ArgumentParser):
     """The parser of a command: its help is the module's docstring, with the examples first; errors are OptionErrors."""
@@ -56,12 +54,6 @@ def converted(convert: Callable[[str], Any], expected: str) -> Callable[[str], A
     return read
 
 
-def _count(text: str) -> float:
-    if text[-1:].isalpha():
-        return float(text[:-1]) * _UNITS[text[-1].upper()]
-    return float(text)
-
-
 def _number_by_task(text: str) -> tuple[str | None, float]:
     name, equals, value = text.rpartition("=")
     return name if equals else None, float(value)
@@ -69,7 +61,6 @@ def _number_by_task(text: str) -> tuple[str | None, float]:
 
 number = converted(float, "a number")
 whole_number = converted(int, "a whole number")
-count = converted(_count, "a number such as 7e9, 7B or 350M")
 number_by_task = converted(_number_by_task, "a number, or NAME=NUMBER")
 """Gives (None, number) for all tasks, or (name, number)."""
 

@@ -40,8 +40,6 @@ DTYPES = {
 FLOATS = {code: DTYPES[code].width for code in ("F16", "BF16", "F32", "F64")}
 # The largest relative error of rounding to a dtype of weights; F64 is read as float32.
 ROUNDOFF = {"F16": 2**-11, "BF16": 2**-8, "F32": 2**-24, "F64": 2**-24}
-# Dtypes allowed for a bundle's merged vector: safetensors code by torch name.
-OF_BUNDLES = {DTYPES[code].torch: code for code in ("F32", "BF16", "F16")}
 
 
 def code_of(name: str | np.dtype) -> str:

@@ -39,11 +39,6 @@ class Llama(TextFamily):
     def parameter_counts(self, spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return sum(math.prod(shape) for name, shape in shapes.items() if name != TENSOR), 0
 
-    def architecture_counts(self, spec: Mapping[str, Any]) -> tuple[int, int]:
-        from toys import llama_network  # it imports torch
-
-        return sum(values.numel() for values in llama_network.build(spec["architecture"]).parameters()), 0
-
     def layer_of(self, tensor: str) -> tuple[str, str]:
         if tensor.startswith("model.layers."):
             layer, kind = tensor.removeprefix("model.layers.").split(".", 1)

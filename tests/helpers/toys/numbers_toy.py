@@ -161,9 +161,6 @@ class Linear:
         return {name: checkpoint.float32(name) for name in LinearModel.trainable}
 
     def parameter_counts(self, spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
-        return self.architecture_counts(spec)
-
-    def architecture_counts(self, spec: Mapping[str, Any]) -> tuple[int, int]:
         return CLASSES * (FEATURES + 1), 0
 
     def layer_of(self, tensor: str) -> tuple[str, str]:

@@ -18,7 +18,6 @@ MODELS = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "-o", "o
         (["compres"], "'compress'"),
         (["merge", "--metod", "ties"], "'--method'"),
         (["merge", "--base", "x", "--task", "a=b", "--task", "a=c"], "--task a=...: found two values, b and c"),
-        (["storage", "--parameters", "7Q"], "--parameters: found '7Q'"),
         (["merge", "s.yaml", *MODELS, "ties"], "s.yaml: there is no key 'wieght'"),
         (["merge", *MODELS, "ties", "--density", "1e-30"], "density: found 1e-30"),
         (["merge", *MODELS, "iso_c", "--weight", "cars=1"], "iso_c does not support task weights"),

@@ -81,9 +81,9 @@ def evaluated(model: T5Model, examples: Texts, batch_size: int) -> int:
 def test_the_papers_storage_follows_from_the_name() -> None:
     """The tables would report the storage of a different model, or planning would need 3 GB of weights."""
     spec = {"family": "t5", "architecture": "google/t5-large-lm-adapt"}
-    trainable, frozen = family(spec).architecture_counts(spec)
+    trainable, frozen = family(spec).parameter_counts(spec, {})
     assert (trainable, frozen) == (750_251_008, 32_899_072)
-    assert FAMILY.architecture_counts({**spec, "adapter": "ia3"}) == (282_624, 783_150_080)
+    assert FAMILY.parameter_counts({**spec, "adapter": "ia3"}, {}) == (282_624, 783_150_080)
 
 
 @pytest.mark.parametrize("projection", ["gated-gelu", "relu"])
@@ -223,8 +223,8 @@ def test_the_two_tables_stay_two(table: str, folder: Path) -> None:
     model: Any = load(spec, folder / "weights.safetensors", device="cpu")
     tables = {"shared.weight", "lm_head.weight"}
     assert tables - set(model.trainable) == ({f"{table}.weight"} if table != "none" else set())
-    assert sum(FAMILY.architecture_counts(spec)) == sum(a.size for n, a in state.items() if n != "tokenizer.json")
-    assert model.flat.numel() == FAMILY.architecture_counts(spec)[0]
+    assert sum(FAMILY.parameter_counts(spec, {})) == sum(a.size for n, a in state.items() if n != "tokenizer.json")
+    assert model.flat.numel() == FAMILY.parameter_counts(spec, {})[0]
     model.flat.add_(0.05)
     examples = small_examples(folder, 4)
     with torch.inference_mode():

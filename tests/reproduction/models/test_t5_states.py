@@ -75,7 +75,6 @@ def test_pretrained_weights_are_read_in_every_layout(layout: str, tmp_path: Path
     assert sorted(found) == sorted(state)
     for name, array in state.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name, strict=True)
-    assert FAMILY.parameter_counts(SPEC, {}) == FAMILY.architecture_counts(SPEC)
 
 
 @pytest.mark.parametrize(

@@ -213,3 +213,22 @@ def test_models_of_ones_own_are_compared_by_normalised_accuracy_alone() -> None:
     assert found[["accuracy", "accuracy_published", "accuracy_difference"]].isna().all(axis=None)
     assert found["normalized_accuracy_difference"].tolist() == pytest.approx([-0.2])
     assert beside_families(OURS, "tiny", PAPER_TASKS[:8], "own").empty
+
+
+COUNTS = {
+    "vit_b32": (87_849_216, 25_599_489),
+    "vit_b16": (86_192_640, 25_599_489),
+    "vit_l14": (303_966_208, 38_595_841),
+    "t5_large": (750_251_008, 32_899_072),
+    "t5_large_ia3": (282_624, 783_150_080),
+}
+"""P' and F of the paper's models."""
+
+
+@pytest.mark.parametrize("number", [2, 3, 7])
+def test_storage_is_that_of_the_paper(number: int) -> None:
+    """A reader would compare accuracies at a cost that is not the method's."""
+    for row in paper_table(number).itertuples():
+        method, tasks = methods.get(str(row.method)), int("".join(filter(str.isdigit, str(row.benchmark))))
+        stored = method.stored(tasks, *COUNTS[str(row.model)], {}).gigabits
+        assert round(stored, 1) == row.formula_gbit and method.stores_more == row.lower_bound, row

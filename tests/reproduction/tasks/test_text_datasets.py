@@ -20,7 +20,6 @@ from reproduction.tasks.text.prompt_files import prompts_of
 from reproduction.tasks.text.text_catalogue import example
 from reproduction.tasks.text.text_tasks import TextTask
 from reproduction.tasks.texts import FREE, PAIR, Text, open_texts
-from tallmasks.cli import main as cli
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import open_tensors
 from text_data import made_up, table, write_csv, write_repository
@@ -154,18 +153,6 @@ def test_what_decides_the_examples_names_them(params: Params, tmp_path: Path, mo
     monkeypatch.setattr(TextTask, "prompt_file", prompts_of("paws")._replace(prompts=others))
     params["data"] = {}
     assert examples(params).digest not in digests
-
-
-def test_the_command_lists_data_and_prompts(capsys: pytest.CaptureFixture[str]) -> None:
-    """Users could not find out which prompt a number in `templates` stands for."""
-    assert cli.main(["prompts"]) == 0
-    printed = capsys.readouterr().out
-    assert all(f"{name} ({task.title})" in printed for name, task in TASKS.items())
-    assert cli.main(["prompts", "qasc"]) == 0
-    printed = capsys.readouterr().out
-    assert "7,634" in printed and "> heat" in printed
-    assert cli.main(["prompts", "quacs"]) == 2
-    assert "'qasc'" in capsys.readouterr().err
 
 
 def test_texts_of_classification_tasks_are_whole() -> None:

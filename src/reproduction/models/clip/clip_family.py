@@ -69,11 +69,6 @@ class Clip:
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return tensor_names.parameter_counts(shapes)
 
-    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
-        from reproduction.models.clip import network
-
-        return network.architecture_counts(spec)
-
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return tensor_names.layer_of(tensor)
 

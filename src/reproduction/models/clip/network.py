@@ -226,10 +226,3 @@ def _tokenizer(architecture: str | Mapping[str, Any], context_length: int, vocab
         return open_clip.get_tokenizer(architecture)
     except OSError as error:  # some tokenizers are on the hub, such as SigLIP's
         raise TallmasksError(f"{architecture}: cannot download its tokenizer from the hub: {error}") from None
-
-
-def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
-    """P' and F of the paper's storage formula; allocates no weights."""
-    with torch.device("meta"):
-        network = build(spec["architecture"])
-    return tensor_names.parameter_counts({name: tuple(p.shape) for name, p in network.named_parameters()})

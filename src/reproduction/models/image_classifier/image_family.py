@@ -87,11 +87,6 @@ class ImageClassifier:
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return sum(math.prod(shape) for name, shape in shapes.items() if not name.startswith(_BUFFERS)), 0
 
-    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
-        from reproduction.models.image_classifier import image_network
-
-        return image_network.architecture_counts(spec)
-
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return classifier_settings.layer_of(tensor)
 

@@ -114,13 +114,6 @@ def build(spec: Mapping[str, Any], classes: int = 2) -> Any:
     return networks.build(configuration(spec, classes), trained, pooling=True)
 
 
-def architecture_counts(spec: Mapping[str, Any]) -> tuple[int, int]:
-    """P' and F of the paper's storage formula: all parameters of the body; allocates no weights."""
-    with torch.device("meta"):
-        network = build(spec)
-    return sum(parameter.numel() for parameter in network.base_model.parameters()), 0
-
-
 def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> ImageClassifierModel:

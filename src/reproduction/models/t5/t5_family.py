@@ -53,9 +53,6 @@ class T5(TextFamily):
         return {name: checkpoint.float32(name) for name in trainable}
 
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
-        return self.architecture_counts(spec)
-
-    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
         return Architecture.of(spec["architecture"]).counts(spec.get("adapter"))
 
     def layer_of(self, tensor: str) -> tuple[str, str]:

@@ -91,11 +91,6 @@ class TextClassifier:
     def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return sum(math.prod(shape) for name, shape in shapes.items() if name != TOKENIZER), 0
 
-    def architecture_counts(self, spec: Spec) -> tuple[int, int]:
-        from reproduction.models.text_classifier import classifier_network
-
-        return classifier_network.architecture_counts(spec)
-
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return classifier_settings.layer_of(tensor)
 

@@ -92,7 +92,7 @@ def _templates(task: str, model: Params) -> list[int]:
     if wrong := [index for index in chosen if index >= count]:
         raise TallmasksError(
             f"params.yaml: templates: found {wrong[0]}, but {task} has the prompts 0 to {count - 1}; "
-            f"`tallmasks prompts {task}` lists them"
+            f"they stand in this order in templates/{task}.yaml"
         )
     return list(chosen)
 
