@@ -48,9 +48,7 @@ def main() -> None:
         for kind in sorted(weights, key=lambda one: -nbytes[one]):
             share, of_all = weights[kind] / sum(weights.values()), nbytes[kind] / sum(nbytes.values())
             bits, zero = 8 * nbytes[kind] / weights[kind], zeros[kind] / weights[kind]
-            print(
-                f"  {kind:14} {share:6.1%} of the weights, {of_all:6.1%} of the bytes, {bits:5.2f} bits, {zero:6.1%} zeros"
-            )
+            print(f"  {kind:13} {share:6.1%} of weights, {of_all:6.1%} of bytes, {bits:.2f} bits, {zero:.1%} zeros")
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from reproduction.results.figures import FIGURES, figure_module, style
 from reproduction.results.paper import TABLES
-from reproduction.results.tables import table_for_people
-from reproduction.results.typesetting import byte_unit
+from reproduction.results.tables import mark_explained, marked, rows_by_section, score_text
+from reproduction.results.typesetting import TableLayout, byte_unit, markdown
 from tallmasks import methods
 from tallmasks.operations.compress import METHOD
 
@@ -95,14 +96,34 @@ def copy_fields() -> None:
             copy(ROOT / "results" / model / benchmark / name, folder / name)
 
 
-def every_method() -> str:
-    """Every method on the real model: accuracy, also relative to the fine-tuned models, and size."""
-    folder = ROOT / "docs" / "minilm" / "8tasks"
+def every_row(model: str) -> pd.DataFrame:
+    """Every method on a real model, by method."""
+    folder = ROOT / "docs" / model / "8tasks"
     table, field = (pd.read_csv(folder / f"{name}.csv").set_index("method") for name in ("table", "field"))
     every = pd.concat([table, field[~field.index.isin(table.index)]])
-    every = every.loc[sorted(every.index, key=lambda name: (methods.get(name).row, name))]
-    columns = ["section", "accuracy", "normalized_accuracy", "formula_gbit", "at_grid_end"]
-    return table_for_people(every[columns].reset_index(), "").split("\n", 1)[1].strip()
+    return every.loc[sorted(every.index, key=lambda name: (methods.get(name).row, name))]
+
+
+def every_method() -> str:
+    """Every method on the real models: accuracy, also relative to the fine-tuned models, and size."""
+    tables = {model: every_row(model) for model in REAL}
+    sizes = [byte_unit(table["formula_gbit"]) for table in tables.values()]
+
+    def cells(row: Mapping[str, Any]) -> list[str]:
+        found = list[str]()
+        for table, (_, factor) in zip(tables.values(), sizes, strict=True):
+            here = table.loc[row["method"]].to_dict()
+            more = ">" if methods.get(row["method"]).stores_more else ""
+            score = score_text(here["accuracy"], here["normalized_accuracy"], row["method"])
+            found += [marked(score, here), f"{more}{factor * here['formula_gbit']:.1f}"]
+        return found
+
+    columns = [heading for model, (unit, _) in zip(tables, sizes, strict=True) for heading in (f"{model} (%)", unit)]
+    note = "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models, and size."
+    note += mark_explained(pd.concat(tables.values()))
+    first = next(iter(tables.values())).reset_index()[["section", "method"]]
+    layout = TableLayout("", [], ["", *columns], rows_by_section(first, cells), note)
+    return markdown(layout, table_per_section=True).split("\n", 1)[1].strip()
 
 
 def copy_paper() -> None:

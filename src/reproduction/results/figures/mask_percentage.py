@@ -50,7 +50,7 @@ def draw(data: pd.DataFrame) -> Figure:
             )  # fmt: skip
         style.task_rows(left, part["task"].tolist())
         left.set_title(benchmark_title(benchmark, len(part)))
-    right.set_xlim(0, 105)
+    right.set_xlim(0, max(105, 1.03 * data["masked_normalized_accuracy"].max()))
     left.set_xlabel("weights in the mask (%)")
     right.set_xlabel("normalised accuracy (%)")
     style.legend(figure)

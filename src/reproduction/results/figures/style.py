@@ -283,7 +283,7 @@ def label_near(figure: Figure, panel: Axes, data: pd.DataFrame, x: str, y: str, 
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 1, "shrinkB": 5},
         )  # fmt: skip
         at = panel.transData.transform(text.xy)
-        for distance, angle in product(range(8, 80, 4), np.radians([0, 180, -30, 30, -150, 150, -60, 60, -120, 120])):
+        for distance, angle in product(range(8, 200, 4), np.radians([0, 180, -30, 30, -150, 150, -60, 60, -120, 120])):
             across, up = distance * np.cos(angle), distance * np.sin(angle)
             text.set(position=(across, up), horizontalalignment="left" if across > 0 else "right")
             text.update_positions(None)  # type: ignore[arg-type]  # it uses no renderer
@@ -292,9 +292,11 @@ def label_near(figure: Figure, panel: Axes, data: pd.DataFrame, x: str, y: str, 
             inside = panel.bbox.count_contains([box.min, box.max]) == 2
             crossed = any(map(line.intersects_bbox, names)) or any(other.intersects_bbox(box) for other in lines)
             if inside and not crossed and not box.count_overlaps(points + names):
+                names.append(box)
+                lines.append(line)
                 break
-        names.append(box)
-        lines.append(line)
+        else:
+            text.remove()
 
 
 def groups(data: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
