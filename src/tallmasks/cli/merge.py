@@ -25,12 +25,12 @@ from pathlib import Path
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import converted, number, one_of
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
-from tallmasks.io.dtypes import DTYPE_ALIASES
+from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.agreed_files import warn_of_files
 from tallmasks.operations.input_warnings import warn_of_configurations
-from tallmasks.operations.merge import MERGED_DTYPES, method_names, prepare_merge, write_merged
+from tallmasks.operations.merge import method_names, prepare_merge, write_merged
 from tallmasks.vectors.checkpoints.writing import bytes_of_new
 
 
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         size = bytes_of_new(output, models.base, settings.dtype, settings.out_shard_size)
         print_plan(models, f"merge {what}", size)
         warn_of_files(models.base, models.tasks)
-        warn_of_configurations(models)
+        warn_of_configurations(models.base, models.tasks, models.left_out.heads)
         return 0
     write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)

@@ -38,6 +38,8 @@ DTYPES = {
 }  # fmt: skip
 # The dtypes of weights, with their width in bytes.
 FLOATS = {code: DTYPES[code].width for code in ("F16", "BF16", "F32", "F64")}
+# Their names in torch, which `merge --dtype` accepts.
+MERGED_DTYPES = [DTYPES[code].torch for code in FLOATS]
 # The largest relative error of rounding to a dtype of weights; F64 is read as float32.
 ROUNDOFF = {"F16": 2**-11, "BF16": 2**-8, "F32": 2**-24, "F64": 2**-24}
 

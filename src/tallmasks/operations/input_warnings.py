@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tallmasks.errors import TallmasksError, grouped_warnings, short, warn
-from tallmasks.io.tensor_files import name_some
+from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.known_tensors import library_settings, start_library_settings
 from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
-
-if TYPE_CHECKING:
-    from tallmasks.operations.opened_models import Models
 
 _HARMLESS = {
     "_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures", "auto_map",
@@ -31,14 +29,13 @@ _ONE_WAY = 0.4
 gives cosines of 0.5 and 0.71 if all task vectors have the same length."""
 
 
-def warn_of_inputs(models: Models, for_bundle: bool) -> None:
-    """Warn about suspicious models, from a sample of their values.
-
-    With ``for_bundle``, every task keeps its tokenizer, so these may differ.
-    """
-    if not for_bundle and models.settings.tokens is None:
-        _warn_of_tokenizers({"the base": models.base, **models.tasks})
-    _warn_of_directions(models)
+def warn_of_inputs(
+    base: Checkpoint, tasks: Mapping[str, Checkpoint], layout: Layout, tokenizers_may_differ: bool
+) -> None:
+    """Warn about suspicious models, from a sample of their values. ``layout``: the merged weights."""
+    if not tokenizers_may_differ:
+        _warn_of_tokenizers({"the base": base, **tasks})
+    _warn_of_directions(base, tasks, layout)
 
 
 def start_comparing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
@@ -49,13 +46,13 @@ def start_comparing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpo
             start_library_settings(tasks[task])
 
 
-def warn_of_configurations(models: Models) -> None:
+def warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint], heads: object) -> None:
     """Warn about fields of config.json that change what the weights compute, or what the outputs mean unless each task
-    keeps its head; a merged model has the base's."""
+    keeps its head; a merged model has the base's. ``heads``: true if each task does."""
     with grouped_warnings():
-        for task, name in _differing_configurations(models.base, models.tasks):
-            fields = dict(_differing_fields(models.base, models.tasks[task], name))
-            if shown := [text for key, text in fields.items() if not (models.left_out.heads and key in _OF_HEADS)]:
+        for task, name in _differing_configurations(base, tasks):
+            fields = dict(_differing_fields(base, tasks[task], name))
+            if shown := [text for key, text in fields.items() if not (heads and key in _OF_HEADS)]:
                 warn(f"{name} differs from the base's in {name_some(shown, 6)}; the result keeps the base's", task)
 
 
@@ -113,18 +110,18 @@ def _warn_of_tokenizers(every: Mapping[str, Checkpoint]) -> None:
                 warn(f"tokens that the base lacks ({name_some(added)}); {advice}", name)
 
 
-def _warn_of_directions(models: Models) -> None:
-    names, tasks = models.layout.names, models.tasks
+def _warn_of_directions(base: Checkpoint, tasks: Mapping[str, Checkpoint], layout: Layout) -> None:
+    names = layout.names
     if not names:
         return
     count = max(_SAMPLED // len(names), 1)
     pieces = []
     for name in names:
-        size = models.reduced_base.info(name).size
+        size = math.prod(layout.by_name[name])
         start = max(size - count, 0) // 2  # from the middle of each tensor
         pieces.append((name, start, min(start + count, size)))
     vectors = {
-        task: np.concatenate([one.difference(models.base, *piece) for piece in pieces]).astype(np.float64)
+        task: np.concatenate([one.difference(base, *piece) for piece in pieces]).astype(np.float64)
         for task, one in tasks.items()
     }
     for first, second in combinations(tasks, 2):
@@ -138,5 +135,5 @@ def _warn_of_directions(models: Models) -> None:
     if cosines and min(cosines) > _ONE_WAY:
         warn(
             f"all task vectors point in a similar direction (cosines from {min(cosines):.2f} to {max(cosines):.2f}):"
-            f" check that {models.base.title} is the pretrained base, and not one of the fine-tuned models"
+            f" check that {base.title} is the pretrained base, and not one of the fine-tuned models"
         )

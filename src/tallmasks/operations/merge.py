@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import OptionError, TallmasksError, option_errors, warn
-from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.tensor_files import name_some
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.contract import MethodUpdates
@@ -36,8 +35,6 @@ from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings
-
-MERGED_DTYPES = [DTYPES[code].torch for code in FLOATS]
 
 
 def merge_checkpoints(
@@ -174,7 +171,9 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
             f" with `keep_base: {min(statistics)}`"
         )
     warn_of_files(models.base, models.tasks)
-    warn_of_configurations(models)  # last, because it may wait for transformers
+    warn_of_configurations(
+        models.base, models.tasks, models.left_out.heads
+    )  # last, because it may wait for transformers
 
 
 def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:

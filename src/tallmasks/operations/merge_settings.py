@@ -29,14 +29,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
-from tallmasks.io.dtypes import DTYPE_ALIASES
+from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
 from tallmasks.io.plain_files import expanded
 from tallmasks.io.validation import Section, optional, validated
 from tallmasks.io.yaml_files import read_foreign_yaml
 from tallmasks.methods import registry
 from tallmasks.methods.options import parse_spec, written
 from tallmasks.methods.weighting import Weighting
-from tallmasks.operations.merge import MERGED_DTYPES
 from tallmasks.operations.mergekit_files import MERGEKIT, translated
 
 MASK_LAMBDA = 0.4

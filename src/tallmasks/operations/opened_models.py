@@ -173,7 +173,7 @@ def open_models(settings: Settings, for_bundle: bool = False, exact: bool = Fals
         for name, one in models.reduced_tasks.items() if settings.method != "weight_averaging" else ():
             if all(one.same(models.reduced_base, tensor) for tensor in (*models.layout.names, *models.buffers)):
                 warn("all weights are identical to the base's, so this model adds nothing", name)
-    warn_of_inputs(models, for_bundle)
+    warn_of_inputs(models.base, models.tasks, models.layout, for_bundle or settings.tokens is not None)
     return models
 
 
