@@ -92,8 +92,8 @@ def make(folder: Path, method: str = METHODS[0], *, forms: dict = FORMS, tasks=T
         if row.codec:
             return encode_piece(row.codec, vectors[task][here], theta[here], name, shape, start, **row.values)
         if task is None:
-            multiples = in_few_bits(merged[here], shape, 3)
-            return encoded(multiples.integers), multiples.own
+            quantized = in_few_bits(merged[here], shape, 3)
+            return encoded(quantized.integers), quantized.scale
         return (encoded(mask_words(np.packbits(masks[task][here], bitorder="little"), stop - start)),)
 
     described = BundleContents(

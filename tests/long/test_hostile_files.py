@@ -116,7 +116,7 @@ MANY = 1500
 """For each of two bundles of a method."""
 
 STRANGE = [
-    None, True, 0, -1, 2**31, 2**64, 10**400, 1.5, 1e308, "", "..", "/etc/passwd", "multiples", "differences", "\ud800",
+    None, True, 0, -1, 2**31, 2**64, 10**400, 1.5, 1e308, "", "..", "/etc/passwd", "multiples", "bit_deltas", "\ud800",
     "masks/../bundle.json", "masks/x.safetensors", "masks/\0.safetensors", "a" * 5000, "x", "c", "frozen", [], [[]],
     [2**40, 2**40], [2**62, 0], [0, 2**59], ["x", "x"], ["x", 1], {}, {"x": 1}, {"a.weight": "c"}, {"steps": "c"},
 ]  # fmt: skip

@@ -28,8 +28,8 @@ def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
     with new_bundle(out, bundle_contents(selection.method, selection.tasks, start)) as new:
         for name, first, last in new.pieces:
             part = slice(layout.parts[name].start + first, layout.parts[name].start + last)
-            multiples = methods.in_few_bits(merged[part], layout.by_name[name], bits)
-            new.append(None, encoded(multiples.integers), multiples.own)
+            quantized = methods.in_few_bits(merged[part], layout.by_name[name], bits)
+            new.append(None, encoded(quantized.integers), quantized.scale)
             for task, value in lambdas.items():
                 words = mask_words(masks.packed_piece(task, value, part.start, part.stop), last - first)
                 kept[task] += count_bits(words.view(np.uint8))

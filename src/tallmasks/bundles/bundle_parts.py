@@ -146,7 +146,7 @@ class BundleParts:
         tensor = self.manifest.stored[name]
         start, stop = piece(tensor.size, number)
         if steps is None:
-            return Update(stop - start, *integers, are_differences=True)
+            return Update(stop - start, *integers, are_bit_deltas=True)
         if self.manifest.row_step:
             rms = row_rms(base.piece(name, start, stop), tensor.shape, start)
             steps = steps_of(rms, steps[0], self.manifest.row_step)
@@ -158,7 +158,7 @@ class BundleParts:
         tensor, index = self.manifest.stored[name], self.manifest.first_piece[name] + number
         start, stop = piece(tensor.size, number)
         file, size = self.manifest.task_files[task], stop - start
-        if self.manifest.coding == "differences":
+        if self.manifest.coding == "bit_deltas":
             return self._decoded(file, index, f"i{DTYPES[tensor.dtype].width}", size), None
         if self.manifest.masks:
             words, file = self._decoded(file, index, np.uint16, -(-size // 16)).dense(-(-size // 16)), MERGED

@@ -122,12 +122,12 @@ class DeviceWeights:
     def _model(self, group: Group, task: str) -> torch.Tensor:
         """theta_0 plus the update, [size]; the same bits as `Update.apply`."""
         out, update = self._theta(group).clone(), self._update(group, task)
-        are_differences = self._parts.manifest.coding == "differences"
+        are_bit_deltas = self._parts.manifest.coding == "bit_deltas"
         few = out[update.positions]
-        out[update.positions] = _moved(few, update.values) if are_differences else _added(few, update.values)
+        out[update.positions] = _moved(few, update.values) if are_bit_deltas else _added(few, update.values)
         for one in update.others:
             part = out[one.first : one.first + one.integers.numel()]
-            part.copy_(_moved(part, one.integers) if are_differences else _added(part, one.update()))
+            part.copy_(_moved(part, one.integers) if are_bit_deltas else _added(part, one.update()))
         return out
 
     def _upload_theta(self, group: Group) -> torch.Tensor:
@@ -153,7 +153,7 @@ class DeviceWeights:
         return DeviceUpdate(self._array(np.concatenate(positions)), self._array(np.concatenate(values)), others)
 
     def _dtype_of_few(self, group: Group) -> str:
-        return f"i{DTYPES[group.dtype].width}" if self._parts.manifest.coding == "differences" else "f4"
+        return f"i{DTYPES[group.dtype].width}" if self._parts.manifest.coding == "bit_deltas" else "f4"
 
     def _array(self, values: NDArray) -> torch.Tensor:
         return self._upload(code_of(values.dtype), values.size, [(0, values)])

@@ -14,7 +14,7 @@ from tallmasks.vectors.checkpoints.float_bytes import rounded, widened
 from tallmasks.vectors.kernels import read_only
 from tallmasks.vectors.multiples import ends_of_steps
 
-Coding = Literal["multiples", "differences"]
+Coding = Literal["multiples", "bit_deltas"]
 """The integers of a bundle: multiples of steps (`vectors.multiples`), or differences of bit patterns."""
 
 
@@ -25,8 +25,8 @@ class Update:
     Attributes:
         size: n.
         positions: those of the k values that change, uint32 [k]; None if ``values`` has all.
-        values: float32 [k] to add; or integers [n] or [k], see ``are_differences`` and ``steps``.
-        are_differences: ``values`` are added to the bit patterns of theta_0, as integers in the order of the floats.
+        values: float32 [k] to add; or integers [n] or [k], see ``are_bit_deltas`` and ``steps``.
+        are_bit_deltas: ``values`` are added to the bit patterns of theta_0, as integers in the order of the floats.
         steps: float32 [rows]; an update is minus the integer times the step of its row.
         columns, start: the length of a row, and the position of the first value in the tensor.
     """
@@ -34,7 +34,7 @@ class Update:
     size: int
     positions: NDArray[np.uint32] | None
     values: NDArray
-    are_differences: bool = False
+    are_bit_deltas: bool = False
     steps: NDArray[np.float32] | None = None
     columns: int = 1
     start: int = 0
@@ -49,7 +49,7 @@ class Update:
         from tallmasks.vectors import loops  # slow: imports numba
 
         width, is_plain = DTYPES[dtype].width, dtype in ("F32", "F64")
-        kind = np.dtype(f"i{width}") if self.are_differences else DTYPES[dtype].numpy
+        kind = np.dtype(f"i{width}") if self.are_bit_deltas else DTYPES[dtype].numpy
         stored, result, values = read_only(theta.view(kind)), out.view(kind), read_only(self.values)
         if self.steps is not None:
             wide = stored if is_plain else widened(theta, dtype)
@@ -60,19 +60,19 @@ class Update:
                 out[:] = rounded(changed, dtype)
         elif self.positions is None:
             loops.add_in_order(stored, values, 8 * width - 1, result)
-        elif is_plain and not self.are_differences:
+        elif is_plain and not self.are_bit_deltas:
             loops.add_at(stored, read_only(self.positions), values, result)
         else:
             result[:] = stored
             few = result[self.positions]
-            if self.are_differences:
+            if self.are_bit_deltas:
                 result[self.positions] = in_order(in_order(few) + values)
             else:
                 result[self.positions] = rounded(widened(few, dtype) + values, dtype).view(kind)
 
     def added(self, theta: NDArray[np.uint8], dtype: str) -> NDArray[np.float32]:
         """The update, float32 [n]; of differences, the restored weights minus theta_0."""
-        if not self.are_differences:
+        if not self.are_bit_deltas:
             theta, dtype = np.zeros(self.size, np.float32).view(np.uint8), "F32"
         restored = np.empty_like(theta)
         self.apply(theta, dtype, restored)

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     for task, value in lambdas.items():
         print(f"  {task}: lambda = {value:g}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
-    if manifest.coding == "differences":
+    if manifest.coding == "bit_deltas":
         print("every tensor of every model comes back exactly, bit for bit")
         print(exactness(manifest))
     else:

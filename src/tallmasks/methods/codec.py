@@ -1,4 +1,4 @@
-"""Decorators of methods that compress each task by itself: `in_multiples`, for bundles, and `by_tensor`."""
+"""Decorators of methods that compress each task by itself: `quantizer`, for bundles, and `by_tensor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.rows.parts.arrays_and_tensors import array, beside, copied
 from tallmasks.parallel import parallel
 from tallmasks.vectors.kernels import Vector
-from tallmasks.vectors.multiples import Multiples, columns_of, pieces, row_rms, spread, steps_of
+from tallmasks.vectors.multiples import Quantized, columns_of, pieces, row_rms, spread, steps_of
 
 Shape = tuple[int, ...]
 
@@ -27,8 +27,8 @@ Shape = tuple[int, ...]
 class Codec:
     """Attributes:
     coding: what the integers of a bundle are.
-    encode: ``(tau, steps_of, name, shape, start, **options) -> (integers, own)`` for a piece of a tensor: tau float32
-        [n] from value ``start`` on; the integers, int32 [n], of steps ``steps_of(own)``, float32 [rows], and the
+    encode: ``(tau, steps_of, name, shape, start, **options) -> (integers, scale)`` for a piece of a tensor: tau float32
+        [n] from value ``start`` on; the integers, int32 [n], of steps ``steps_of(scale)``, float32 [rows], and the
         piece's own step. None for differences.
     row_step: the option that is the smallest step of a row (see `steps_of`); without it, all steps are the piece's own.
     """
@@ -41,21 +41,21 @@ class Codec:
         return 0.0 if self.row_step is None else float(options[self.row_step])
 
 
-LOSSLESS = Codec("differences")
+LOSSLESS = Codec("bit_deltas")
 
 
-def multiples_of(
+def quantized_piece(
     codec: Codec, tau: Vector, rms: NDArray[np.float64], name: str, shape: Shape, start: int, **options: Any
-) -> Multiples:
+) -> Quantized:
     """A piece of a task vector as multiples. ``rms``: of the rows of theta_0 (see `row_rms`)."""
     assert codec.encode is not None
     row_step = codec.row_step_of(options)
     steps = partial(steps_of, rms, row_step=row_step)
-    integers, own = codec.encode(tau, steps, name, shape, start, **options)
-    return Multiples(integers, own, steps(own))
+    integers, scale = codec.encode(tau, steps, name, shape, start, **options)
+    return Quantized(integers, scale, steps(scale))
 
 
-def encode_difference(tuned: NDArray, base: NDArray) -> Coded:
+def encode_bit_deltas(tuned: NDArray, base: NDArray) -> Coded:
     """A piece of a bundle of differences. ``tuned``, ``base``: floats as signed bit patterns, [n]."""
     return encoded(in_order(tuned) - in_order(base))
 
@@ -66,9 +66,9 @@ def encode_piece(
     """A piece as a bundle stores it, and its step, from the task vector and theta_0, float32 [n]. Differences are those
     of theta_0 + tau, which can differ in the last bit from the fine-tuned weights."""
     if codec.encode is None:
-        return encode_difference(*(np.ascontiguousarray(each).view(np.int32) for each in (theta + tau, theta))), None
-    multiples = multiples_of(codec, tau, row_rms(theta, shape, start), name, shape, start, **options)
-    return encoded(multiples.integers), multiples.own
+        return encode_bit_deltas(*(np.ascontiguousarray(each).view(np.int32) for each in (theta + tau, theta))), None
+    quantized = quantized_piece(codec, tau, row_rms(theta, shape, start), name, shape, start, **options)
+    return encoded(quantized.integers), quantized.scale
 
 
 def coded_bytes(codec: Codec, tau: Vector, theta: Vector, layout: Layout, **options: Any) -> int:
@@ -88,13 +88,13 @@ def jobs_of(layout: Layout) -> list[tuple[str, Shape, int, int, int]]:
     return [(name, shape, part.start, *p) for (name, part), shape in tensors for p in pieces(part.stop - part.start)]
 
 
-def value_of(multiples: Multiples, shape: Shape, start: int) -> Vector:
+def value_of(quantized: Quantized, shape: Shape, start: int) -> Vector:
     """The update of a piece, float32 [n], from value ``start`` of its tensor on."""
-    size = multiples.integers.size
-    return multiples.integers.astype(np.float32) * spread(multiples.steps, columns_of(shape), start, size)
+    size = quantized.integers.size
+    return quantized.integers.astype(np.float32) * spread(quantized.steps, columns_of(shape), start, size)
 
 
-def in_multiples(*, row_step: str | None = None) -> Callable[..., Any]:
+def quantizer(*, row_step: str | None = None) -> Callable[..., Any]:
     """Decorator, placed below `method(...)`: turns a function for one piece of a tensor (see `Codec`) into a method.
 
     Its keyword-only parameters are the method's options. ``row_step``: the option that is the smallest step of a row.
@@ -112,7 +112,7 @@ def in_multiples(*, row_step: str | None = None) -> Callable[..., Any]:
                 name, shape, offset, start, stop = job
                 here = slice(offset + start, offset + stop)
                 rms = row_rms(theta[here], shape, start)
-                out[here] = value_of(multiples_of(codec, tau[here], rms, name, shape, start, **values), shape, start)
+                out[here] = value_of(quantized_piece(codec, tau[here], rms, name, shape, start, **values), shape, start)
 
             parallel(fill, jobs_of(layout))
             return beside(out, task_vector)

@@ -11,7 +11,7 @@ from tallmasks.methods.codec import jobs_of, value_of
 from tallmasks.methods.inputs import MethodInputs, method_input
 from tallmasks.parallel import parallel
 from tallmasks.vectors.kernels import Vector
-from tallmasks.vectors.multiples import Multiples, is_vector, rounded_to_nearest
+from tallmasks.vectors.multiples import Quantized, is_vector, rounded_to_nearest
 
 STEPS_OF_VECTORS = 10
 """Steps in the root mean square of a vector's values, whose rounding error then is 3 % of it."""
@@ -38,7 +38,7 @@ def stored_vector(source: MethodInputs, task: int, lambda_index: int, *, bits: B
     return out
 
 
-def in_few_bits(values: Vector, shape: tuple[int, ...], bits: int) -> Multiples:
+def in_few_bits(values: Vector, shape: tuple[int, ...], bits: int) -> Quantized:
     """A piece of tau_MTL, float32 [n]. A matrix has 2^(bits - 2) steps in the root mean square of a piece: then the
     entropy of normally distributed values is ``bits`` bits, and that of a sparse vector is smaller."""
     return rounded_to_nearest(values, STEPS_OF_VECTORS if is_vector(shape) else 2 ** (bits - 2))

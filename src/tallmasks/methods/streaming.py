@@ -19,7 +19,7 @@ from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.weighting import WeightedMerge, Weighting
 from tallmasks.parallel import once
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Difference, ReadPiece
+from tallmasks.vectors.lazy_vectors import LazyVector, ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
 
 OF_PIECES = {
@@ -63,7 +63,7 @@ class Stream:
     @functools.cached_property
     def vectors(self) -> list[TaskVector]:
         """Task vectors that are computed on access. Thresholds are computed for all tasks together, once."""
-        flats: list[Vector] = [cast(Any, Difference(self.layout, piece)) for piece in self.changes.values()]
+        flats: list[Vector] = [cast(Any, LazyVector(self.layout, piece)) for piece in self.changes.values()]
 
         @once
         def thresholds(fraction: float, of_trainable: bool) -> list[np.float32]:

@@ -20,7 +20,7 @@ from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
 from tallmasks.parallel import once
 from tallmasks.vectors import kernels
-from tallmasks.vectors.differences import Difference
+from tallmasks.vectors.lazy_vectors import LazyVector
 from tallmasks.vectors.task_vectors import TaskVector
 
 Vectors = Sequence[Vector]
@@ -139,5 +139,5 @@ class WeightedMerge:
             sparse = self._sparse(number, vector.flat[offset + start : offset + stop], TensorPiece(name, start, stop))
             return sparse * self._weights[number]
 
-        flat = cast(Any, Difference(vector.layout, piece))
+        flat = cast(Any, LazyVector(vector.layout, piece))
         return TaskVector(flat, vector.layout, {}, vector.frozen, model=vector.model)

@@ -22,7 +22,7 @@ from tallmasks.bundles.streams import Coded, bytes_of_piece, encoded, mask_words
 from tallmasks.errors import OptionError, TallmasksError, option_errors
 from tallmasks.masks.equal_lengths import lambdas_without_data
 from tallmasks.methods import Method, PerTask, TensorPiece, Vector, in_few_bits, registry
-from tallmasks.methods.codec import encode_difference, multiples_of, value_of
+from tallmasks.methods.codec import encode_bit_deltas, quantized_piece, value_of
 from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.streaming import Stream, StreamedMerge, check_can_stream
@@ -91,7 +91,7 @@ def compress(
 def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     with option_errors():
         method = _method_of(settings)
-    is_exact = bool(method.codec and method.codec.coding == "differences")
+    is_exact = bool(method.codec and method.codec.coding == "bit_deltas")
     if is_exact and settings.keep_base:
         raise OptionError(f"keep_base: {method.name} stores every tensor exactly; leave it out")
     models = open_models(settings, for_bundle=True, exact=is_exact)
@@ -189,13 +189,13 @@ def write_bundle(method: Method, models: Models, contents: BundleContents) -> tu
         def encode(piece: TensorPiece, vectors: Sequence[Vector], merged: Vector) -> tuple[Any, ...]:
             """The step and streams of a piece, the number of values in each mask, its name and `Squares` by task."""
             theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
-            multiples = in_few_bits(merged, shape, bits)
+            quantized = in_few_bits(merged, shape, bits)
             packed = kernels.pack_masks(vectors, merged, [lambdas[task] for task in settings.tasks])
             masks = np.unpackbits(packed, axis=1, count=merged.size, bitorder="little")
-            held = value_of(multiples, shape, piece.start) * masks
+            held = value_of(quantized, shape, piece.start) * masks
             squares = [squares_of(vector, restored, theta) for vector, restored in zip(vectors, held, strict=True)]
-            streams = [encoded(multiples.integers), *(encoded(mask_words(mask, merged.size)) for mask in packed)]
-            return multiples.own, streams, masks.sum(axis=1), (piece.name, squares)
+            streams = [encoded(quantized.integers), *(encoded(mask_words(mask, merged.size)) for mask in packed)]
+            return quantized.scale, streams, masks.sum(axis=1), (piece.name, squares)
 
         def work(piece: TensorPiece) -> list[tuple[Any, ...]]:
             vectors = stream.task_vectors_at(piece)
@@ -263,15 +263,15 @@ def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorP
             one.stored(piece.name, piece.start, piece.stop).view(f"i{width}")
             for one in (models.base, *models.tasks.values())
         ]
-        return [(encode_difference(one, patterns[0]), None, np.zeros(3)) for one in patterns[1:]]
+        return [(encode_bit_deltas(one, patterns[0]), None, np.zeros(3)) for one in patterns[1:]]
 
     def rounded(piece: TensorPiece) -> list[Encoded]:
         theta, shape = stream.pretrained(piece.name, piece.start, piece.stop), stream.layout.by_name[piece.name]
         rms, every = row_rms(theta, shape, piece.start), list[Encoded]()
         for tau in stream.task_vectors_at(piece):
-            multiples = multiples_of(codec, tau, rms, piece.name, shape, piece.start, **method.values)
-            restored = value_of(multiples, shape, piece.start)
-            every.append((encoded(multiples.integers), multiples.own, squares_of(tau, restored, theta)))
+            quantized = quantized_piece(codec, tau, rms, piece.name, shape, piece.start, **method.values)
+            restored = value_of(quantized, shape, piece.start)
+            every.append((encoded(quantized.integers), quantized.scale, squares_of(tau, restored, theta)))
         return every
 
     return exact if codec.encode is None else rounded

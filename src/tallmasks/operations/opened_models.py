@@ -28,7 +28,7 @@ from tallmasks.vectors.checkpoints.known_tensors import library_advice, start_kn
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.uncompressed_tensors import start_uncompressed_tensors, uncompressed_tensors
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
-from tallmasks.vectors.differences import ReadPiece
+from tallmasks.vectors.lazy_vectors import ReadPiece
 
 if TYPE_CHECKING:
     from tallmasks.operations.merge_settings import Settings

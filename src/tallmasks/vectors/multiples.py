@@ -21,11 +21,11 @@ Steps = NDArray[np.float32]
 """The step of each row of a piece, [rows], or of all values, [1]."""
 
 
-class Multiples(NamedTuple):
-    """A piece of a tensor: ``integers``, int32 [n], times ``steps``. ``own``: the piece's own step, above 0."""
+class Quantized(NamedTuple):
+    """A piece of a tensor: ``integers``, int32 [n], times ``steps``. ``scale``: the piece's own step, above 0."""
 
     integers: NDArray[np.int32]
-    own: np.float32
+    scale: np.float32
     steps: Steps
 
 
@@ -77,10 +77,10 @@ def row_rms(theta: Vector, shape: tuple[int, ...], start: int) -> NDArray[np.flo
     return np.sqrt(sum_of_squares(theta, ends) / np.diff(ends, prepend=0))
 
 
-def steps_of(rms: NDArray[np.float64], own: np.float32, row_step: float) -> Steps:
-    """max(row_step * RMS(row of theta_0), own) for each row of a piece, float32 [rows]. ``rms``: of :func:`row_rms`.
+def steps_of(rms: NDArray[np.float64], scale: np.float32, row_step: float) -> Steps:
+    """max(row_step * RMS(row of theta_0), scale) for each row of a piece, float32 [rows]. ``rms``: of :func:`row_rms`.
     Both the writer and the reader of a bundle call it."""
-    return np.maximum(row_step * rms, own).astype(np.float32)
+    return np.maximum(row_step * rms, scale).astype(np.float32)
 
 
 def spread(steps: Steps, columns: int, start: int, size: int) -> NDArray[np.float32]:
@@ -118,7 +118,7 @@ def rounded_at_random(values: Vector, steps: Steps, shape: tuple[int, ...], star
     return integers
 
 
-def rounded_to_nearest(values: Vector, steps_per_rms: float) -> Multiples:
+def rounded_to_nearest(values: Vector, steps_per_rms: float) -> Quantized:
     """A piece with its root mean square divided by ``steps_per_rms`` as step."""
-    own = np.float32(root_mean_square(values) / steps_per_rms) or np.float32(1)
-    return Multiples(np.rint(values / np.float64(own)).astype(np.int32), own, np.array([own]))
+    scale = np.float32(root_mean_square(values) / steps_per_rms) or np.float32(1)
+    return Quantized(np.rint(values / np.float64(scale)).astype(np.int32), scale, np.array([scale]))

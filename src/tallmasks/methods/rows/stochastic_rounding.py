@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.methods import Between, PerTask, Vector, in_multiples, method, storage_formulas
+from tallmasks.methods import Between, PerTask, Vector, method, quantizer, storage_formulas
 from tallmasks.methods.few_bits import STEPS_OF_VECTORS
 from tallmasks.vectors.multiples import Steps, is_vector, root_mean_square, rounded_at_random, rounded_to_nearest
 
@@ -21,7 +21,7 @@ Step = Annotated[float, Between(1e-6, 1e6)]
     protocol=PerTask(),
     storage=storage_formulas.measured,
 )
-@in_multiples(row_step="step")
+@quantizer(row_step="step")
 def stochastic_rounding(
     tau: Vector,
     steps_of: Callable[[np.float32], Steps],
@@ -42,5 +42,5 @@ def stochastic_rounding(
     """
     if is_vector(shape):
         return rounded_to_nearest(tau, STEPS_OF_VECTORS)[:2]
-    own = np.float32(root_mean_square(tau)) or np.float32(1)
-    return rounded_at_random(tau, steps_of(own), shape, start, name), own
+    scale = np.float32(root_mean_square(tau)) or np.float32(1)
+    return rounded_at_random(tau, steps_of(scale), shape, start, name), scale

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.vectors.differences import Difference
+from tallmasks.vectors.lazy_vectors import LazyVector
 from tallmasks.vectors.task_vectors import TaskVector
 
 HEAD, PIECE, EACH_STEP = 64, 1 << 20, 8
@@ -61,4 +61,4 @@ def dropped_vector(vector: TaskVector, key: bytes, drop: float) -> TaskVector:
     def piece(name: str, start: int, stop: int) -> NDArray[np.float32]:
         return dropped(vector.flat[offsets[name] + start : offsets[name] + stop], key, name, start, drop)
 
-    return TaskVector(cast(Any, Difference(vector.layout, piece)), vector.layout, {}, vector.frozen)
+    return TaskVector(cast(Any, LazyVector(vector.layout, piece)), vector.layout, {}, vector.frozen)

@@ -17,7 +17,7 @@ ReadPiece = Callable[[str, int, int], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Difference:
+class LazyVector:
     """A flat task vector, float32 [P'], with slices computed by ``piece``; thread-safe."""
 
     layout: Layout
