@@ -111,6 +111,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or Path(sys.argv[1]).exists():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-") or Path(sys.argv[1]).exists():
         sys.exit("usage: python examples/classifiers.py NEW_FOLDER")
     main(Path(sys.argv[1]))

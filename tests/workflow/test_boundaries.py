@@ -27,6 +27,7 @@ TABLE = "results/tiny/two/table.csv"
     ("target", "expected"),
     [
         ("results/tiny/tow/table.csv", "did you mean 'two'"),
+        ("results/mine/all/table.csv", "add --configfile"),
         ("all --config build=[tinny]", "did you mean 'tiny'"),
     ],
 )
@@ -59,6 +60,16 @@ def test_params_are_overridden_key_by_key(bare: Project) -> None:
     run = bare.run("snakemake", "-n", *options, "--", TABLE)
     bare.path("more.yaml").unlink()
     assert "-s7-" in run.output and "-s0-" not in run.output and "-s3-" not in run.output
+
+
+def test_a_mistake_in_another_file_is_not_looked_for_in_params(bare: Project) -> None:
+    """A user would look for the key in params.yaml, which does not have it."""
+    bare.path("compare.yaml").write_text("models: {mine: {famly: text_classifier}}\n")
+    run = bare.run("snakemake", "-n", "--configfile", "compare.yaml", "--", TABLE, fails=True)
+    bare.path("compare.yaml").unlink()
+    assert refused(run).startswith("params.yaml: models.mine: there is no key 'famly'")
+    assert refused(run).endswith("(params.yaml is overridden by compare.yaml)")
+    assert "overridden" not in message(bare.dry_run("results/tiny/tow/table.csv", fails=True))
 
 
 def test_a_run_without_a_network_stops_at_once(bare: Project, tmp_path: Path) -> None:

@@ -7,11 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
-from conftest import ROOT
+from conftest import ROOT, shipped_params
 from project import Project
+from reproduction.artifacts.labels import as_metadata, digest_of
+from tallmasks.cli.main import main
+from tallmasks.io.tensor_files import write_tensors
 
 
 def test_gc_removes_what_no_recipe_names_and_nothing_else(project: Project, tmp_path: Path) -> None:
@@ -46,6 +51,27 @@ def test_gc_leaves_a_running_snakemake_alone(project: Project) -> None:
     with project.path(".tallmasks/writer.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "snakemake" in project.tallmasks("gc", "--yes", fails=True).output
+
+
+def test_gc_keeps_the_files_of_a_model_whose_weights_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their names are not known, so gc would remove hours of fine-tuning; or refuse in a clone without real images."""
+    params = shipped_params()
+    params["models"] = {name: params["models"][name] for name in ("tiny", "tiny_t5")}
+    params["benchmarks"] = {"two": ["svhn", "mnist"], "texts": ["qasc", "quartz"]}
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    Path("models").mkdir()
+    Path("models/tiny_t5.safetensors").symlink_to(ROOT / "models/tiny_t5.safetensors")
+    recipe = {"kind": "finetune", "version": 1, "params": {}, "inputs": {}, "sources": {}}
+    files = [Path(f"store/{name}/checkpoints/finetune/a-{digest_of(recipe)}.safetensors") for name in params["models"]]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        write_tensors(file, {"a": np.zeros(2, np.float32)}, as_metadata(recipe))
+    assert main(["gc", "--yes"]) == 0
+    assert [file.exists() for file in files] == [True, False]
+    assert "needs in store/tiny: models/tiny.safetensors: no such file" in " ".join(capsys.readouterr().err.split())
 
 
 def test_why_says_what_is_new(project: Project) -> None:

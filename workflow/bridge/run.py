@@ -13,6 +13,7 @@ from typing import Any
 from snakemake.exceptions import WorkflowError
 
 from reproduction.models import cuda
+from reproduction.plan.params import FILE
 from tallmasks.errors import TallmasksError, user_errors
 from tallmasks.io.temporary_folders import TemporaryFolder
 
@@ -21,6 +22,10 @@ NO_PROFILE = (
     "profiles/default is not used, but the workflow needs its settings: run snakemake in the project's folder, without "
     "--workflow-profile and without --rerun-triggers"
 )
+
+
+overriding: list[str] = []
+"""What overrides params.yaml in this run: files of `--configfile`, and "--config"."""
 
 
 def for_users(function: InputFunction) -> InputFunction:
@@ -32,7 +37,8 @@ def for_users(function: InputFunction) -> InputFunction:
             with user_errors():
                 return function(*args, **kwargs)
         except (TallmasksError, WorkflowError) as error:
-            sys.exit(f"error: {error}")
+            others = f" ({FILE} is overridden by {', '.join(overriding)})"
+            sys.exit(f"error: {error}{others if overriding and str(FILE) in str(error) else ''}")
 
     return wrapper
 

@@ -31,7 +31,7 @@ from reproduction.models.foreign_weights import json_of
 from reproduction.plan import chain
 from reproduction.plan.params import FILE, check_params, overridden, read_params
 from reproduction.plan.project import Files
-from reproduction.plan.settings import Plan
+from reproduction.plan.settings import COMPARED, Plan
 from reproduction.plan.views import VIEWS
 from reproduction.tasks.catalogues import catalogue
 from reproduction.tasks.text.own_texts import examples_of, own_text_tasks
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = {
         "methods": _METHODS,
         "data": data,
-        "models": {"mine": entry(arguments.base, models) | own},
+        "models": {COMPARED: entry(arguments.base, models) | own},
     }
     if FILE.exists():
         check_params(overridden(read_params(FILE), settings))  # as snakemake will
@@ -144,6 +144,13 @@ def run(arguments: argparse.Namespace) -> int:
 def entry(base: str, models: dict[str, str]) -> dict[str, Any]:
     """The models' entry in params.yaml, for texts."""
     config, *others = (json_of(Path(folder) / "config.json") for folder in (base, *models.values()))
+    for folder, other in zip(models.values(), others, strict=True):
+        for key in ("model_type", "hidden_size", "num_hidden_layers"):
+            if other.get(key) != config.get(key):
+                raise TallmasksError(
+                    f"{Path(folder) / 'config.json'}: {key}: found {short(other.get(key))}, but "
+                    f"{Path(base) / 'config.json'} has {short(config.get(key))}; expected the base of this model"
+                )
     pads = [each.get("pad_token_id") for each in (*others, config)]
     own = {each["pad_token_id"] for each in others if isinstance(each.get("pad_token_id"), int)}
     if len(own) > 1:
@@ -219,12 +226,15 @@ def _has_tokenizer(folder: Path) -> bool:
 
 def _print_results(settings: Path) -> int:
     """Print the table that was made with a file of settings, and a command for each row."""
-    values = read_yaml(settings) if settings.is_file() else {}
-    model = (values.get("models") or {}).get("mine")
+    if not settings.is_file():
+        raise TallmasksError(f"{settings}: no such file; expected a file written by `tallmasks compare`")
+    values = read_yaml(settings)
+    models = values.get("models") if isinstance(values, dict) else None
+    model = models.get(COMPARED) if isinstance(models, dict) else None
     if not model:
         raise TallmasksError(f"{settings}: found no models.mine; expected a file written by `tallmasks compare`")
     plan = Plan(overridden(read_params(FILE), values))
-    table = VIEWS["tables"](plan, "mine", "all")
+    table = VIEWS["tables"](plan, COMPARED, "all")
     if problem := Files().problem(table):
         raise TallmasksError(f"{problem}; first run `snakemake -j4 {table.files[0]} --configfile {settings}`")
     print(Path(table.files[1]).read_text().strip())
@@ -245,7 +255,7 @@ def _print_results(settings: Path) -> int:
 
 def _evaluation(plan: Plan, row: str) -> Evaluation:
     """A method's evaluation for the table, with the chosen values."""
-    node = chain.evaluate(plan, "mine", plan.members(plan.tasks_for("mine", "all")), row, plan.seeds[0])
+    node = chain.evaluate(plan, COMPARED, plan.members(plan.tasks_for(COMPARED, "all")), row, plan.seeds[0])
     try:
         return read_evaluation(Path(node.path))
     except FileNotFoundError:

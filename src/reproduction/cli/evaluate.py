@@ -100,8 +100,8 @@ def _images(arguments: argparse.Namespace, name: str, path: str, folder: Path, h
     from reproduction.models.vision.image_examples import open_examples
     from reproduction.tasks.vision.image_processing import processor_of, settings_of, write_processed
 
-    config, settings = _config(folder, head), settings_of(folder)
-    entry = entry_of(arguments, IMAGES, path, config)
+    config = _config(folder, head)
+    entry, settings = entry_of(arguments, IMAGES, path, config), settings_of(folder)
     outputs = _outputs(config, path, image_labels(name, config, own_image_task(name, entry, table=False)))
     entry.setdefault("classes", list(outputs))
     task = own_image_task(name, entry, table=False)

@@ -6,6 +6,7 @@
 Lists artifacts of other parameters in store/, temporary files of killed jobs in store/ and results/, and damaged files
 and abandoned trainings in .tallmasks/. Removes them with --yes or if you confirm. Symbolic links below these folders
 are not followed. Only files written by the workflow are removed: the hash in an artifact's name must match its recipe.
+If a file that params.yaml names is missing, such as the weights of a base, all artifacts of its model are kept.
 Versions in DVC's cache stay; `dvc checkout` of a commit that has them in dvc.lock restores them.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from reproduction.artifacts.folders import DAMAGED, RESULTS, STORE, UNFINISHED, be_only_writer, files_under, is_artifact
 from reproduction.plan.project import Index, open_plan
-from tallmasks.errors import counted
+from tallmasks.errors import TallmasksError, counted
 from tallmasks.io.atomic_files import TEMPORARY
 
 
@@ -26,21 +27,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    declared = Index(open_plan()).declared()
+    index = Index(open_plan())
+    declared = index.declared()
     be_only_writer()
     unneeded: list[Path] = []
     foreign: list[Path] = []
+    kept: dict[Path, TallmasksError] = {}
     for path in files_under(STORE):
-        if str(path) not in declared:
+        unknown = index.unknown.keys() & {*path.parents}
+        if unknown and not _is_temporary(path):
+            kept |= {folder: index.unknown[folder] for folder in unknown}
+        elif str(path) not in declared:
             (unneeded if _is_temporary(path) or is_artifact(path) else foreign).append(path)
     unneeded += [path for path in files_under(RESULTS) if _is_temporary(path)]
     unneeded += files_under(DAMAGED)
     resumable = {Path(path).name for path in declared if not Path(path).exists()}
-    unneeded += [path for path in files_under(UNFINISHED) if path.name not in resumable]
+    unfinished = [path for path in files_under(UNFINISHED) if path.name not in resumable]
+    if unfinished and index.unknown:  # their names do not say of which model they are
+        kept[UNFINISHED] = next(iter(index.unknown.values()))
+    else:
+        unneeded += unfinished
+    for folder, error in kept.items():
+        print(f"kept, because it is not known what params.yaml needs in {folder}: {error}", file=sys.stderr)
     for path in foreign:
         print(f"kept, because the workflow did not write it or it is damaged: {path}", file=sys.stderr)
     if not unneeded:
-        print("nothing to remove: params.yaml needs every artifact")
+        print("nothing to remove" if kept else "nothing to remove: params.yaml needs every artifact")
         return 0
     sizes = {path: path.lstat().st_size for path in unneeded}
     for path, size in sizes.items():

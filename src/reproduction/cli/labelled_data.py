@@ -16,6 +16,8 @@ from tallmasks.errors import OptionError, TallmasksError, counted, short, warn
 
 TEXTS, IMAGES = "texts", "images"
 LONGEST = 512
+_CLASSES = {TEXTS: "ForSequenceClassification", IMAGES: "ForImageClassification"}
+"""The ends of the names of transformers' classes."""
 _ONLY_FOR = {TEXTS: ("text", "max_tokens"), IMAGES: ("image",)}
 
 
@@ -56,7 +58,13 @@ def data_of(arguments: argparse.Namespace) -> tuple[str, dict[Any, str]]:
 
 
 def entry_of(arguments: argparse.Namespace, kind: str, path: str, config: Path) -> dict[str, Any]:
-    """The entry under `data` in params.yaml for a file or folder. ``config``: the config.json of its model."""
+    """The entry under `data` in params.yaml for a file or folder. ``config``: the config.json of its model.
+
+    Raises TallmasksError for a model of the other kind.
+    """
+    other = IMAGES if kind == TEXTS else TEXTS
+    if any(str(name).endswith(_CLASSES[other]) for name in json_of(config).get("architectures") or ()):
+        raise TallmasksError(f"{config}: found a classifier of {other}; expected --{other}, or a classifier of {kind}")
     validation, test = arguments.fractions
     if min(validation, test) <= 0 or validation + test >= 1:
         raise OptionError(

@@ -55,8 +55,11 @@ def explain(plan: Plan, target: Path) -> Iterator[str]:
             before = load_json(plan.root / node.path)["recipe"]
             yield from (f"    {line}" for line in _differences(before, node.recipe))
     else:
-        declared = Index(plan).declared()
+        index = Index(plan)
+        declared = index.declared()
         if str(target) not in declared:
+            if unknown := index.unknown.keys() & {*target.parents}:
+                raise index.unknown[unknown.pop()]
             near = nearest_target(plan, str(target), declared)
             raise OptionError(f"{target}: expected results/<model>/<benchmark>/... or an artifact of params.yaml{near}")
         node = declared[str(target)]

@@ -132,7 +132,9 @@ def stage_versions() -> dict[str, int]:
 
 def sha256_of_source(path: Path) -> str:
     if not os.path.lexists(path):
-        raise TallmasksError(f"{path}: no such file; params.yaml names it. Correct the name, or restore the file")
+        _, venv, inside = str(path).rpartition(".venv/")  # a target of the Makefile installs each of its folders
+        what = f"Install it: make {inside.partition('/')[0]}" if venv else "Correct the name, or restore the file"
+        raise TallmasksError(f"{path}: no such file; params.yaml names it. {what}")
     return sha256_of_folder(path) if path.is_dir() else sha256_of_file(path)
 
 

@@ -150,7 +150,7 @@ def check_params(params: Params) -> None:
 
 
 def _check_folders(key: str, benchmarks: Iterable[str]) -> None:
-    if taken := {"figures", "tables"} & set(benchmarks):
+    if taken := {"figures", "report", "tables"} & set(benchmarks):
         why = "results/<model>/ has a folder of this name; choose another name"
         raise refusal(key, f"{', '.join(sorted(taken))}: {why}")
 

@@ -22,10 +22,14 @@ def open_plan(root: Path = Path()) -> Plan:
 
 
 class Index:
-    """The artifacts of a plan by name.  Filled on demand, because a name contains digests of source files."""
+    """The artifacts of a plan by name.  Filled on demand, because a name contains digests of source files.
+
+    ``unknown``: the folders with artifacts that `declared` cannot name, and why: a source file is missing.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self.unknown: dict[Path, TallmasksError] = {}
         self._nodes: dict[tuple[str, str], Node] = {}
         self._left = self._views(plan.models)
 
@@ -49,13 +53,14 @@ class Index:
         return self._nodes[model, name]
 
     def declared(self, models: Iterable[str] | None = None) -> dict[str, Node]:
-        """All artifacts of some models (default: all models), by path.
-
-        Raises TallmasksError if a source file is missing.
-        """
+        """The artifacts of some models (default: all models), by path; not all of those below `unknown`."""
         for view, model, benchmark in self._views(models or self._plan.models):
-            for node in self._artifacts(view, model, benchmark):
-                self.add(node)
+            try:
+                for node in self._artifacts(view, model, benchmark):
+                    self.add(node)
+            except TallmasksError as error:
+                examples = Path("data", self._plan.models[model]["tasks"])
+                self.unknown |= dict.fromkeys((STORE / model, STORE / examples), error)
         return {node.path: node for node in self._nodes.values()}
 
     def _views(self, models: Iterable[str]) -> list[tuple[str, str, str]]:

@@ -15,6 +15,9 @@ from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.io.file_digests import named_path
 
+COMPARED = "mine"
+"""The model in the files that `tallmasks compare` writes."""
+
 
 class Plan:
     """The settings of params.yaml, and a cache of the nodes that stages have created.
@@ -49,7 +52,10 @@ class Plan:
         entries = self.params[f"{kind}s"]
         if name not in entries:
             names = ", ".join(entries)
-            raise TallmasksError(f"no {kind} {name!r} in params.yaml{nearest(name, entries)}; expected one of: {names}")
+            near = nearest(name, entries)
+            if (kind, name) == ("model", COMPARED):
+                near = "; it is in the file that `tallmasks compare` wrote: add --configfile FILE.yaml"
+            raise TallmasksError(f"no {kind} {name!r} in params.yaml{near}; expected one of: {names}")
         return entries[name]
 
     def resources(self, model: str, step: str) -> Mapping[str, int]:

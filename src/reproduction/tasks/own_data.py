@@ -87,7 +87,8 @@ def read_columns(task: str, file: Path, columns: Sequence[str]) -> dict[str, lis
             if names.count(column) != 1:
                 raise TallmasksError(
                     f"{file}: found {names.count(column)} columns {column!r}{nearest(column, names)}; found "
-                    f"{', '.join(names[:20])}; expected the columns of data.{task} in params.yaml, each once"
+                    f"{', '.join(names[:20])}; expected each column once. --text, --image and --label, or "
+                    f"data.{task} in params.yaml, name the columns"
                 )
         values = {column: [value or "" for value in table[column].cast(pa.string()).to_pylist()] for column in columns}
         if file.suffix == ".tsv" and any(re.fullmatch('".*"', value) for texts in values.values() for value in texts):

@@ -140,6 +140,50 @@ def test_what_snakemake_would_refuse_is_refused_at_once(tmp_path: Path, capsys: 
     assert not (tmp_path / "compare.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("base", "model", "texts", "said"),
+    [
+        ({"model_type": "vit"}, NAMED, "texts.csv", "config.json: model_type: found 'bert', but"),
+        ({"hidden_size": 4}, {**NAMED, "hidden_size": 8}, "texts.csv", "config.json: hidden_size: found 8, but"),
+        (
+            {},
+            {**NAMED, "architectures": ["ViTForImageClassification"]},
+            "texts.csv",
+            "a classifier of images; expected",
+        ),
+        ({}, NAMED, "model", "model: is a folder; expected the labelled texts of one, .csv"),
+        ({}, NAMED, "none.csv", "none.csv: no such file; expected the labelled texts of one, .csv"),
+    ],
+)
+def test_a_base_a_model_or_a_file_of_another_kind_is_refused(
+    base: dict[str, object], model: dict[str, object], texts: str, said: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The table would stop at its first job; or the message be about a params.yaml that nobody has edited."""
+    words = two_models(tmp_path, model, ["red", "blue"])
+    (tmp_path / "base/config.json").write_text(json.dumps({"model_type": "bert", **base}))
+    assert main([word.replace("texts.csv", texts) for word in words]) == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert said in error and "params.yaml" not in error and not (tmp_path / "compare.yaml").exists()
+
+
+def test_what_is_no_file_of_settings_is_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing file would pass for one with other content, and a list end in a traceback."""
+    file = tmp_path / "compare.yaml"
+    assert main(["compare", str(file)]) == 1 and "no such file" in capsys.readouterr().err
+    for content in ("- mine\n", "models: [mine]\n"):
+        file.write_text(content)
+        assert main(["compare", str(file)]) == 1 and "found no models.mine" in capsys.readouterr().err
+
+
+def test_a_column_that_is_missing_is_one_of_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message would only be about a params.yaml that nobody has edited."""
+    assert main([*two_models(tmp_path, NAMED, ["red", "blue"]), "--label=colour"]) == 1
+    assert "found 0 columns 'colour'; found text, label; expected each column once. --text, --image and --label" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+
+
 def test_a_head_of_another_size_is_not_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """transformers would replace the head by random values, and the accuracy would be that of chance."""
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

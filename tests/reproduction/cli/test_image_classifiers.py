@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from transformers import (
     ViTModel,
 )
 
+from conftest import ROOT
 from tallmasks.cli.main import main
 
 SIDE, CLASSES = 8, ("dark", "light")
@@ -57,6 +59,15 @@ def compare(trained: Path, out: Path, *more: str, model: Path | None = None, ima
     paths = {"task": model or trained / "model", "images": images or trained / "images"}
     pairs = [f"--{option}={name}={path}" for name in ("one", "two") for option, path in paths.items()]
     return main(["compare", f"--base={trained / 'base'}", *pairs, f"--output={out}", *more])
+
+
+@pytest.mark.parametrize("name", ["classifiers", "image_classifiers"])
+def test_an_option_is_not_taken_for_a_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--help` would train models for a minute, into a folder of this name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["example", "--help"])
+    with pytest.raises(SystemExit, match="usage: python examples"):
+        runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
 
 
 def test_the_accuracy_is_that_of_the_labels(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

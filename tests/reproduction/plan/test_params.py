@@ -81,6 +81,7 @@ def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
         ("benchmarks 8tasks+", "carz", "benchmarks.8tasks: .*'carz' .did you mean 'cars'"),
         ("benchmarks 8tasks+", "cars", "benchmarks.8tasks: 'cars' listed twice"),
         ("methods", ["tiess"], "'tiess' .did you mean 'ties'"),
+        ("benchmarks report", ["mnist"], "benchmarks: report: results/<model>/ has a folder of this name"),
         ("seeds", [1, 1], "seeds: 1 listed twice"),
         ("seed", [1], "there is no key 'seed' .did you mean 'seeds'"),
         ("grids mask_lambda", [0, 2, 0, 3], r"grids.mask_lambda: found \[0.0, 2.0, 0.0, 3.0\], .*ascending"),

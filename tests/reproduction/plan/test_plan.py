@@ -168,6 +168,17 @@ def test_what_a_merge_learns_is_made_once_from_all_tasks(params: Params) -> None
     assert made in chain.mask(plan, "tiny", TASKS, LEARNING[0], 0).walk()
 
 
+def test_a_missing_source_file_hides_only_its_own_model(params: Params) -> None:
+    """`tallmasks gc` and `why` would refuse in every clone without the real images, with advice that does not help."""
+    params["models"] = {name: params["models"][name] for name in ("dinov2", "tiny")}
+    params["models"]["dinov2"]["pretrained"] = ".venv/real-images/none"
+    params["benchmarks"] = {"two": ["svhn", "mnist"]}
+    index = Index(Plan(params, ROOT))
+    assert {node.path for node in closure(Plan(params, ROOT), "tiny")} <= index.declared().keys()
+    assert {str(folder) for folder in index.unknown} == {"store/dinov2", "store/data/real_images"}
+    assert {str(error).partition(". ")[2] for error in index.unknown.values()} == {"Install it: make real-images"}
+
+
 def test_no_merge_knows_the_task_that_it_is_evaluated_on(params: Params) -> None:
     """The accuracy on an unseen task would be that of a model that was fine-tuned on it, or chosen by its data."""
     params["benchmarks"]["unseen"] = {"merge": ["cars", "dtd"], "evaluate": ["svhn", "mnist"]}

@@ -14,6 +14,7 @@ from typing import Any
 
 from reproduction.tasks.catalogues import Params
 from reproduction.tasks.own_data import (
+    FORMATS,
     FRACTIONS,
     check_splits,
     divided,
@@ -98,8 +99,7 @@ def evaluated_texts(
     Raises TallmasksError if the file or a column is missing, or it has no texts of the split.
     """
     file = named_path(Path(), entry["files"])
-    if not file.is_file():
-        raise TallmasksError(f"{file}: no such file; correct the path")
+    _refuse_no_file(task, file)
     rows = list(_rows(task, file, {**entry, "text": [entry["text"]], "split": None, "seed": 0}))
     outputs = outputs_of(sorted({label for _, label, _ in rows}, key=label_order))
     texts = [Text(text, tuple(outputs), outputs[label]) for text, label, part in rows if split in ("all", part)]
@@ -110,10 +110,15 @@ def evaluated_texts(
 
 def _checked(task: str, file: Path, settings: Mapping[str, Any]) -> list[str]:
     """The labels in their order.  Raises TallmasksError as `own_text_tasks`."""
-    if not file.is_file():
-        raise TallmasksError(f"params.yaml: data.{task}.files: {file}: no such file; correct the path")
+    _refuse_no_file(task, file)
     stat = file.stat()
     return _labels(task, file, json.dumps(settings), (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+
+
+def _refuse_no_file(task: str, file: Path) -> None:
+    if not file.is_file():
+        found = "is a folder" if file.is_dir() else "no such file"
+        raise TallmasksError(f"{file}: {found}; expected the labelled texts of {task}, {FORMATS}")
 
 
 @functools.lru_cache(maxsize=64)  # each plan asks several times
