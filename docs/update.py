@@ -107,22 +107,21 @@ def every_row(model: str) -> pd.DataFrame:
 def every_method() -> str:
     """Every method on the real models: accuracy, also relative to the fine-tuned models, and size."""
     tables = {model: every_row(model) for model in REAL}
-    sizes = [byte_unit(table["formula_gbit"]) for table in tables.values()]
+    first = next(iter(tables.values())).reset_index()[["section", "method", "formula_gbit"]]
+    unit, factor = byte_unit(first["formula_gbit"])
 
     def cells(row: Mapping[str, Any]) -> list[str]:
-        found = list[str]()
-        for table, (_, factor) in zip(tables.values(), sizes, strict=True):
-            here = table.loc[row["method"]].to_dict()
-            more = ">" if methods.get(row["method"]).stores_more else ""
-            score = score_text(here["accuracy"], here["normalized_accuracy"], row["method"])
-            found += [marked(score, here), f"{more}{factor * here['formula_gbit']:.1f}"]
-        return found
+        every = [table.loc[row["method"]].to_dict() for table in tables.values()]
+        scores = [score_text(one["accuracy"], one["normalized_accuracy"], row["method"]) for one in every]
+        more = ">" if methods.get(row["method"]).stores_more else ""
+        return [*map(marked, scores, every), f"{more}{factor * row['formula_gbit']:.1f}"]
 
-    columns = [heading for model, (unit, _) in zip(tables, sizes, strict=True) for heading in (f"{model} (%)", unit)]
-    note = "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models, and size."
+    note = (
+        "Test accuracy averaged over the tasks, in parentheses relative to the fine-tuned models, and size of minilm."
+    )
     note += mark_explained(pd.concat(tables.values()))
-    first = next(iter(tables.values())).reset_index()[["section", "method"]]
-    layout = TableLayout("", [], ["", *columns], rows_by_section(first, cells), note)
+    columns = ["", *(f"{model} (%)" for model in tables), unit]
+    layout = TableLayout("", [], columns, rows_by_section(first, cells), note)
     return markdown(layout, table_per_section=True).split("\n", 1)[1].strip()
 
 
