@@ -50,7 +50,8 @@ def configuration(workflow: Any) -> dict[str, Any]:
     """
     settings = workflow.config_settings
     files = [*([] if settings.replace_workflow_config else [FILE]), *settings.configfiles]
-    run.overriding += [*map(str, settings.configfiles), *(["--config"] if settings.config else [])]
+    named = [min(str(file), os.path.relpath(file), key=len) for file in settings.configfiles]
+    run.overriding += [*named, *(["--config"] if settings.config else [])]
     if FILE in files:
         workflow.configfiles.append(FILE)  # for Snakemake's report
     layers = [read_params(file) for file in files]
