@@ -87,7 +87,7 @@ def exactness(manifest: Manifest) -> str:
     tensors = [task for task in manifest.tasks if task not in exact]
     files = f"`tallmasks export` writes the weight files of {name_some(exact)} with the sha256 of the originals"
     only = (
-        f"of {name_some(tensors)}, the tensors come back bit for bit, but not the files: they are no safetensors files,"
-        " or a folder where the base is a file"
+        f"of {name_some(tensors)}, the tensors come back bit for bit, but not the files: `export` writes safetensors"
+        " files in the form of the base, and these are LoRAs, files of torch.save, or a file beside a base folder"
     )
     return "; ".join([*([files] if exact else []), *([only] if tensors else [])])

@@ -119,7 +119,7 @@ HEADERS = {
     "an unknown tensor": lambda header, original: header.update(stranger=header.pop("a.weight")),
     "an unknown copy": lambda header, original: original.update(copies={"a.weight": "stranger"}),
     "another dtype": lambda header, original: header["a.weight"].update(dtype="I32"),
-    "a tensor is missing": lambda header, original: header.pop("n") and None,
+    "a tensor is missing": lambda header, original: header.pop("b.weight") and None,
 }
 
 
