@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reproduction.plan.params_model import Params
+from reproduction.plan.params_model import ParamsFile
 
 _KINDS = {
     "integer": "whole number",
@@ -29,7 +29,7 @@ Written by `python docs/params_page.py`. Keys with * are required. Other keys ar
 
 def page() -> str:
     """The whole page: the file's own keys, and each kind of keys with values below."""
-    schema = Params.model_json_schema()
+    schema = ParamsFile.model_json_schema()
     parts = {"The file": schema, **schema["$defs"]}
     parts["ClipEntry"] = _beyond(parts["ClipEntry"], parts["ModelEntry"], "A model with `family: clip`; the rest as")
     parts["ClipFinetuning"] = _beyond(parts["ClipFinetuning"], parts["Finetuning"], "As")

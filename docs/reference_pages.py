@@ -10,7 +10,7 @@ from pathlib import Path
 from tallmasks import methods
 from tallmasks.cli.main import COMMANDS, GROUPS, OF_A_CLONE, command_parser
 from tallmasks.methods import Method
-from tallmasks.methods.method_protocols import Scaled
+from tallmasks.methods.method_usages import Scaled
 from tallmasks.methods.registry import data_needed
 
 DOCS = Path(__file__).parent
@@ -68,7 +68,7 @@ def methods_page() -> str:
 
 
 def _method(method: Method) -> str:
-    alpha = f"α = {method.protocol.unvalidated:g}" if isinstance(method.protocol, Scaled) else ""
+    alpha = f"α = {method.usage.unvalidated:g}" if isinstance(method.usage, Scaled) else ""
     parts = [part for part in (_needs(method), alpha) if part]
     return f"- `{method.name}`: {method.title} ({method.paper}){'; ' * bool(parts)}{'; '.join(parts)}"
 

@@ -61,7 +61,7 @@ def in_batches(work: Callable[[Item], Result], items: Sequence[Item], threads: i
         yield from parallel(work, items[start : start + _AT_ONCE], threads)
 
 
-def once(compute: Callable[..., Result]) -> Callable[..., Result]:
+def cached(compute: Callable[..., Result]) -> Callable[..., Result]:
     """Cache a function's results; threads that ask for the same arguments at the same time wait for one computation."""
     values: dict[tuple[object, ...], Result] = {}
     locks: defaultdict[tuple[object, ...], threading.RLock] = defaultdict(threading.RLock)

@@ -75,7 +75,7 @@ def held(rows, place, prepared):
         raise TallmasksError("no room; make some")
     return sum(rows)
 
-merged_row("held", row=45, title="Held", paper="none", merge="held", protocol=Scaled())
+merged_row("held", order=45, title="Held", paper="none", merge="held", usage=Scaled())
 """
 """A method file whose merge waits, or fails, while the project's folder has a file `wait` or `fail`."""
 

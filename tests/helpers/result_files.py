@@ -46,11 +46,11 @@ def _benchmark(folder: Path, tasks: tuple[str, ...]) -> None:
         kind = method.storage(len(tasks), 1_400_000, 200_000)
         files = "" if method.stores_more else round(1.02 * kind.gigabits, 4)
         table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits, files))
-        if isinstance(method.protocol, methods.Scaled):
+        if isinstance(method.usage, methods.Scaled):
             grid = [*COEFFICIENTS, 2.0] if name == "iso_c" else COEFFICIENTS
             curve = [{"scaling_coefficient": x, "normalized_accuracy": 60 - 30 * (x - 0.3) ** 2} for x in grid]
             selection[name] = {"scaling_coefficient": 0.3, "validation": curve}
-        elif isinstance(method.protocol, methods.Masked):
+        elif isinstance(method.usage, methods.Masked):
             chosen = draw.choice(LAMBDAS, len(tasks)).tolist()
             selection[name] = {
                 task: {

@@ -41,8 +41,8 @@ def test_the_tables_of_unseen_tasks(tmp_path: Path) -> None:
 OVER = """
 from tallmasks.methods.rows.masks_over_merges import consensus_row, masking_row
 
-masking_row("adamerging", row=901, title="TALL Mask + AdaMerging")
-consensus_row("adamerging", row=902, title="Consensus AdaMerging")
+masking_row("adamerging", order=901, title="TALL Mask + AdaMerging")
+consensus_row("adamerging", order=902, title="Consensus AdaMerging")
 """
 
 

@@ -42,7 +42,7 @@ class WrittenTask(Task):
     plain: str
 
     @property
-    def free(self) -> bool:
+    def writes_answers(self) -> bool:
         return self.ask is questions.hottest
 
     def example(self, rng: np.random.Generator) -> Text:

@@ -13,7 +13,7 @@ from tallmasks.bundles.bundle_writer import new_bundle
 from tallmasks.bundles.streams import encoded, mask_words
 from tallmasks.io.atomic_files import hidden_beside
 from tallmasks.io.file_archives import archive_folder
-from tallmasks.masks.mask_bundles import count_bits, open_mask_bundle
+from tallmasks.masks.mask_bundles import count_bits, open_mask_grid
 from tallmasks.methods.codec import encode_piece
 from tallmasks.vectors.task_vectors import open_multi_task_vector, open_task_vector
 
@@ -22,7 +22,7 @@ def write_masked(job: Job, start: StartingPoint, out: Path) -> None:
     selection = read_evaluation(job.input("selection"))
     assert selection.mask_lambda is not None
     lambdas = dict(zip(selection.tasks, selection.mask_lambda, strict=True))
-    masks, merged = open_mask_bundle(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
+    masks, merged = open_mask_grid(job.input("mask_bundle")), open_multi_task_vector(job.input("multi_task_vector"))
     layout, kept = masks.layout, Counter[str]()
     bits = int(methods.get(selection.method).values["bits"])
     with new_bundle(out, bundle_contents(selection.method, selection.tasks, start)) as new:

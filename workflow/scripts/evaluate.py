@@ -18,7 +18,7 @@ def run(job: Job) -> None:
     source = FromFiles(method, job.params["tasks"], files_by_input(job.inputs), model.initial())
     grid = job.params.get("grid", ())
     tune = None
-    if isinstance(method.protocol, methods.Scaled):
+    if isinstance(method.usage, methods.Scaled):
         finetuned = read_joined(job.inputs["fine_tuned"]).accuracy("validation")
         zero_shot = read_joined(job.inputs["zero_shot"]).correct if "zero_shot" in job.inputs else None
         tune = Tuner(evaluator, grid, finetuned.tolist(), zero_shot)

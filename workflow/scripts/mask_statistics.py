@@ -7,7 +7,7 @@ from reproduction.evaluation.records import read_evaluation
 from reproduction.models.families import family
 from reproduction.results.mask_statistics import statistics
 from results_io import publish
-from tallmasks.masks.mask_bundles import open_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_grid
 from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 
@@ -19,9 +19,7 @@ def run(job: Job) -> None:
     ):
         evaluation = read_evaluation(selected).in_order(job.params["tasks"])
         chosen = dict(zip(evaluation.tasks, evaluation.mask_lambda or (), strict=True))
-        tables = statistics(
-            open_mask_bundle(bundle), chosen, open_multi_task_vector(merged), family(job.params).layer_of
-        )
+        tables = statistics(open_mask_grid(bundle), chosen, open_multi_task_vector(merged), family(job.params).layer_of)
         for name, table in tables.items():
             table.insert(0, "method", method)
             by_file.setdefault(f"{name}.csv", []).append(table)

@@ -16,7 +16,7 @@ from reproduction.evaluation.records import Evaluation, read_evaluation, read_or
 from reproduction.models.families import family
 from reproduction.results.tables import ParameterCounts
 from tallmasks import __version__
-from tallmasks.io.atomic_files import whole
+from tallmasks.io.atomic_files import atomic_path
 from tallmasks.io.tensor_files import read_metadata
 
 PACKAGES = ("torch", "open_clip_torch", "numpy", "numba", "safetensors", "snakemake", "dvc", "pandas")
@@ -74,4 +74,4 @@ def publish(job: Job, files: Mapping[str, Any], further: Mapping[str, Any] = {})
     text = json.dumps(as_json(provenance, job.recipe), indent=1) + "\n"
     with ExitStack() as renamed:  # on exit, in reverse order: the provenance last
         for name, content in {job.outputs["provenance"].name: text.encode(), **contents}.items():
-            renamed.enter_context(whole(job.folder / name, len(content))).write_bytes(content)
+            renamed.enter_context(atomic_path(job.folder / name, len(content))).write_bytes(content)

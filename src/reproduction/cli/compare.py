@@ -270,7 +270,7 @@ def command_for(method: Method, evaluation_of: Callable[[str], Evaluation]) -> l
     """
     name, texts = parse_spec(method.name)
     options = [word for option, text in texts.items() for word in ("--option", f"{option}={text}")]
-    masked = isinstance(method.protocol, Masked) and "bits" in method.options
+    masked = isinstance(method.usage, Masked) and "bits" in method.options
     if masked and method.values["bits"] == PLAIN:
         raise TallmasksError(f"no command: bundles store fewer bits; evaluate {{{name}: {{bits: 3}}}}")
     if masked or method.codec:

@@ -1,4 +1,4 @@
-"""Evaluates methods by their protocols."""
+"""Evaluates methods by their usages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reproduction.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
-from tallmasks.masks.mask_bundles import MaskBundle, open_mask_bundle
+from tallmasks.masks.mask_bundles import MaskGrid, open_mask_grid
 from tallmasks.methods import Fixed, Input, Masked, Method, MethodInputs, Scaled
 from tallmasks.methods.codec import coded_bytes
 from tallmasks.methods.contract import MethodUpdates
@@ -98,23 +98,23 @@ def updates_on(evaluator: Evaluator, method: Method, source: MethodInputs) -> Me
 def evaluate(
     method: Method, source: MethodInputs, evaluator: Evaluator, tune: Tuner | None, mask_lambdas: Sequence[float]
 ) -> Evaluation:
-    """Evaluate one method by its protocol (see `tallmasks.methods`).
+    """Evaluate one method by its usage (see `tallmasks.methods`).
 
-    The evaluator and the source have the same tasks in the same order. ``tune`` is used by the protocol `Scaled`, and
+    The evaluator and the source have the same tasks in the same order. ``tune`` is used by the usage `Scaled`, and
     ``mask_lambdas``, the ascending grid, by `Masked`.
     """
     update = updates_on(evaluator, method, source)
-    if isinstance(method.protocol, Scaled):
+    if isinstance(method.usage, Scaled):
         assert tune is not None
         if method.tuned is None:
             return tune(method.name, update())
         return tune.over(
             method.name, lambda value: method(multi_task_vector=source.merged(methods.tuned_merge(method, value)))
         )
-    if isinstance(method.protocol, Masked):
+    if isinstance(method.usage, Masked):
         return _masked(method, update, evaluator, mask_lambdas)
-    if isinstance(method.protocol, Fixed):
-        coefficient = method.protocol.coefficient_for(len(evaluator.tasks))
+    if isinstance(method.usage, Fixed):
+        coefficient = method.usage.coefficient_for(len(evaluator.tasks))
         return _one_model(method, update(), evaluator, coefficient, chosen=coefficient)
     counts = {split: evaluator.per_task(split, lambda task: iter([update(task)]), 1) for split in SPLITS}
     correct = {split: [row[0] for row in rows] for split, rows in counts.items()}
@@ -202,8 +202,8 @@ class FromFiles:
         return open_agreement(*self.files(AGREEMENT))
 
     @functools.cached_property
-    def _bundle(self) -> MaskBundle:
-        return open_mask_bundle(*self.files(MASK))
+    def _bundle(self) -> MaskGrid:
+        return open_mask_grid(*self.files(MASK))
 
     @functools.cached_property
     def _vectors(self) -> list[TaskVector]:

@@ -65,9 +65,9 @@ class TaskSubset:
 
     def evaluate(self, method: Method) -> Evaluation:
         if method.name not in self._masked:
-            tune = self._tuner(method.protocol.grid(self._grids)) if isinstance(method.protocol, Scaled) else None
+            tune = self._tuner(method.usage.grid(self._grids)) if isinstance(method.usage, Scaled) else None
             scores = evaluate(method, self._memory.of(method), self._alone, tune, self._grids["mask_lambda"])
-            if not isinstance(method.protocol, Masked):
+            if not isinstance(method.usage, Masked):
                 return scores
             self._masked[method.name] = scores
         return self._masked[method.name]

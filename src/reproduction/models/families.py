@@ -38,7 +38,7 @@ STATISTICS = {
 }
 """What merges need of the tasks' data, and the error if a model cannot provide it."""
 Precision = Literal["float32", "tf32", "bfloat16"]
-Spec = Mapping[str, Any]
+ModelParams = Mapping[str, Any]
 """A model's entry in params.yaml, or its part in a recipe."""
 
 
@@ -167,26 +167,28 @@ class Family(Protocol):
     @property
     def publishers(self) -> Mapping[str, Publisher]: ...
 
-    def check(self, name: str, spec: Spec) -> None:
+    def check(self, name: str, spec: ModelParams) -> None:
         """Raise TallmasksError with a one-line message if a model's entry in params.yaml is wrong."""
 
-    def settings(self, spec: Spec) -> dict[str, Any]:
+    def settings(self, spec: ModelParams) -> dict[str, Any]:
         """The settings besides the architecture on which scores depend; part of recipes.  ``sums_of_scores`` is true if
         `Model.count_right` can return sums of scores; ``further_scores`` lists the names of additional scores."""
 
-    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
+    def training_settings(self, spec: ModelParams, task: Task, validates: bool) -> dict[str, Any]:
         """The settings on which a fine-tuning depends; scoring settings only if it ``validates`` while training."""
 
-    def initial_state(self, spec: Spec, pretrained: Path) -> Mapping[str, NDArray[Any]]:
+    def initial_state(self, spec: ModelParams, pretrained: Path) -> Mapping[str, NDArray[Any]]:
         """theta_0 by tensor name, float16 or float32; can be memory-mapped from the pretrained file."""
 
-    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    def parameter_counts(self, spec: ModelParams, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         """P' and F of the paper's storage formula, from the shapes in a pretrained file."""
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
         """A tensor's layer ("before", "0", "1", ..., in a decoder "d0", "d1", ..., or "after") and its kind."""
 
-    def load(self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
+    def load(
+        self, spec: ModelParams, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+    ) -> Model:
         """Load a pretrained safetensors file.
 
         Args:
@@ -200,23 +202,23 @@ class Family(Protocol):
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> Examples:
         """Open a file of examples; ``task_files``: those of ``task_inputs`` by name."""
 
-    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+    def convert_pretrained(self, spec: ModelParams, weights: Path) -> dict[str, NDArray[Any]]:
         """Convert pretrained weights in any supported format to the tensors that `load` expects.
 
         Raises TallmasksError if they do not fit the architecture.
         """
 
-    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+    def download_pretrained(self, spec: ModelParams, pretrained: ModelParams) -> tuple[Path, dict[str, str]]:
         """Download the weights of ``pretrained`` in params.yaml; returns the file and its origin.
 
         Raises TallmasksError if they are unavailable; the message says what to do.
         """
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+    def pretrained_files(self, pretrained: ModelParams) -> tuple[tuple[str, ...], ...]:
         """The files that `download_pretrained` needs from the hub, weights first; each as a tuple of alternative names,
         of which the repository must have one."""
 
-    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+    def convert_checkpoint(self, spec: ModelParams, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         """The trainable tensors of an imported checkpoint, a file or a folder, under this project's names.
 
         Raises TallmasksError if it is damaged, or not a checkpoint of the pretrained model.
@@ -240,12 +242,12 @@ class FamilyWithHeads(Family, Protocol):
         """The tensors of the head that was trained with a checkpoint, by name; see `trains_heads`."""
 
 
-def family(spec: Spec) -> Family:
+def family(spec: ModelParams) -> Family:
     """The family of a model's entry or recipe.  Raises TallmasksError if it does not exist."""
     return load_plugin("model family", str(spec.get("family")), FAMILIES, "FAMILY")
 
 
-def network_of(spec: Spec) -> dict[str, Any]:
+def network_of(spec: ModelParams) -> dict[str, Any]:
     """The network's part of a recipe: its keys of params.yaml, and the digest of a user's own family."""
     code = outside_code(spec["family"], FAMILIES)
     network = {key: spec[key] for key in ("family", "architecture", "adapter", "heads") if key in spec}
@@ -254,13 +256,13 @@ def network_of(spec: Spec) -> dict[str, Any]:
     return network | ({"family_code": code} if code else {})
 
 
-def statistics_of(spec: Spec) -> Collection[Statistic]:
+def statistics_of(spec: ModelParams) -> Collection[Statistic]:
     """The `STATISTICS` that a model supports."""
     statistics = getattr(family(spec), "statistics", None)
     return statistics(spec) if statistics else ()
 
 
-def counts_frozen(spec: Spec) -> bool:
+def counts_frozen(spec: ModelParams) -> bool:
     """True if fractions of weights to keep, such as TIES' 20 %, also count the F frozen values (the default).
 
     The published code counts the whole state dict, which for an adapter contains only the adapter.
@@ -269,13 +271,13 @@ def counts_frozen(spec: Spec) -> bool:
     return counts is None or bool(counts(spec))
 
 
-def can_score(spec: Spec, task: Task) -> bool:
+def can_score(spec: ModelParams, task: Task) -> bool:
     """Whether a model can be scored on a task; see `Family`."""
     score = getattr(family(spec), "can_score", None)
     return score is None or bool(score(task))
 
 
-def trains_heads(spec: Spec) -> bool:
+def trains_heads(spec: ModelParams) -> bool:
     """True if fine-tuning also trains a new head for each task, which is then stored in the task's checkpoint.
 
     The recipe of the fine-tuning has the task's ``classes``.
@@ -284,19 +286,19 @@ def trains_heads(spec: Spec) -> bool:
     return trains is not None and bool(trains(spec))
 
 
-def heads_from_examples(spec: Spec) -> bool:
+def heads_from_examples(spec: ModelParams) -> bool:
     """True if a frozen head is computed from the task's training examples, not from its prompts."""
     from_examples = getattr(family(spec), "heads_from_examples", None)
     return from_examples is not None and bool(from_examples(spec))
 
 
-def refuse_keys(name: str, spec: Spec, keys: Iterable[str], models: str) -> None:
+def refuse_keys(name: str, spec: ModelParams, keys: Iterable[str], models: str) -> None:
     """Raise TallmasksError if an entry of params.yaml has a key that its family does not use."""
     for key in keys:
         if key in spec:
             raise TallmasksError(f"params.yaml: models.{name}.{key}: {models} do not use it; remove it")
 
 
-def load(spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
+def load(spec: ModelParams, weights: Path, precision: Precision = "float32", device: Wanted | None = None) -> Model:
     """See `Family.load`."""
     return family(spec).load(spec, weights, precision, device)

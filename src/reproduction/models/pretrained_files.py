@@ -13,12 +13,12 @@ from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
 
 from tallmasks.errors import TallmasksError
-from tallmasks.io.atomic_files import whole
+from tallmasks.io.atomic_files import atomic_path
 
 
 def write_pretrained(tensors: dict[str, torch.Tensor], recipe: Mapping[str, Any], output: Path) -> None:
     metadata = {"format": "tallmasks/pretrained/1", "recipe": json.dumps(dict(recipe), sort_keys=True)}
-    with whole(output) as unfinished:
+    with atomic_path(output) as unfinished:
         save_file(tensors, unfinished, metadata)
 
 

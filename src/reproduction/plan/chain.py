@@ -18,7 +18,7 @@ from reproduction.models.families import (
     trains_heads,
 )
 from reproduction.plan import preflight
-from reproduction.plan.node import Node, Spec, Stage, stage
+from reproduction.plan.node import Declaration, Node, Stage, stage
 from reproduction.plan.settings import Plan
 from reproduction.plugins import outside_code
 from reproduction.tasks.catalogues import CATALOGUES, catalogue
@@ -50,23 +50,23 @@ def slug_of_tasks(name: str, tasks: Tasks, seed: Seed) -> str:
     uses="cpu",
     missing=lambda node: catalogue(node.model).missing(node.params),
 )
-def examples(plan: Plan, model: str, task: str, split: str) -> Spec:
+def examples(plan: Plan, model: str, task: str, split: str) -> Declaration:
     """One split of one task, shared by all models that use the same examples."""
     spec = plan.model(model)
     source = catalogue(spec["tasks"])
     recipe = source.recipe(plan.params, spec, task, split, plan.root)
     code = outside_code(spec["tasks"], CATALOGUES)
     params = {**recipe.params, **({"catalogue_code": code} if code else {})}
-    return Spec(f"{task}-{split}", params, sources=recipe.sources, owner=spec["tasks"])
+    return Declaration(f"{task}-{split}", params, sources=recipe.sources, owner=spec["tasks"])
 
 
 @stage(version=2, folder=CHECKPOINTS, uses="cpu", missing=preflight.missing_file)
-def pretrained(plan: Plan, model: str) -> Spec:
+def pretrained(plan: Plan, model: str) -> Declaration:
     """Pretrained weights, converted to the project's format."""
     weights = plan.model(model)["pretrained"]
     if isinstance(weights, str):
-        return Spec("pretrained", plan.architecture(model), sources={"weights": plan.named_path(weights)})
-    return Spec("pretrained", {**plan.architecture(model), "pretrained": dict(weights)})
+        return Declaration("pretrained", plan.architecture(model), sources={"weights": plan.named_path(weights)})
+    return Declaration("pretrained", {**plan.architecture(model), "pretrained": dict(weights)})
 
 
 def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
@@ -78,23 +78,23 @@ def pretrained_source(plan: Plan, model: str) -> dict[str, Path | Node]:
 
 
 @stage(version=2, folder="store/{model}/{stage}", uses="one_task")
-def head(plan: Plan, model: str, task: str, seed: Seed = 0) -> Spec:
+def head(plan: Plan, model: str, task: str, seed: Seed = 0) -> Declaration:
     """The classification head of one task: frozen and made from class names or training examples, or trained with the
     task's checkpoint."""
     spec = plan.model(model)
     if trains_heads(spec):
         inputs = {finetune.role: [finetune(plan, model, task, seed)]}
-        return Spec(f"{task}-s{seed}", {"family": spec["family"], "task": task}, inputs)
+        return Declaration(f"{task}-s{seed}", {"family": spec["family"], "task": task}, inputs)
     if heads_from_examples(spec):
         params = {**plan.network(model), "classes": list(plan.catalogue_of(model)[task].classes)}
         inputs = {"examples": [examples(plan, model, task, "train")]}
-        return Spec(task, params, inputs, pretrained_source(plan, model))
+        return Declaration(task, params, inputs, pretrained_source(plan, model))
     wording = spec.get("wording", {})
     if not isinstance(wording, str):
         wording = wording.get(task, source_of(spec.get("checkpoints", FINETUNE), task))
     prompts = plan.catalogue_of(model)[task].worded_for(wording)
     params = {**plan.architecture(model), "classes": list(prompts.classes), "templates": list(prompts.templates)}
-    return Spec(task, params, sources=pretrained_source(plan, model))
+    return Declaration(task, params, sources=pretrained_source(plan, model))
 
 
 def task_inputs(plan: Plan, model: str, tasks: Iterable[str], seed: Seed, plural: str = "") -> dict[str, list[Node]]:
@@ -113,7 +113,7 @@ def new_head(plan: Plan, model: str, task: str) -> dict[str, Any]:
 
 
 @stage(version=3, folder=CHECKPOINTS, uses="finetuning", role="checkpoint")
-def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
+def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Declaration | Node:
     """The trainable tensors after fine-tuning on one task; imported if params.yaml names a source of checkpoints."""
     spec = plan.model(model)
     publishers = family(spec).publishers
@@ -130,22 +130,22 @@ def finetune(plan: Plan, model: str, task: str, seed: Seed) -> Spec | Node:
         inputs |= task_inputs(plan, model, [task], seed)
     if validates:
         inputs["validation"] = [examples(plan, model, task, "validation")]
-    return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Declaration(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=3, folder=CHECKPOINTS, uses="cpu", missing=preflight.missing_file)
-def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Spec:
+def import_checkpoint(plan: Plan, model: str, task: str, origin: Any) -> Declaration:
     """The trainable tensors of a downloaded or local checkpoint, the same for every seed."""
     params = {**plan.architecture(model), "task": task, "checkpoint": origin.recipe, **new_head(plan, model, task)}
     sources = pretrained_source(plan, model) | ({"weights": origin.local} if origin.local else {})
-    return Spec(task, params, sources=sources)
+    return Declaration(task, params, sources=sources)
 
 
 # -- statistics of a task's data ------------------------------------------------------------------------------
 
 
 @stage(version=1, uses="evaluation", role="statistics")
-def statistic(plan: Plan, model: str, task: str, seed: Seed, needed: Statistic) -> Spec:
+def statistic(plan: Plan, model: str, task: str, seed: Seed, needed: Statistic) -> Declaration:
     """One of `STATISTICS`, computed with the fine-tuned model on some of its training examples.
 
     Raises TallmasksError if the model's family cannot compute it.
@@ -158,7 +158,7 @@ def statistic(plan: Plan, model: str, task: str, seed: Seed, needed: Statistic) 
         **task_inputs(plan, model, [task], seed),
         finetune.role: [finetune(plan, model, task, seed)],
     }
-    return Spec(f"{needed.name}-{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Declaration(f"{needed.name}-{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 def _check_statistic(plan: Plan, model: str, needed: Statistic) -> None:
@@ -170,7 +170,7 @@ def _check_statistic(plan: Plan, model: str, needed: Statistic) -> None:
 
 
 @stage(version=1, uses="evaluation", joint=True, role="statistics")
-def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
+def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Declaration:
     """What a merge learns from the task vectors and unlabelled validation examples of all tasks.
 
     Raises TallmasksError if the model's family does not support it.
@@ -183,7 +183,7 @@ def learn(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> 
         "validation": [examples(plan, model, task, "validation") for task in tasks],
         task_vector.role: task_vectors(plan, model, tasks, seed),
     }
-    return Spec(slug_of_tasks(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Declaration(slug_of_tasks(learning, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 # -- vectors, masks, consensus --------------------------------------------------------------------------------
@@ -194,12 +194,12 @@ FRACTIONS = (0.1, 0.2)
 
 
 @stage(version=3, uses="cpu", role="task_vectors")
-def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Spec:
+def task_vector(plan: Plan, model: str, task: str, seed: Seed) -> Declaration:
     """The task vector, with exact trim thresholds."""
     params = {**plan.architecture(model), "fractions": list(FRACTIONS)}
     params["fractions_of"] = plan.params["kept_fractions_of"] if counts_frozen(plan.model(model)) else "trainable"
     inputs = {finetune.role: [finetune(plan, model, task, seed)]}
-    return Spec(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Declaration(f"{task}-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> list[Node]:
@@ -207,25 +207,25 @@ def task_vectors(plan: Plan, model: str, tasks: Iterable[str], seed: Seed) -> li
 
 
 @stage(version=2, uses="cpu", joint=True, role="multi_task_vector")
-def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
+def merge(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Declaration:
     """The multi-task vector; some merges also read statistics of the tasks' data."""
     inputs = {task_vector.role: task_vectors(plan, model, tasks, seed)}
     row = methods.get_merge(merge_name)
     if row.statistics:
         inputs[statistic.role] = artifacts_with(plan, row.statistics, model, tasks, merge_name, seed, row.values)
     params = {"merge": merge_name, "code": methods.code(merges=[merge_name])}
-    return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
+    return Declaration(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
 @stage(version=2, uses="cpu", joint=True, role="mask_bundle")
-def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
+def mask(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Declaration:
     """The masks of all tasks, for every lambda of the grid."""
     params = {"tasks": list(tasks), "mask_lambda": list(plan.grids(model)["mask_lambda"])}
     inputs = {
         task_vector.role: task_vectors(plan, model, tasks, seed),
         merge.role: [merge(plan, model, tasks, merge_name, seed)],
     }
-    return Spec(slug_of_tasks(merge_name, tasks, seed), params, inputs)
+    return Declaration(slug_of_tasks(merge_name, tasks, seed), params, inputs)
 
 
 def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> dict[str, Iterable[Node]]:
@@ -239,10 +239,10 @@ def masking_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
 
 
 @stage(version=2, uses="cpu", joint=True, role="agreement")
-def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Spec:
+def consensus(plan: Plan, model: str, tasks: Tasks, merge_name: str, seed: Seed) -> Declaration:
     """The number of tasks whose TALL-mask keeps each weight, with the lambdas that the TALL-mask row selected."""
     inputs = masking_inputs(plan, model, tasks, methods.masking(merge_name).name, seed)
-    return Spec(slug_of_tasks(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
+    return Declaration(slug_of_tasks(merge_name, tasks, seed), {"tasks": list(tasks)}, inputs)
 
 
 # -- the stage behind each thing that a method, a merge or a family needs --------------------------------------
@@ -293,7 +293,7 @@ def files_by_input(files: Mapping[str, Sequence[Path]]) -> dict[Input, Sequence[
 
 
 @stage(version=3, uses="one_task", ending="json")
-def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Spec:
+def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) -> Declaration:
     """One task's accuracy under a method that uses no other task; shared by all benchmarks with the task."""
     inputs: dict[str, Iterable[Node]] = {
         **task_inputs(plan, model, [task], seed),
@@ -301,11 +301,11 @@ def evaluate_task(plan: Plan, model: str, task: str, method: str, seed: Seed) ->
         "test": [examples(plan, model, task, "test")],
     }
     name = f"{methods.slug(method)}-{task}"
-    if isinstance(methods.get(method).protocol, methods.FineTuned):
+    if isinstance(methods.get(method).usage, methods.FineTuned):
         inputs[finetune.role] = [finetune(plan, model, task, seed)]
         name += f"-s{seed}"
     params = {**plan.evaluator(model), "method": method, "code": methods.code([method]), "task": task}
-    return Spec(name, params, inputs, pretrained_source(plan, model))
+    return Declaration(name, params, inputs, pretrained_source(plan, model))
 
 
 def evaluation_data(plan: Plan, model: str, tasks: Tasks, seed: Seed) -> dict[str, Iterable[Node]]:
@@ -338,7 +338,7 @@ def method_inputs(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed)
 
 
 @stage(version=3, uses="evaluation", ending="json", role="selection")
-def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed, sweep: str | None = None) -> Spec:
+def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed, sweep: str | None = None) -> Declaration:
     """One method with every coefficient of its grid on validation data, and the best one on test data.
 
     ``sweep``: a key of the model's `sweeps` in params.yaml, for an evaluation on a sample of the examples.
@@ -353,26 +353,26 @@ def evaluate(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed, swee
     }
     if images := plan.sweep_images(model, sweep):
         params["images"] = images
-    if grid := chosen.protocol.grid(plan.grids(model)):
+    if grid := chosen.usage.grid(plan.grids(model)):
         params["grid"] = list(grid)
-        if isinstance(chosen.protocol, methods.Scaled) and not (images or chosen.tuned or grid[0]):  # alpha = 0
+        if isinstance(chosen.usage, methods.Scaled) and not (images or chosen.tuned or grid[0]):  # alpha = 0
             inputs["zero_shot"] = [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks]
-    return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Declaration(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=1, uses="evaluation", ending="json")
-def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Spec:
+def evaluate_unseen(plan: Plan, model: str, merged: Tasks, tasks: Tasks, method: str, seed: Seed) -> Declaration:
     """The merged model of some tasks, evaluated on others, with the coefficient chosen on the merged tasks."""
     chosen = evaluate(plan, model, merged, method, seed)
     inputs = evaluation_data(plan, model, tasks, seed) | method_inputs(plan, model, merged, method, seed)
     inputs[evaluate.role] = [chosen]
     params = {**plan.evaluator(model), **{key: chosen.params[key] for key in ("method", "code")}}
     params |= {"merged": list(merged), "tasks": list(tasks)}
-    return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Declaration(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=1, uses="evaluation", ending="json")
-def evaluate_first_tasks(plan: Plan, model: str, tasks: Tasks, order: str, n: int, seed: Seed) -> Spec:
+def evaluate_first_tasks(plan: Plan, model: str, tasks: Tasks, order: str, n: int, seed: Seed) -> Declaration:
     """Figure 5's methods on the first n of the tasks in an order; merges and masks are computed in memory.
 
     The order can follow from zero-shot accuracies, which only the job knows, so the inputs are those of all tasks.
@@ -394,11 +394,11 @@ def evaluate_first_tasks(plan: Plan, model: str, tasks: Tasks, order: str, n: in
         "zero_shot": [evaluate_task(plan, model, task, "zeroshot", seed) for task in tasks],
         task_vector.role: task_vectors(plan, model, tasks, seed),
     }
-    return Spec(f"{order}-{n}of{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
+    return Declaration(f"{order}-{n}of{len(tasks)}tasks-s{seed}", params, inputs, pretrained_source(plan, model))
 
 
 @stage(version=7, uses="cpu")
-def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Spec:
+def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed) -> Declaration:
     """The models of a masking row, or of a method with a codec, as a bundle on top of the pretrained file."""
     (theta0,) = pretrained_source(plan, model).values()
     base = theta0.path if isinstance(theta0, Node) else os.path.relpath(theta0, plan.root)
@@ -408,4 +408,4 @@ def bundle_archive(plan: Plan, model: str, tasks: Tasks, method: str, seed: Seed
         inputs: dict[str, Iterable[Node]] = {task_vector.role: task_vectors(plan, model, tasks, seed)}
     else:
         inputs = masking_inputs(plan, model, tasks, method, seed)
-    return Spec(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))
+    return Declaration(slug_of_tasks(method, tasks, seed), params, inputs, pretrained_source(plan, model))

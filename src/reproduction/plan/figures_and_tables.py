@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.artifacts.folders import PROVENANCE
-from reproduction.plan.node import Spec, results
+from reproduction.plan.node import Declaration, results
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
 from reproduction.results import figures, paper
@@ -22,18 +22,18 @@ FIGURES_AND_TABLES: dict[str, tuple[str, Mapping[str, Any]]] = {
 
 
 @results(version=17, files=[f"figures/{{name}}.{ending}" for ending in ("svg", "pdf", "png", "csv", PROVENANCE)])
-def figure(plan: Plan, model: str, name: str) -> Spec:
+def figure(plan: Plan, model: str, name: str) -> Declaration:
     """One figure.  Raises TallmasksError if the model has no results for it."""
     return _spec(plan, model, "figure", name)
 
 
 @results(version=8, files=[f"tables/{{name}}.{ending}" for ending in ("html", "csv", "md", "tex", PROVENANCE)])
-def paper_table(plan: Plan, model: str, name: str) -> Spec:
+def paper_table(plan: Plan, model: str, name: str) -> Declaration:
     """One of the paper's tables.  Raises TallmasksError if the model has no results for it."""
     return _spec(plan, model, "paper_table", name)
 
 
-def _spec(plan: Plan, model: str, kind: str, name: str) -> Spec:
+def _spec(plan: Plan, model: str, kind: str, name: str) -> Declaration:
     folder, known = FIGURES_AND_TABLES[kind]
     shown = known[name]
     if unknown := [view for view in shown.views if view not in VIEWS]:
@@ -58,4 +58,4 @@ def _spec(plan: Plan, model: str, kind: str, name: str) -> Spec:
     inputs = {
         f"{benchmark}/{view}": [VIEWS[view](plan, model, benchmark)] for benchmark in benchmarks for view in shown.views
     }
-    return Spec(name, params, inputs)
+    return Declaration(name, params, inputs)

@@ -24,7 +24,7 @@ Uses = Literal["cpu", "one_task", "evaluation", "finetuning"]
 
 
 @dataclass(frozen=True)
-class Spec:
+class Declaration:
     """What a stage declares for one artifact or one set of results files.
 
     Attributes:
@@ -58,7 +58,7 @@ class Stage(Generic[Which]):
 
     name: str
     version: int
-    declare: Callable[Which, Spec | Node]
+    declare: Callable[Which, Declaration | Node]
     files: tuple[str, ...]
     uses: Uses = "cpu"
     joint: bool = False
@@ -102,13 +102,13 @@ def stage(
     folder: str = "store/{model}/derived/{stage}",
     ending: str = "safetensors",
     **fields: Any,
-) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
-    """Decorator: declare a stage of the store, named after its function ``(plan, model, ...) -> Spec``."""
+) -> Callable[[Callable[Which, Declaration | Node]], Stage[Which]]:
+    """Decorator: declare a stage of the store, named after its function ``(plan, model, ...) -> Declaration``."""
     return _registered(version, [f"{folder}/{{name}}.{ending}"], uses=uses, **fields)
 
 
-def results(*, version: int, files: Iterable[str]) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
-    """Decorator: declare a stage of results, named after its function ``(plan, model, name) -> Spec``.
+def results(*, version: int, files: Iterable[str]) -> Callable[[Callable[Which, Declaration | Node]], Stage[Which]]:
+    """Decorator: declare a stage of results, named after its function ``(plan, model, name) -> Declaration``.
 
     ``files``: path patterns below results/{model}/ with {name}; the last one is the provenance.
     """
@@ -117,8 +117,8 @@ def results(*, version: int, files: Iterable[str]) -> Callable[[Callable[Which, 
 
 def _registered(
     version: int, files: Iterable[str], **fields: Any
-) -> Callable[[Callable[Which, Spec | Node]], Stage[Which]]:
-    def register(declare: Callable[Which, Spec | Node]) -> Stage[Which]:
+) -> Callable[[Callable[Which, Declaration | Node]], Stage[Which]]:
+    def register(declare: Callable[Which, Declaration | Node]) -> Stage[Which]:
         name = getattr(declare, "__name__")  # noqa: B009
         STAGES[name] = Stage(name, version, declare, tuple(file.replace("{stage}", name) for file in files), **fields)
         return STAGES[name]
@@ -150,7 +150,7 @@ class Node:
     sources: Mapping[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stage: Stage[Any], model: str, spec: Spec) -> Node:
+    def of(cls, stage: Stage[Any], model: str, spec: Declaration) -> Node:
         artifacts = {role: (source,) for role, source in spec.sources.items() if isinstance(source, Node)}
         files = {role: source for role, source in spec.sources.items() if isinstance(source, Path)}
         inputs = {role: tuple(nodes) for role, nodes in spec.inputs.items()} | artifacts

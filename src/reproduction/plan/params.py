@@ -10,7 +10,7 @@ from typing import Any
 from reproduction.evaluation.subsets import ORDERS
 from reproduction.models.families import can_score, family
 from reproduction.plan import params_model
-from reproduction.tasks.catalogues import CATALOGUES, catalogue
+from reproduction.tasks.catalogues import CATALOGUES, Params, catalogue
 from reproduction.tasks.task import Task
 from tallmasks import methods
 from tallmasks.errors import TallmasksError, nearest, short
@@ -18,8 +18,6 @@ from tallmasks.io.validation import validated
 from tallmasks.io.yaml_files import read_yaml, scalar
 from tallmasks.methods import Masked
 from tallmasks.methods.few_bits import PLAIN
-
-Params = Mapping[str, Any]
 
 FILE = Path("params.yaml")
 
@@ -75,7 +73,7 @@ def from_command_line(config: Params) -> dict[str, Any]:
 
     Raises TallmasksError for an unknown key.
     """
-    keys = params_model.Params.model_fields
+    keys = params_model.ParamsFile.model_fields
     if unknown := next((key for key in config if key not in keys), None):
         raise TallmasksError(f"--config: there is no key {short(unknown)}{nearest(str(unknown), keys)}")
     return {key: _typed(value) for key, value in config.items()}
@@ -96,7 +94,7 @@ def bundled_row(params: Params) -> str:
     do not come back bit for bit, so `lossless` has no bundle here.
     """
     row = methods.get(methods.spec_of(params.get("bundle", "stochastic_rounding"), f"{FILE}: bundle:"))
-    few_bits = isinstance(row.protocol, Masked) and row.values.get("bits", PLAIN) != PLAIN
+    few_bits = isinstance(row.usage, Masked) and row.values.get("bits", PLAIN) != PLAIN
     if not few_bits and not (row.codec and row.codec.coding == "multiples"):
         expected = "stochastic_rounding, or a masking row with few bits, such as {tall_mask_ties: {bits: 3}}"
         raise refusal("bundle", f"found {row.name!r}, expected {expected}")
@@ -115,7 +113,7 @@ def refusal(key: str, why: str) -> TallmasksError:
 
 def check_params(params: Params) -> None:
     """Raises TallmasksError with the key for a value outside `params_model`, or an unknown or repeated name."""
-    validated(params, params_model.Params, FILE)
+    validated(params, params_model.ParamsFile, FILE)
     entries = [params["methods"]] if isinstance(params["methods"], str) else params["methods"]
     rows = [(entry if isinstance(entry, str) else next(iter(entry))).partition(":")[0] for entry in entries]
     _check_names("methods", rows, (*methods.GROUPS, *methods.names()))

@@ -358,7 +358,7 @@ def _model(value: Any) -> str:
     return "ClipEntry" if isinstance(value, dict) and value.get("family") == "clip" else "ModelEntry"
 
 
-class Params(Section):
+class ParamsFile(Section):
     build: list[Name] = Field(description="models to build if no target is named")
     benchmarks: dict[Name, Benchmark] = Field(
         min_length=1,

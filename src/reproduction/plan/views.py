@@ -10,7 +10,7 @@ from reproduction.models.checkpoint_sources import FINETUNE, source_of
 from reproduction.models.families import STATISTICS, statistics_of, trains_heads
 from reproduction.plan import chain
 from reproduction.plan.chain import Seed, Tasks
-from reproduction.plan.node import Node, Spec, Stage, results
+from reproduction.plan.node import Declaration, Node, Stage, results
 from reproduction.plan.params import bundled_row
 from reproduction.plan.settings import Plan
 from reproduction.training.controlled import Controlled
@@ -58,7 +58,7 @@ def view(
     def register(artifacts: WrittenFrom) -> WrittenFrom:
         name = getattr(artifacts, "__name__")  # noqa: B009
 
-        def declare(plan: Plan, model: str, benchmark: str) -> Spec:
+        def declare(plan: Plan, model: str, benchmark: str) -> Declaration:
             tasks = plan.tasks_for(model, benchmark)
             shown_seeds = {"none": (), "first": plan.seeds[:1], "all": plan.seeds}[seeds]
             if reason := _reason_against(plan, model, benchmark, len(shown_seeds)):
@@ -71,7 +71,9 @@ def view(
                 "seeds": list(shown_seeds),
                 **plan.architecture(model),
             }
-            return Spec(benchmark, settings, artifacts(plan, model, benchmark), chain.pretrained_source(plan, model))
+            return Declaration(
+                benchmark, settings, artifacts(plan, model, benchmark), chain.pretrained_source(plan, model)
+            )
 
         def _reason_against(plan: Plan, model: str, benchmark: str, seed_count: int) -> str | None:
             tasks, sources = plan.benchmark(model, benchmark), plan.model(model).get("checkpoints", FINETUNE)
@@ -307,7 +309,7 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     members, seed = plan.members(plan.tasks_for(model, name)), plan.seeds[0]
 
     def at_threshold(consensus: methods.Method, k: int) -> Node:
-        for row in methods.rows_on(str(consensus.merge), lambda row: row.protocol == consensus.protocol):
+        for row in methods.rows_on(str(consensus.merge), lambda row: row.usage == consensus.usage):
             if _threshold_of(row) == k:
                 return chain.evaluate(plan, model, members, row.name, seed)
         row_at_k = methods.spec_of({consensus.name: {"k": k}})

@@ -14,7 +14,7 @@ from reproduction.results.tables import ParameterCounts, mark_explained, marked,
 from reproduction.results.typesetting import TableLayout, byte_unit
 from tallmasks import methods
 from tallmasks.methods import Method
-from tallmasks.methods.method_protocols import Section
+from tallmasks.methods.method_usages import Part
 from tallmasks.methods.registry import data_needed
 
 
@@ -58,8 +58,8 @@ def field_table(
                 "at_grid_end": sum(evaluation.at_grid_ends),
             }
         )
-    order = {name: index for index, name in enumerate(get_args(Section))}
-    rows.sort(key=lambda row: (order[row["section"]], row["year"] or 0, methods.get(row["method"]).row))
+    order = {name: index for index, name in enumerate(get_args(Part))}
+    rows.sort(key=lambda row: (order[row["section"]], row["year"] or 0, methods.get(row["method"]).order))
     return pd.DataFrame(rows).astype({"year": "Int64", "file_gbit": float})
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.mask_bundles import MaskBundle, count_bits
+from tallmasks.masks.mask_bundles import MaskGrid, count_bits
 
 LayerOf = Callable[[str], tuple[str, str]]
 
 
 def statistics(
-    bundle: MaskBundle, chosen: Mapping[str, float], multi_task_vector: NDArray[np.float32], layer_of: LayerOf
+    bundle: MaskGrid, chosen: Mapping[str, float], multi_task_vector: NDArray[np.float32], layer_of: LayerOf
 ) -> dict[str, pd.DataFrame]:
     """Tables of the masks at each task's chosen lambda.
 
@@ -46,7 +46,7 @@ def statistics(
     }
 
 
-def _tensors(bundle: MaskBundle, masks: Mapping[str, NDArray[np.uint8]], layer_of: LayerOf) -> pd.DataFrame:
+def _tensors(bundle: MaskGrid, masks: Mapping[str, NDArray[np.uint8]], layer_of: LayerOf) -> pd.DataFrame:
     layout = bundle.layout
     held = np.zeros(len(layout.names))
     for bits in masks.values():

@@ -12,7 +12,7 @@ import pandas as pd
 
 from reproduction.evaluation.choice import accuracies, normalized, wilson_interval
 from reproduction.evaluation.records import SPLITS, Evaluation
-from reproduction.models.families import Family, Spec
+from reproduction.models.families import Family, ModelParams
 from reproduction.results.typesetting import Cell, TableLayout, byte_unit, markdown
 from tallmasks import methods
 from tallmasks.masks.consensus import AgreementProfile
@@ -31,7 +31,7 @@ class ParameterCounts:
     shapes: Shapes = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model_family: Family, spec: Spec, pretrained: Path) -> ParameterCounts:
+    def of(cls, model_family: Family, spec: ModelParams, pretrained: Path) -> ParameterCounts:
         initial = model_family.initial_state(spec, pretrained)
         counts = model_family.parameter_counts(spec, open_checkpoint(pretrained).shapes)
         return cls(*counts, {name: values.shape for name, values in initial.items()})

@@ -28,7 +28,7 @@ class Task:
     description: str
 
     @property
-    def free(self) -> bool:
+    def writes_answers(self) -> bool:
         """True if the model generates its answers instead of choosing among them."""
         return False
 

@@ -18,7 +18,7 @@ from tallmasks.errors import TallmasksError, counted, nearest, needed_for
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import read_plain_json
 from tallmasks.io.tensor_files import name_some
-from tallmasks.parallel import once
+from tallmasks.parallel import cached
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.folders import CONFIG, TOKENIZERS, matches
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -45,7 +45,7 @@ class Bundle:
         self.manifest = parts.manifest
         self.parts, self._base_spec = parts, None if base is None else _spec(base.origin)
         self._device = device
-        self._find_base_once = once(lambda: find_base(parts, base))
+        self._find_base_once = cached(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None  # theta_0 copied from the first module, if the base is unavailable
         self._kept: DeviceWeights | None = None
 

@@ -28,7 +28,7 @@ from tallmasks.io import hub
 from tallmasks.io.dtypes import DTYPES, nbytes_of
 from tallmasks.io.plain_files import LARGEST_JSON, open_plain, within
 from tallmasks.io.tensor_files import TensorInfo, open_tensors
-from tallmasks.parallel import once, parallel
+from tallmasks.parallel import cached, parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 from tallmasks.vectors.multiples import columns_of, piece, piece_count, row_rms, steps_of
@@ -126,13 +126,13 @@ class BundleParts:
 
     def __init__(self, location: BundleLocation, manifest: Manifest) -> None:
         self.location, self.manifest = location, manifest
-        self.checked = once(self._checked)
-        self._opened = once(self._open)
-        self._infos = once(lambda: other_infos(manifest))
-        self._ends = once(lambda file: ends_of_pieces(self._opened(file)))
+        self.checked = cached(self._checked)
+        self._opened = cached(self._open)
+        self._infos = cached(lambda: other_infos(manifest))
+        self._ends = cached(lambda file: ends_of_pieces(self._opened(file)))
         self._task_of = {file: task for task, file in manifest.task_files.items()}
         self._task_of |= {str(model.own_file): task for task, model in manifest.models.items()}
-        self.kept = once(self._keep)
+        self.kept = cached(self._keep)
         self.kept_bytes, self._lock = 0, threading.Lock()
 
     def of_task(self, task: str) -> Arrays:

@@ -39,7 +39,7 @@ from tallmasks.bundles.model_card import model_card
 from tallmasks.bundles.streams import Coded, NewStreams, bytes_without_pieces, new_streams
 from tallmasks.bundles.updates import Coding
 from tallmasks.errors import TallmasksError
-from tallmasks.io.atomic_files import atomic_write_bytes, whole
+from tallmasks.io.atomic_files import atomic_path, atomic_write_bytes
 from tallmasks.io.dtypes import FLOATS, nbytes_of
 from tallmasks.io.tensor_files import bytes_of_file, new_tensors
 from tallmasks.parallel import parallel
@@ -116,7 +116,7 @@ def new_bundle(out: Path | str, contents: BundleContents) -> Iterator[NewBundle]
     Raises TallmasksError if ``out`` exists, the disk lacks space, or a value cannot be stored.
     """
     draft = _draft(contents)
-    with whole(out, sum(fixed_bytes(contents).values()), folder=True, new=True) as folder:
+    with atomic_path(out, sum(fixed_bytes(contents).values()), folder=True, new=True) as folder:
         with ExitStack() as stack:
             files = {
                 task: stack.enter_context(new_streams(folder / form[0], *form[1:]))

@@ -85,7 +85,7 @@ def check_content(base: Checkpoint, manifest: Manifest, title: str) -> None:
 def check_module(module: Checkpoint, manifest: Manifest, skip_incomparable: bool) -> None:
     """Raises TallmasksError if a module's tensors are not the base's, byte for byte. Tensors in another dtype cannot be
     compared; they are an error unless ``skip_incomparable``."""
-    names = [name for name in module.tensors if name not in manifest.free]
+    names = [name for name in module.tensors if name not in manifest.may_differ]
     compared = [name for name in names if module.tensors[name].dtype == manifest.tensors[name].dtype]
     digests = dict(zip(compared, parallel(module.digest, compared), strict=True))
     if other := [name for name in compared if digests[name] != manifest.tensors[name].base_sha256]:

@@ -210,7 +210,7 @@ class Manifest(_Object):
         return self.models.get(task, TaskModel())
 
     @cached_property
-    def free(self) -> set[str]:
+    def may_differ(self) -> set[str]:
         """The tensors that a module may lack or have in another shape: non-floats, and buffers other than averages."""
         kinds = buffers_among({name: tensor.shape for name, tensor in self.tensors.items()})
         not_floats = {name for name, tensor in self.tensors.items() if tensor.dtype not in FLOATS}

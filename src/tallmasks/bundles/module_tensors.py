@@ -40,14 +40,14 @@ class Form:
 
     Attributes:
         tensors, aliases: of the model, as in a `Checkpoint`.
-        free: tensors that a module may lack or have in another shape: computed tables and heads.
+        may_differ: tensors that a module may lack or have in another shape: computed tables and heads.
         heads: tensors of the model that only some tasks have.
         extra: tensors that a module may have in addition: heads, and tensors of the base that this model lacks.
     """
 
     tensors: Mapping[str, TensorInfo]
     aliases: Mapping[str, str]
-    free: Set[str]
+    may_differ: Set[str]
     heads: Set[str]
     extra: Set[str]
 
@@ -61,10 +61,12 @@ def form_of(manifest: Manifest, task: str | None) -> Form:
     tensors |= {name: TensorInfo(one.dtype, one.shape) for name, one in model.own.items()}
     aliases = {alias: name for alias, name in manifest.aliases.items() if alias not in tensors and name in tensors}
     heads = {name for one in manifest.models.values() for name in one.own}
-    free = manifest.free | heads
+    may_differ = manifest.may_differ | heads
     if task is None:  # the module may have been built for a task whose model lacks these
-        free |= {name for one in manifest.models.values() for name in one.missing}
-    return Form(tensors, aliases, free, heads & tensors.keys(), heads | (manifest.tensors.keys() - tensors.keys()))
+        may_differ |= {name for one in manifest.models.values() for name in one.missing}
+    return Form(
+        tensors, aliases, may_differ, heads & tensors.keys(), heads | (manifest.tensors.keys() - tensors.keys())
+    )
 
 
 def tensor_of(raw: NDArray[np.uint8], info: TensorInfo) -> torch.Tensor:
@@ -156,7 +158,7 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], T
         is_wrapped = hasattr(tensor, "__tensor_flatten__") or torch.nn.parameter.is_lazy(tensor)  # such as DTensor
         if is_wrapped or tensor.layout != torch.strided:
             raise _not_dense(name, tensor)
-    free = form.free
+    may_differ = form.may_differ
     parts, theirs = _as_in_files(module, own, form)
     tied: dict[tuple, list[str]] = {}
     for name, tensor in parts.items():
@@ -169,8 +171,8 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], T
         may_be_extra = not candidates.isdisjoint(form.extra)
         candidates &= form.tensors.keys()
         tensor = parts[names[0]]
-        candidates -= {name for name in candidates & free if not _has_form(tensor, form.tensors[name])}
-        if len(candidates) > 1 and candidates <= free:
+        candidates -= {name for name in candidates & may_differ if not _has_form(tensor, form.tensors[name])}
+        if len(candidates) > 1 and candidates <= may_differ:
             candidates = {min(candidates)}
         if not candidates and tensor.is_floating_point():
             if may_be_extra:
@@ -186,7 +188,7 @@ def _matched(module: torch.nn.Module, form: Form) -> tuple[list[ModuleTensor], T
     buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
     unsaved = getattr(module, "_keys_to_ignore_on_save", None) or ()  # parameters that transformers does not save
     unknown = [name for name in unknown if name not in buffers and name not in unsaved]
-    missing = sorted(form.tensors.keys() - {one.name for one in tensors} - free)
+    missing = sorted(form.tensors.keys() - {one.name for one in tensors} - may_differ)
     if missing or unknown:
         folders = any(map(part_prefix, missing))  # of a model of several parts
         raise TallmasksError(

@@ -20,7 +20,7 @@ from tallmasks.bundles.task_weights import TaskWeights
 from tallmasks.bundles.updates import in_order
 from tallmasks.io.dtypes import DTYPES, code_of, torch_dtypes
 from tallmasks.io.tensor_files import TensorInfo
-from tallmasks.parallel import once
+from tallmasks.parallel import cached
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import converted
 from tallmasks.vectors.multiples import pieces
@@ -97,10 +97,10 @@ class DeviceWeights:
     ) -> None:
         self._parts, self._base, self._device, self._keep = parts, base, device, keep
         self._groups, self.nbytes = groups_of(parts, base, names), 0
-        self._weights = once(lambda task: TaskWeights(parts, base, task))
-        cached = once if keep else lambda upload: upload
-        self._theta, self._update = cached(self._upload_theta), cached(self._upload_update)
-        self._constant = cached(self._upload_constant)
+        self._weights = cached(lambda task: TaskWeights(parts, base, task))
+        kept = cached if keep else lambda upload: upload
+        self._theta, self._update = kept(self._upload_theta), kept(self._upload_update)
+        self._constant = kept(self._upload_constant)
 
     @torch.no_grad()
     def write(self, tensors: Sequence[ModuleTensor], task: str | None) -> None:

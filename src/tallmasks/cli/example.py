@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rich.filesize import decimal
 from safetensors.numpy import save_file
 
-from tallmasks.io.atomic_files import whole
+from tallmasks.io.atomic_files import atomic_path
 from tallmasks.io.plain_files import expanded
 
 BASE = ("airplane", "bicycle", "boat", "cat", "chair", "dog", "house", "tree")
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the models and print their sizes."""
     out = Path(expanded(arguments.folder))
     base = _base(np.random.default_rng(0))
-    with whole(out, folder=True, new=True) as hidden:
+    with atomic_path(out, folder=True, new=True) as hidden:
         _save(hidden / "base", base, BASE)
         for seed, (task, classes) in enumerate(TASKS.items(), 1):
             _save(hidden / task, _fine_tuned(base, classes, np.random.default_rng(seed)), classes)

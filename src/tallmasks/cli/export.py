@@ -19,7 +19,7 @@ from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.manifest import task_files
 from tallmasks.cli.printed_models import print_copied
 from tallmasks.errors import option_errors
-from tallmasks.io.atomic_files import refuse_inside, whole
+from tallmasks.io.atomic_files import atomic_path, refuse_inside
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded
 from tallmasks.operations.merge_recipes import library_of
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.all:
         return _print(output, arguments.task, _export(bundle, arguments.bundle, arguments.task, output))
     models = {}
-    with whole(output, folder=True, new=True) as folder:
+    with atomic_path(output, folder=True, new=True) as folder:
         for task, file in task_files(bundle.tasks, "").items():
             name = file if not bundle.base.is_folder else file.removesuffix(".safetensors")
             models[task] = output / name, _export(bundle, arguments.bundle, task, folder / name)

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def print_all() -> None:
     rows = [methods.get(name) for name in methods.names()]
-    lines = [(str(one.row), one.name, data_needed(one), " ".join(all_options(one))) for one in rows]
+    lines = [(str(one.order), one.name, data_needed(one), " ".join(all_options(one))) for one in rows]
     _print_columns([("row", "method", "needs besides the models", "options"), *lines])
     print()
     merges = [methods.get_merge(name) for name in methods.merge_names()]
@@ -61,7 +61,7 @@ def print_one(name: str) -> None:
         title, options = f"{method.name}: {method.title} ({method.paper})", all_options(method)
         lines = {
             "computes": _summary(methods.get_merge(str(method.merge)).apply if alone else method.update),
-            "used as": _summary(type(method.protocol)),
+            "used as": _summary(type(method.usage)),
             "takes": ", ".join(sorted(method.needs)),
             "merge": method.merge or "none",
             "needs": data_needed(method),

@@ -20,7 +20,7 @@ TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 
 
 @contextmanager
-def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = False) -> Iterator[Path]:
+def atomic_path(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = False) -> Iterator[Path]:
     """Yield a hidden path to build a file or folder at; on a clean exit it is fsynced and renamed to ``path``.
 
     Parent folders are created. ``size``: bytes to reserve on the disk. ``new``: raise if ``path`` exists (except an
@@ -57,7 +57,7 @@ def whole(path: Path | str, size: int = 0, *, folder: bool = False, new: bool = 
 
 def atomic_write_bytes(path: Path | str, content: bytes) -> None:
     """Write a small file atomically."""
-    with whole(path, len(content)) as hidden:
+    with atomic_path(path, len(content)) as hidden:
         hidden.write_bytes(content)
 
 

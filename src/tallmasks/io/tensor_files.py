@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from tallmasks.errors import TallmasksError, cut, one_line
-from tallmasks.io.atomic_files import whole
+from tallmasks.io.atomic_files import atomic_path
 from tallmasks.io.content_digests import CONTENT, content_of_tensors
 from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of, nbytes_of
 from tallmasks.io.plain_files import open_plain
@@ -272,7 +272,7 @@ def new_tensor_file(
     """
     size = bytes_in_order(infos, metadata, header, late)
     start = size - sum(info.nbytes for info in infos.values())
-    with whole(path, size, new=new) as part:
+    with atomic_path(path, size, new=new) as part:
         mapped = np.memmap(part, np.uint8, mode="r+", shape=(size,))
         data = np.asarray(mapped[start:])
         ends = accumulate((info.nbytes for info in infos.values()), initial=0)

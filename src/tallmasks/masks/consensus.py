@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import new_flat, open_tensors
-from tallmasks.masks.mask_bundles import open_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_grid
 from tallmasks.vectors import kernels
 
 FORMAT = "tallmasks/agreement/1"
@@ -30,7 +30,7 @@ class AgreementProfile:
 def write_agreement(out: Path, mask_bundle: Path, chosen: Mapping[str, float], metadata: Mapping[str, str]) -> None:
     """Writes n(p), the number of tasks whose mask keeps weight p: uint8, flat. ``chosen``: mask_lambda by task, from
     the grid, for at most 255 tasks."""
-    bundle = open_mask_bundle(mask_bundle)
+    bundle = open_mask_grid(mask_bundle)
     with new_flat(out, bundle.layout, {**metadata, "format": FORMAT}, np.uint8) as new:
         planes = [bundle.planes(task) for task in bundle.tasks]
         kernels.count_agreement(planes, [bundle.index(chosen[task]) for task in bundle.tasks], new.flat)

@@ -26,7 +26,7 @@ FORMAT = "tallmasks/mask_bundle/1"
 
 
 @dataclass(frozen=True)
-class MaskBundle:
+class MaskGrid:
     """An open mask bundle; each task's masks are read only when needed."""
 
     tensors: TensorFile
@@ -75,9 +75,9 @@ def count_bits(bits: NDArray[np.uint8]) -> int:
     return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
 
-def open_mask_bundle(path: Path | str) -> MaskBundle:
+def open_mask_grid(path: Path | str) -> MaskGrid:
     """Opens a file of :func:`write_mask_bundle`. Raises TallmasksError for any other file."""
-    return MaskBundle(open_tensors(path, FORMAT))
+    return MaskGrid(open_tensors(path, FORMAT))
 
 
 def write_mask_bundle(

@@ -10,7 +10,7 @@ A function decorated with `quantizer` rounds each piece of a tensor to integers,
 `by_tensor` compresses each tensor by itself.
 
 Keyword-only parameters with defaults are options that params.yaml can set (``methods: [..., {ties: {keep: 0.1}}]``).
-The protocol (see ``method_protocols``) says how the update is used. Methods with ``group="later"`` are built only on
+The usage (see ``method_usages``) says how the update is used. Methods with ``group="later"`` are built only on
 request.
 """
 
@@ -19,7 +19,7 @@ from tallmasks.methods.contract import KeptFraction, Method
 from tallmasks.methods.few_bits import in_few_bits
 from tallmasks.methods.inputs import INPUTS, Input, MethodInputs, method_input
 from tallmasks.methods.merges import Mask, Merge, Network, Statistics, TensorPiece, Vector, each_piece
-from tallmasks.methods.method_protocols import ALPHAS_TO_3, FineTuned, Fixed, Masked, PerTask, Scaled
+from tallmasks.methods.method_usages import ALPHAS_TO_3, FineTuned, Fixed, Masked, PerTask, Scaled
 from tallmasks.methods.options import Between, Fraction, Share
 from tallmasks.methods.registry import (
     GROUPS,

@@ -17,13 +17,13 @@ from tallmasks.methods import rows
 
 
 def code_digest(*values: Any) -> str:
-    """The digest of functions, protocols, names and numbers."""
+    """The digest of functions, usages, names and numbers."""
     content = json.dumps(values, default=_plain, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:LENGTH]
 
 
 def _plain(value: Any) -> Any:
-    """A function, or a dataclass such as a protocol, for JSON."""
+    """A function, or a dataclass such as a usage, for JSON."""
     if not callable(value):
         return [type(value).__qualname__, vars(value)]
     if not value.__module__.startswith(f"{rows.__name__}."):

@@ -17,9 +17,9 @@ from tallmasks.errors import TallmasksError
 from tallmasks.methods import storage_formulas
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.codec import Codec
-from tallmasks.methods.inputs import INPUTS, Input, misfit
+from tallmasks.methods.inputs import INPUTS, Input, usage_problem
 from tallmasks.methods.merges import Vector
-from tallmasks.methods.method_protocols import FineTuned, Protocol, Scaled, Section
+from tallmasks.methods.method_usages import FineTuned, Part, Scaled, Usage
 from tallmasks.methods.options import Option, Value, options_for, options_of
 from tallmasks.methods.storage_formulas import Shapes, Storage, Storing
 from tallmasks.vectors.task_vectors import TaskVector
@@ -47,11 +47,11 @@ class Method:
     Attributes:
         name: includes the options, its own and its merge's, that are not at their defaults (``ties:keep=0.1``).
         update: the function that computes the update.
-        protocol: how the update is used.
+        usage: how the update is used.
         row: position in the table.
         title, paper: shown in tables.
         merge: the merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
-        storage: bits from T, P' and F, see `tallmasks.methods.storage_formulas` (default: the protocol's).
+        storage: bits from T, P' and F, see `tallmasks.methods.storage_formulas` (default: the usage's).
         kept: the fraction that the input ``threshold`` keeps.
         chosen: the values of its own options that are not those of ``update`` and its inputs.
         group: "paper" or "later": the entry under `methods` in params.yaml that selects this method.
@@ -59,8 +59,8 @@ class Method:
 
     name: str
     update: Callable[..., Vector]
-    protocol: Protocol
-    row: int
+    usage: Usage
+    order: int
     title: str
     paper: str
     merge: str | None = None
@@ -78,19 +78,19 @@ class Method:
         return update
 
     @property
-    def section(self) -> Section:
-        return self.protocol.section
+    def section(self) -> Part:
+        return self.usage.section
 
     @property
     def tuned(self) -> str | None:
         """The option of its merge that is tuned instead of alpha, if any."""
-        return self.protocol.tuned if isinstance(self.protocol, Scaled) else None
+        return self.usage.tuned if isinstance(self.usage, Scaled) else None
 
     @property
     def code(self) -> str:
         """The digest of its code, used in the recipes of its evaluations."""
         inputs = {name: needed.find for name, needed in self.all_inputs.items()}
-        return code_digest(self.update, self.protocol, self.kept, {**inputs, **self.chosen})
+        return code_digest(self.update, self.usage, self.kept, {**inputs, **self.chosen})
 
     @functools.cached_property
     def needs(self) -> frozenset[str]:
@@ -152,12 +152,12 @@ class Method:
     @property
     def looks_at_one_task(self) -> bool:
         """True if a task's result is the same in every benchmark."""
-        return isinstance(self.protocol, FineTuned) or self.needs <= {"pretrained"}
+        return isinstance(self.usage, FineTuned) or self.needs <= {"pretrained"}
 
     def __post_init__(self) -> None:
         """Refuses a method that would run, but compute something else than its author means."""
         if self.storage is None:
-            object.__setattr__(self, "storage", type(self.protocol).storage)
+            object.__setattr__(self, "storage", type(self.usage).storage)
         problem = None
         if self.storage is None:
             problem = "storage is missing; choose a function of tallmasks.methods.storage_formulas"
@@ -167,7 +167,7 @@ class Method:
             problem = f"give merge if and only if an input depends on it; inputs: {', '.join(sorted(self.all_inputs))}"
         elif self.tuned and self.update is not merged_vector:
             problem = "tuned is only for methods that are a merge alone"
-        if problem := problem or misfit(self.protocol, self.needs, self.all_inputs):
+        if problem := problem or usage_problem(self.usage, self.needs, self.all_inputs):
             raise ValueError(f"method {self.name}: {problem}")
 
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import Layout
-from tallmasks.methods.method_protocols import Fixed, Masked, Scaled
-from tallmasks.methods.method_protocols import Protocol as ProtocolOfMethod
+from tallmasks.methods.method_usages import Fixed, Masked, Scaled, Usage
 from tallmasks.methods.options import Value, options_for
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -96,18 +95,18 @@ def method_input(name: str, meaning: str, *, per: Per, **fields: Any) -> Callabl
     return register
 
 
-def misfit(protocol: ProtocolOfMethod, needs: Collection[str], every: Collection[str]) -> str | None:
-    """Why a method's inputs do not fit its protocol, if an input varies by task or lambda but the protocol does not.
+def usage_problem(usage: Usage, needs: Collection[str], every: Collection[str]) -> str | None:
+    """Why a method's inputs do not fit its usage, if an input varies by task or lambda but the usage does not.
     ``every``: the inputs in ``needs`` and those they are computed from."""
     of_one = [name for name in sorted(needs) if INPUTS[name].per != "benchmark"]
-    if isinstance(protocol, Fixed | Scaled) and of_one:
+    if isinstance(usage, Fixed | Scaled) and of_one:
         return (
-            f"{', '.join(of_one)} differs by task, but the protocol {type(protocol).__name__} builds one model for all "
+            f"{', '.join(of_one)} differs by task, but the usage {type(usage).__name__} builds one model for all "
             'tasks; expected inputs with per="benchmark"'
         )
     of_lambda = [name for name in sorted(every) if INPUTS[name].per == "mask_lambda"]
-    if not isinstance(protocol, Masked) and of_lambda:
-        return f"{', '.join(of_lambda)} differs by mask_lambda; expected Masked, found {type(protocol).__name__}"
+    if not isinstance(usage, Masked) and of_lambda:
+        return f"{', '.join(of_lambda)} differs by mask_lambda; expected Masked, found {type(usage).__name__}"
     return None
 
 

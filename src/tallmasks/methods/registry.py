@@ -14,7 +14,7 @@ from tallmasks.methods import options, rows
 from tallmasks.methods.code_digests import code_digest
 from tallmasks.methods.contract import Group, Method, merged_vector
 from tallmasks.methods.merges import Merge, Statistic, Vector
-from tallmasks.methods.method_protocols import Fixed, Masked, Protocol, Scaled
+from tallmasks.methods.method_usages import Fixed, Masked, Scaled, Usage
 from tallmasks.methods.options import Option, Value
 
 Entry = TypeVar("Entry", Merge, Method)
@@ -47,10 +47,10 @@ def merge(name: str, **fields: Any) -> Callable[[Callable[..., Any]], Callable[.
 
 
 def merged_row(
-    name: str, *, row: int, title: str, paper: str, merge: str = "", protocol: Protocol | None = None, **fields: Any
+    name: str, *, order: int, title: str, paper: str, merge: str = "", usage: Usage | None = None, **fields: Any
 ) -> None:
-    """Registers a method that is a merge alone (default merge: ``name``; default protocol: alpha is tuned)."""
-    fields |= {"row": row, "title": title, "paper": paper, "merge": merge or name, "protocol": protocol or Scaled()}
+    """Registers a method that is a merge alone (default merge: ``name``; default usage: alpha is tuned)."""
+    fields |= {"order": order, "title": title, "paper": paper, "merge": merge or name, "usage": usage or Scaled()}
     method(name=name, **fields)(merged_vector)
 
 
@@ -65,8 +65,8 @@ def get(spec: str) -> Method:
     chosen = options.chosen_from(texts, all_options(plain), f"method {name}")
     if not chosen:
         return plain
-    if isinstance(plain.protocol, Scaled) and plain.tuned in chosen:
-        plain = replace(plain, protocol=replace(plain.protocol, tuned=None, values=(1.0,)))
+    if isinstance(plain.usage, Scaled) and plain.tuned in chosen:
+        plain = replace(plain, usage=replace(plain.usage, tuned=None, values=(1.0,)))
     of_merge = get_merge(plain.merge).options if plain.merge else {}
     for_merge = {key: value for key, value in chosen.items() if key in of_merge}
     settings = ", ".join(f"{key} = {value}" for key, value in sorted(chosen.items()))
@@ -125,7 +125,7 @@ def slug(spec: str) -> str:
 def names(group: Group | None = None) -> tuple[str, ...]:
     """All methods, or those of a group, in table order."""
     members = [name for name, method in _methods.items() if group in (None, method.group)]
-    return tuple(sorted(members, key=lambda name: (_methods[name].row, name)))
+    return tuple(sorted(members, key=lambda name: (_methods[name].order, name)))
 
 
 def specs_of(entries: str | Sequence[str | Mapping[str, Mapping[str, Value]]]) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def code(methods: Iterable[str] = (), merges: Iterable[str] = ()) -> dict[str, d
 def table_digests(methods: Iterable[str]) -> dict[str, str]:
     """Digests of what tables show of each method besides its results, for recipes."""
     entries = {name: get(name) for name in methods}
-    return {name: code_digest(one.row, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
+    return {name: code_digest(one.order, one.title, one.paper, one.storage, one.tuned) for name, one in entries.items()}
 
 
 def tuned_merge(method: Method, value: float) -> str:
@@ -170,9 +170,9 @@ def statistics_behind(method: Method) -> Statistic | None:
 def data_needed(method: Method) -> str:
     """The data that a method needs besides the checkpoints, in words."""
     chosen = []
-    if isinstance(method.protocol, Masked) or "agreement" in method.all_inputs:
+    if isinstance(method.usage, Masked) or "agreement" in method.all_inputs:
         chosen.append("lambda")
-    if isinstance(method.protocol, Scaled) and method.protocol.values != (1.0,):
+    if isinstance(method.usage, Scaled) and method.usage.values != (1.0,):
         chosen.append(method.tuned or "alpha")
     validation = [f"validation data for {' and '.join(chosen)}"] if chosen else []
     data = statistics_behind(method)
@@ -205,7 +205,7 @@ def names_with_masks() -> tuple[str, ...]:
 def _masks_over(method: Method) -> Method | None:
     if _is_masking(method) or method.codec is not None:
         return method
-    if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.protocol, Fixed):
+    if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.usage, Fixed):
         return None  # masks are only for the merged vector itself, with tuned alpha
     merged = get_merge(method.merge)
     name, texts = options.parse_spec(merged.name)
@@ -214,7 +214,7 @@ def _masks_over(method: Method) -> Method | None:
 
 
 def _is_masking(method: Method) -> bool:
-    return isinstance(method.protocol, Masked)
+    return isinstance(method.usage, Masked)
 
 
 def consensus(merge: str, k: int | None = None) -> Method:

@@ -23,7 +23,7 @@ from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.methods.contract import merged_vector
-from tallmasks.methods.method_protocols import Fixed
+from tallmasks.methods.method_usages import Fixed
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.vectors import kernels
@@ -106,7 +106,7 @@ def _merge_of(name: str, count: int) -> tuple[str, float]:
     method = registry.get(name)
     if method.merge is None or method.update is not merged_vector:
         raise TallmasksError(f"{name} does more than merge; expected one of: {', '.join(merges())}")
-    return method.merge, method.protocol.coefficient_for(count) if isinstance(method.protocol, Fixed) else 1.0
+    return method.merge, method.usage.coefficient_for(count) if isinstance(method.usage, Fixed) else 1.0
 
 
 def merges() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from tallmasks.methods import registry
 from tallmasks.methods.contract import Method
 from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.weighting import WeightedMerge, Weighting
-from tallmasks.parallel import once
+from tallmasks.parallel import cached
 from tallmasks.vectors import kernels
 from tallmasks.vectors.lazy_vectors import LazyVector, ReadPiece
 from tallmasks.vectors.task_vectors import TaskVector, trim_thresholds
@@ -65,7 +65,7 @@ class Stream:
         """Task vectors that are computed on access. Thresholds are computed for all tasks together, once."""
         flats: list[Vector] = [cast(Any, LazyVector(self.layout, piece)) for piece in self.changes.values()]
 
-        @once
+        @cached
         def thresholds(fraction: float, of_trainable: bool) -> list[np.float32]:
             return trim_thresholds(flats, fraction, 0 if of_trainable else self.frozen)
 
@@ -130,8 +130,8 @@ class StreamedMerge:
         """The number of threads to use: 1 for whole tensors, whose matrix products are multi-threaded."""
         return 1 if self.over_tensors else None
 
-    def weighed(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
-        return self._weighted.weighed(vectors) if self._weighted else vectors
+    def weighted(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
+        return self._weighted.weighted(vectors) if self._weighted else vectors
 
     def __call__(self, piece: TensorPiece, vectors: Sequence[Vector]) -> Vector:
         """tau_MTL in a piece, float32 [n]. Raises TallmasksError if it contains NaN or infinity."""
@@ -149,7 +149,7 @@ class PieceInputs:
     ) -> None:
         self._mask_lambdas = mask_lambdas
         vectors = stream.task_vectors_at(piece)
-        self.vectors = merging.weighed(vectors)
+        self.vectors = merging.weighted(vectors)
         self.pretrained = stream.pretrained(piece.name, piece.start, piece.stop)
         self.multi_task_vector = merging(piece, vectors)
 

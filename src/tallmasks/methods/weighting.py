@@ -18,7 +18,7 @@ from tallmasks.errors import TallmasksError
 from tallmasks.methods import registry
 from tallmasks.methods.merges import Merge, TensorPiece, Vector
 from tallmasks.methods.rows.parts.elected_signs import agreeing_or_plus
-from tallmasks.parallel import once
+from tallmasks.parallel import cached
 from tallmasks.vectors import kernels
 from tallmasks.vectors.lazy_vectors import LazyVector
 from tallmasks.vectors.task_vectors import TaskVector
@@ -73,19 +73,19 @@ class WeightedMerge:
         self._weights = np.array([of_tasks.weights.get(task, 1.0) for task in tasks], np.float32)
         self._densities = [of_tasks.densities.get(task) for task in tasks]
         self._normalize = merge.combine == "disjoint_mean" if of_tasks.normalize is None else of_tasks.normalize
-        self._alone, self._limit = once(self._made_sparse), once(self._limit_in)
+        self._alone, self._limit = cached(self._made_sparse), cached(self._limit_in)
         if merge.combine != "sum" and merge.over == "tensors":
             self._combined: Apply = lambda vectors, piece: agreeing_or_plus(vectors, mean=False)
         else:
             combined = registry.get_merge("sum" if merge.combine == "sum" else "ties_sum:keep=1.0")
             self._combined = combined.bind([self._weighted_vector(number) for number in range(len(task_vectors))])
 
-    def weighed(self, vectors: Vectors) -> list[Vector]:
+    def weighted(self, vectors: Vectors) -> list[Vector]:
         """The vectors times their weights, not sparse, as masks need them."""
         return [vector * weight for vector, weight in zip(vectors, self._weights, strict=True)]
 
     def __call__(self, vectors: Vectors, piece: TensorPiece) -> Vector:
-        weighted = self.weighed([self._sparse(number, vector, piece) for number, vector in enumerate(vectors)])
+        weighted = self.weighted([self._sparse(number, vector, piece) for number, vector in enumerate(vectors)])
         merged = self._combined(weighted, piece)
         if not self._normalize:
             return merged

@@ -134,7 +134,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
 def _method_of(settings: Settings) -> Method:
     """The method with its options. Raises OptionError or TallmasksError for options that it does not have."""
     registry.check_name(settings.method, registry.names_with_masks(), "method")
-    if isinstance(registry.get(settings.spec).protocol, PerTask) and not registry.get(settings.spec).codec:
+    if isinstance(registry.get(settings.spec).usage, PerTask) and not registry.get(settings.spec).codec:
         raise OptionError(f"method: {settings.method} cannot be stored in a bundle; use {METHOD}, the default")
     method = registry.masks_over(settings.spec)
     given = parse_spec(settings.method)[1].keys() | settings.options

@@ -218,23 +218,23 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
         option = merge.sparsify
         if settings.density is not None and option in parse_spec(settings.method)[1].keys() | settings.options:
             raise OptionError(f"density: {option} is also given as an option of the method; leave one of them out")
-    if isinstance(method.protocol, Fixed):
+    if isinstance(method.usage, Fixed):
         weights = [weighting.weights.get(task, 1.0) for task in settings.tasks]
         if abs(sum(weights)) < 1e-3 * sum(map(abs, weights)) or not any(weights):
             raise OptionError(
                 f"weight: the weights sum to {sum(weights):g}, and {settings.method} divides by the sum; expected a"
                 " sum that is not close to 0"
             )
-        own = method.protocol.coefficient_for(len(settings.tasks))
+        own = method.usage.coefficient_for(len(settings.tasks))
         if settings.scaling_coefficient is not None:
             raise TallmasksError(f"scaling_coefficient: {settings.method} has a fixed one, {own:g}; leave it out")
         if weighting.normalize is False:
             raise TallmasksError(f"normalize: {settings.method} always divides by the sum of the weights; leave it out")
         return (method, 1.0, replace(weighting, normalize=True)) if weighting else (method, own, weighting)
-    assert isinstance(method.protocol, Scaled)
+    assert isinstance(method.usage, Scaled)
     scaling_coefficient = settings.scaling_coefficient
     if scaling_coefficient is None:
-        scaling_coefficient = 1.0 if weighting.weights else method.protocol.unvalidated
+        scaling_coefficient = 1.0 if weighting.weights else method.usage.unvalidated
     return method, scaling_coefficient, weighting
 
 

@@ -50,7 +50,7 @@ def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, 
             "tasks": tasks,
             "method": parse_spec(method.name)[0],
             "options": registry.get_merge(str(method.merge)).values | method.values,
-            "scaling_coefficient": None if isinstance(method.protocol, Fixed) else scaling_coefficient,
+            "scaling_coefficient": None if isinstance(method.usage, Fixed) else scaling_coefficient,
             "trim": weighting.trim if weighting.trim != "model" else None,
             "normalize": weighting.normalize,
         }

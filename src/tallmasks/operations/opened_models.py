@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class Excluded:
     """Tensors that are not merged.
 
     Attributes:
@@ -60,7 +60,7 @@ def tensors_left_out(
     only: Sequence[str] = (),
     keep_base: Sequence[str] = (),
     heads: Sequence[str] | None = None,
-) -> LeftOut:
+) -> Excluded:
     """The tensors that patterns leave out, and with ``heads`` those that differ in shape or are not in every model.
 
     Args:
@@ -101,7 +101,7 @@ def tensors_left_out(
     tensors = {one.aliases.get(name, name) for name in (*left, *of_heads) for one in models}
     aliases = {alias for one in models for alias, name in one.aliases.items() if name in tensors}
     kept = {task: [name for name in of_heads if name in one.tensors] for task, one in tasks.items()}
-    return LeftOut(frozenset(tensors | aliases), {task: names for task, names in kept.items() if names})
+    return Excluded(frozenset(tensors | aliases), {task: names for task, names in kept.items() if names})
 
 
 def _fits(names: Iterable[str], patterns: Iterable[str]) -> bool:
@@ -208,7 +208,7 @@ class Models:
     settings: Settings
     base: Checkpoint
     tasks: Mapping[str, Checkpoint]
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: Excluded = field(default_factory=Excluded)
     for_bundle: bool = False
     exact: bool = False
     full_tasks: Mapping[str, Checkpoint] = field(default_factory=dict)

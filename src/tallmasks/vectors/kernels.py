@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tallmasks.parallel import cached, parallel
 from tallmasks.parallel import cores as threads
-from tallmasks.parallel import once, parallel
 
 SLICE = 1 << 17  # fits a core's caches, and is long enough that threads rarely wait for the interpreter
 
@@ -34,7 +34,7 @@ def majority_sign(vectors: Sequence[Vector], thresholds: Sequence[np.float32], p
     def balance(part: slice) -> int:
         return int(np.sign(_trimmed_sum([vector[part] for vector in vectors], thresholds)).sum(dtype=np.int64))
 
-    return once(lambda: np.float32(np.sign(sum(in_pieces(vectors[0].size, balance, piece)))))
+    return cached(lambda: np.float32(np.sign(sum(in_pieces(vectors[0].size, balance, piece)))))
 
 
 def merge_ties(

@@ -140,8 +140,8 @@ def test_a_method_with_other_steps_comes_back(tmp_path: Path, monkeypatch: pytes
         return np.rint(tau / own).astype(np.int32), own
 
     monkeypatch.setattr(registry, "_methods", dict(registry._methods))
-    row = {"protocol": methods.PerTask(), "storage": methods.storage_formulas.measured, "title": "", "paper": ""}
-    methods.method(name="in_own_steps", row=900, **row)(methods.quantizer()(in_own_steps))
+    row = {"usage": methods.PerTask(), "storage": methods.storage_formulas.measured, "title": "", "paper": ""}
+    methods.method(name="in_own_steps", order=900, **row)(methods.quantizer()(in_own_steps))
     draw, files = np.random.default_rng(0), {}
     theta, tau = (draw.normal(size=(60, 50), scale=scale).astype(np.float32) for scale in (5, 1e-3))
     tuned = theta + tau

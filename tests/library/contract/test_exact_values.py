@@ -21,7 +21,7 @@ from tallmasks import methods
 from tallmasks.io.content_digests import CONTENT
 from tallmasks.io.tensor_files import Layout, read_metadata, write_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
-from tallmasks.masks.mask_bundles import open_mask_bundle, write_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_grid, write_mask_bundle
 from tallmasks.vectors.task_vectors import (
     compute_task_vector,
     open_multi_task_vector,
@@ -76,9 +76,9 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
         yield "consensus", name, read_metadata(agreement)[CONTENT]
         tau = open_multi_task_vector(merged)
         yield "tables", name, vars(agreement_profile(open_agreement(agreement), tau, len(CHOSEN)))
-        counted = statistics(open_mask_bundle(masks), CHOSEN, tau, lambda tensor: ("0", tensor))
+        counted = statistics(open_mask_grid(masks), CHOSEN, tau, lambda tensor: ("0", tensor))
         yield "mask_statistics", name, [table.to_csv() for table in counted.values()]
-    task_vector, bits = open_task_vector(vectors["dtd"]), open_mask_bundle(masks).packed_mask("dtd", CHOSEN["dtd"])
+    task_vector, bits = open_task_vector(vectors["dtd"]), open_mask_grid(masks).packed_mask("dtd", CHOSEN["dtd"])
     inputs = {
         "pretrained": LAYOUT.join(theta_0),
         "task_vector": task_vector.flat,

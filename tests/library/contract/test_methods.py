@@ -147,7 +147,7 @@ def test_each_task_has_its_own_inputs(name):
 
 def test_coefficients_and_fractions_are_the_methods():
     """Weight averaging would not average; magnitude pruning would cost more or less than TALL-masks."""
-    assert methods.get("weight_averaging").protocol.coefficient_for(8) == 1 / 8
+    assert methods.get("weight_averaging").usage.coefficient_for(8) == 1 / 8
     assert methods.get("magnitude_masking").kept.share(8) == 0.1
     assert methods.get("magnitude_pruning").kept.share(8) == 40 / 256
     merges = {name: methods.get(name).merge for name in reference.PAPER_ROWS}
@@ -167,6 +167,6 @@ def test_k_is_an_option_with_the_rows_own_default():
 def test_a_recipe_follows_the_methods_file_and_what_is_chosen():
     """After an edit the table would keep what the old code made, and nothing would say so."""
     row = methods.get("consensus_dare")
-    others = replace(row, chosen={"k": 3}), replace(row, protocol=methods.Scaled((1.0,)))
+    others = replace(row, chosen={"k": 3}), replace(row, usage=methods.Scaled((1.0,)))
     assert len({row.code, *(other.code for other in others)}) == 3
     assert methods.get_merge("lines").code != methods.get_merge("sum").code

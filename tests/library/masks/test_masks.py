@@ -7,7 +7,7 @@ import reference
 from chain import LAMBDAS, build
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.equal_lengths import lambda_without_data, lambdas_without_data
-from tallmasks.masks.mask_bundles import apply_mask, open_mask_bundle
+from tallmasks.masks.mask_bundles import apply_mask, open_mask_grid
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import open_multi_task_vector
 
@@ -23,7 +23,7 @@ def chain(tmp_path_factory):
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
 def test_every_mask_follows_the_equation(chain, merge):
     """A task's model would get other weights than TALL-masks select (with the untrimmed tau_t)."""
-    bundle = open_mask_bundle(chain.folder / f"masks-{merge}")
+    bundle = open_mask_grid(chain.folder / f"masks-{merge}")
     assert (bundle.tasks, bundle.mask_lambdas) == (chain.tasks, tuple(LAMBDAS))
     merged = open_multi_task_vector(chain.folder / merge)
     for task, vector in zip(chain.tasks, chain.vectors, strict=True):

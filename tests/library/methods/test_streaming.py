@@ -41,7 +41,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[st
 def test_a_merge_of_files_is_the_merge_in_memory(models: dict[str, dict[str, np.ndarray]], name: str) -> None:
     """A model larger than RAM would be merged differently."""
     method, settings = methods.get(name), {}
-    if isinstance(method.protocol, methods.Scaled):
+    if isinstance(method.usage, methods.Scaled):
         settings["scaling_coefficient"] = 1
     if method.update is merged_vector:
         expected = tallmasks.merge(models, name)

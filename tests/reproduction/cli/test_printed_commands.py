@@ -44,10 +44,10 @@ ROWS = [
 
 def evaluation(row: str) -> Evaluation:
     """Chosen values, others for each row."""
-    number, protocol = zlib.crc32(row.encode()), methods.get(row).protocol
-    alpha = round(0.1 + number % 10**7 / 10**7, 7) if isinstance(protocol, Scaled) else None
-    lambdas = tuple(LAMBDAS[number // 3**task % 3] for task in range(3)) if isinstance(protocol, Masked) else None
-    grid = protocol.grid({"scaling_coefficient": (0, 1), "mask_lambda": LAMBDAS})
+    number, usage = zlib.crc32(row.encode()), methods.get(row).usage
+    alpha = round(0.1 + number % 10**7 / 10**7, 7) if isinstance(usage, Scaled) else None
+    lambdas = tuple(LAMBDAS[number // 3**task % 3] for task in range(3)) if isinstance(usage, Masked) else None
+    grid = usage.grid({"scaling_coefficient": (0, 1), "mask_lambda": LAMBDAS})
     return Evaluation(row, TASKS, {}, {}, alpha, lambdas, grid)
 
 
@@ -83,8 +83,8 @@ def expected(method: Method, folder: Path) -> list[np.ndarray]:
         return np.asarray(unpack_mask(value, size, torch.device("cpu"))) if declared.packed else value
 
     updates = MethodUpdates(method, source, unpacked)
-    if isinstance(method.protocol, Scaled | Fixed):
-        fixed = method.protocol.coefficient_for(3) if isinstance(method.protocol, Fixed) else chosen.scaling_coefficient
+    if isinstance(method.usage, Scaled | Fixed):
+        fixed = method.usage.coefficient_for(3) if isinstance(method.usage, Fixed) else chosen.scaling_coefficient
         return [states["base"] + np.float32(fixed) * updates()]
     indices = [sorted(LAMBDAS).index(value) for value in chosen.mask_lambda or [LAMBDAS[0]] * 3]
     return [states["base"] + updates(task, index) for task, index in enumerate(indices)]

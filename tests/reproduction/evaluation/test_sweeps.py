@@ -165,15 +165,15 @@ def test_every_method_equals_the_plain_statement(
     tune, method, (statements, lambdas) = partial(Tuner, evaluator, finetuned=[0.9, 0.8]), methods.get(name), plain
     found = TaskSubset(vectors, model.initial().numpy(), tune, evaluator, GRIDS).evaluate(method)
     source = FromFiles(method, NAMES, files_for(method, paths, lambdas), model.initial())
-    tuner = tune(method.protocol.grid(GRIDS)) if isinstance(method.protocol, methods.Scaled) else None
+    tuner = tune(method.usage.grid(GRIDS)) if isinstance(method.usage, methods.Scaled) else None
     assert evaluate(method, source, evaluator, tuner, LAMBDAS) == found
     if name not in statements:
         assert name not in reference.PAPER_ROWS, "every shipped method has a plain statement"
         pytest.skip("a user's own method, which has no plain statement")
     updates = [update.astype(np.float32) for update in statements[name]]
     assert (found.method, found.tasks) == (name, NAMES)
-    if isinstance(method.protocol, methods.Scaled):
-        grid = method.protocol.grid(GRIDS)
+    if isinstance(method.usage, methods.Scaled):
+        grid = method.usage.grid(GRIDS)
         curve = evaluator.scaled("validation", updates[0], grid)
         place = choose_coefficient(curve, evaluator.totals("validation"), [0.9, 0.8], NAMES)
         assert found.scaling_coefficient == grid[place] and found.curve == tuple(map(tuple, curve))
@@ -183,7 +183,7 @@ def test_every_method_equals_the_plain_statement(
             split: evaluator.per_task(split, lambda task: iter([updates[task]]), 1) for split in ("validation", "test")
         }
     assert found.correct == {split: [row[0] for row in rows] for split, rows in expected.items()}
-    if isinstance(method.protocol, methods.Masked):  # chosen on validation data
+    if isinstance(method.usage, methods.Masked):  # chosen on validation data
         assert found.mask_lambda == tuple(LAMBDAS[place] for place in choose_per_task(found.curve))
     assert found.total == {"validation": [60, 60], "test": [60, 60]}
 
@@ -221,7 +221,7 @@ def test_a_tuned_option_is_chosen_on_validation_data(
 ) -> None:
     """LiNeS would have one slope for all models, or a slope chosen on test data."""
     method, pretrained = methods.get("lines"), model.initial().cpu().numpy()
-    assert (method.tuned, method.protocol.grid(GRIDS)) == ("beta", tuple(np.arange(1, 11) / 10))
+    assert (method.tuned, method.usage.grid(GRIDS)) == ("beta", tuple(np.arange(1, 11) / 10))
     grid, finetuned = [0.1, 1.0], [0.5, 0.5]
     subset = TaskSubset(vectors, pretrained, lambda _: Tuner(evaluator, grid, finetuned), evaluator, GRIDS)
     found = subset.evaluate(method)
@@ -237,5 +237,5 @@ def test_a_tuned_option_is_chosen_on_validation_data(
     best = choose_coefficient(list(found.curve), evaluator.totals("validation"), finetuned, NAMES)
     assert (found.scaling_coefficient, found.correct["test"]) == (grid[best], curves["test"][best])
     fixed = methods.get("lines:beta=0.7")
-    assert (fixed.tuned, fixed.merge, fixed.protocol.grid(GRIDS)) == (None, "lines:beta=0.7", (1.0,))
+    assert (fixed.tuned, fixed.merge, fixed.usage.grid(GRIDS)) == (None, "lines:beta=0.7", (1.0,))
     assert methods.tuned_merge(methods.get("lines_ties:keep=0.1"), 1.2) == "lines_ties:beta=1.2,keep=0.1"

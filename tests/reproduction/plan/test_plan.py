@@ -14,7 +14,7 @@ from conftest import ROOT
 from plans import paths
 from reproduction.models.t5 import FAMILY
 from reproduction.plan import chain
-from reproduction.plan.node import Spec, Stage
+from reproduction.plan.node import Declaration, Stage
 from reproduction.plan.project import Index, closure
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS, field_methods
@@ -269,9 +269,11 @@ def test_a_fine_tuning_depends_on_the_scoring_that_it_uses(
         assert {name for name in one if one[name] != two[name]} == expected | {"counted"}
 
 
-def overlaps(plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int, *, share: float) -> Spec:
+def overlaps(
+    plan: Plan, model: str, tasks: tuple[str, ...], merge: str | None, seed: int, *, share: float
+) -> Declaration:
     params = {"tasks": list(tasks), "merge": merge, "share": share}
-    return Spec(
+    return Declaration(
         f"overlaps-{len(tasks)}-s{seed}", params, {"task_vectors": chain.task_vectors(plan, model, tasks, seed)}
     )
 

@@ -9,7 +9,7 @@ from reproduction.models.clip.tensor_names import layer_of
 from reproduction.results.illustrated_block import SIDE, illustrated_block
 from reproduction.results.mask_statistics import from_input_to_output, statistics
 from tallmasks.io.tensor_files import Layout
-from tallmasks.masks.mask_bundles import open_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_grid
 from tallmasks.vectors.task_vectors import TaskVector, open_multi_task_vector
 
 CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}
@@ -24,7 +24,7 @@ def chain(tmp_path_factory):
 @pytest.mark.parametrize("merge", ["sum", "ties_sum"])
 def test_statistics_match_the_unpacked_masks(merge, chain):
     """The figures would show other masks than those that are applied."""
-    bundle, merged = open_mask_bundle(chain.folder / f"masks-{merge}"), open_multi_task_vector(chain.folder / merge)
+    bundle, merged = open_mask_grid(chain.folder / f"masks-{merge}"), open_multi_task_vector(chain.folder / merge)
     masks = {task: reference.unpacked(bundle, task, value) for task, value in CHOSEN.items()}
     found = statistics(bundle, CHOSEN, merged, layer_of)
     density = found["density"].set_index("task")

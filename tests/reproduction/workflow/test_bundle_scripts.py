@@ -20,7 +20,7 @@ from tallmasks import load_bundle, methods
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.io.file_archives import archived_files
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.masks.mask_bundles import open_mask_bundle
+from tallmasks.masks.mask_bundles import open_mask_grid
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector, open_multi_task_vector, open_task_vector
 from task_bundles import nearest
@@ -74,7 +74,7 @@ def test_a_bundle_of_masks_has_the_models_of_the_evaluation(tmp_path: Path) -> N
     files = {evaluate.role: [tmp_path / "chosen.json"], merge.role: [merged_file], mask.role: [mask_file]}
     start = StartingPoint(open_checkpoint(base), TRAINABLE)
     bundle_archive.write_masked(Job({}, files, {}), start, tmp_path / "bundle")
-    bundle, masks = load_bundle(tmp_path / "bundle", base), open_mask_bundle(mask_file)
+    bundle, masks = load_bundle(tmp_path / "bundle", base), open_mask_grid(mask_file)
     assert bundle.manifest.mask_lambda == lambdas and bundle.manifest.tensors["c.frozen"].stored is False
     stored = nearest(open_multi_task_vector(merged_file), masks.layout, 3)
     for task, value in lambdas.items():

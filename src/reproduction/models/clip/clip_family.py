@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reproduction.models.clip import tensor_names
 from reproduction.models.clip.foreign_checkpoints import PUBLISHERS
-from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
+from reproduction.models.families import HEAD, STATISTICS, ModelParams, Precision, refuse_keys
 from reproduction.models.vision.image_examples import ImageExamples, open_examples
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError, nearest
@@ -36,7 +36,7 @@ class Clip:
     task_inputs = (HEAD,)
     publishers = PUBLISHERS
 
-    def check(self, name: str, spec: Spec) -> None:
+    def check(self, name: str, spec: ModelParams) -> None:
         refuse_keys(name, spec, ("adapter", "scoring", "heads"), "CLIP models")
         architecture = spec["architecture"]
         if isinstance(architecture, str) and architecture not in architectures():
@@ -52,28 +52,28 @@ class Clip:
                 " architecture"
             )
 
-    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+    def statistics(self, spec: ModelParams) -> tuple[Statistic, ...]:
         return tuple(STATISTICS)
 
-    def settings(self, spec: Spec) -> dict[str, Any]:
+    def settings(self, spec: ModelParams) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess",) if key in spec}
 
-    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
+    def training_settings(self, spec: ModelParams, task: Task, validates: bool) -> dict[str, Any]:
         return self.settings(spec)
 
-    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+    def initial_state(self, spec: ModelParams, pretrained: Path) -> dict[str, NDArray[Any]]:
         checkpoint = open_checkpoint(pretrained)
         names = (name for name in checkpoint.tensors if name.startswith(tensor_names.TRAINABLE))
         return {name: checkpoint.float32(name) for name in names}
 
-    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    def parameter_counts(self, spec: ModelParams, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return tensor_names.parameter_counts(shapes)
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return tensor_names.layer_of(tensor)
 
     def load(
-        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+        self, spec: ModelParams, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> ClipModel:
         from reproduction.models.clip import network
 
@@ -82,20 +82,20 @@ class Clip:
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> ImageExamples:
         return open_examples(path, load_state(task_files[HEAD])[HEAD])
 
-    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+    def convert_pretrained(self, spec: ModelParams, weights: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.clip import pretrained_weights
 
         return pretrained_weights.convert_pretrained(spec, weights)
 
-    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+    def download_pretrained(self, spec: ModelParams, pretrained: ModelParams) -> tuple[Path, dict[str, str]]:
         from reproduction.models.clip import pretrained_weights
 
         return pretrained_weights.download_pretrained(spec, pretrained)
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+    def pretrained_files(self, pretrained: ModelParams) -> tuple[tuple[str, ...], ...]:
         return ((pretrained["file"],) if "file" in pretrained else hub.OPEN_CLIP_FILES,)
 
-    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+    def convert_checkpoint(self, spec: ModelParams, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         from reproduction.models.clip.foreign_checkpoints import convert
 
         return convert(open_checkpoint(path), open_checkpoint(pretrained), tensor_names.TRAINABLE)

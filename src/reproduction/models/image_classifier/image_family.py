@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reproduction.models.checkpoint_sources import Publisher, download
 from reproduction.models.classifiers import settings as classifier_settings
 from reproduction.models.classifiers.heads import TRAINED, unpacked_head
-from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
+from reproduction.models.families import HEAD, STATISTICS, ModelParams, Precision, refuse_keys
 from reproduction.models.vision.image_examples import ImageExamples, open_examples
 from reproduction.tasks.task import Task
 from tallmasks.errors import TallmasksError
@@ -41,7 +41,7 @@ class ImageClassifier:
     task_inputs = (HEAD,)
     publishers: Mapping[str, Publisher] = {}
 
-    def check(self, name: str, spec: Spec) -> None:
+    def check(self, name: str, spec: ModelParams) -> None:
         refuse_keys(name, spec, ("adapter", "templates", "wording"), "image classifiers")
         if spec.get("heads") not in HEADS:
             raise TallmasksError(
@@ -61,37 +61,37 @@ class ImageClassifier:
                 "of the body that is merged; expected a model type of transformers, such as vit"
             )
 
-    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+    def statistics(self, spec: ModelParams) -> tuple[Statistic, ...]:
         linear = spec["architecture"]["model_type"] not in NO_LINEAR_LAYERS
         return tuple(needed for needed in STATISTICS if needed is not GRAMS or linear)
 
-    def trains_heads(self, spec: Spec) -> bool:
+    def trains_heads(self, spec: ModelParams) -> bool:
         return spec["heads"] == TRAINED
 
     def trained_head(self, checkpoint: Path) -> dict[str, NDArray[np.float32]]:
         return unpacked_head(checkpoint)
 
-    def heads_from_examples(self, spec: Spec) -> bool:
+    def heads_from_examples(self, spec: ModelParams) -> bool:
         return spec["heads"] != TRAINED
 
-    def settings(self, spec: Spec) -> dict[str, Any]:
+    def settings(self, spec: ModelParams) -> dict[str, Any]:
         return {key: dict(spec[key]) for key in ("preprocess", "scoring") if key in spec}
 
-    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
+    def training_settings(self, spec: ModelParams, task: Task, validates: bool) -> dict[str, Any]:
         return self.settings(spec)
 
-    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+    def initial_state(self, spec: ModelParams, pretrained: Path) -> dict[str, NDArray[Any]]:
         checkpoint = open_checkpoint(pretrained)
         return {name: checkpoint.float32(name) for name in checkpoint.names if not name.startswith(_BUFFERS)}
 
-    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    def parameter_counts(self, spec: ModelParams, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return sum(math.prod(shape) for name, shape in shapes.items() if not name.startswith(_BUFFERS)), 0
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return classifier_settings.layer_of(tensor)
 
     def load(
-        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+        self, spec: ModelParams, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> ImageClassifierModel:
         from reproduction.models.image_classifier import image_network
 
@@ -100,19 +100,19 @@ class ImageClassifier:
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> ImageExamples:
         return open_examples(path, load_state(task_files[HEAD]) if HEAD in task_files else {})
 
-    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+    def convert_pretrained(self, spec: ModelParams, weights: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.image_classifier import image_network
 
         return image_network.pretrained_state(spec, weights)
 
-    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+    def download_pretrained(self, spec: ModelParams, pretrained: ModelParams) -> tuple[Path, dict[str, str]]:
         return download(pretrained, self.pretrained_files(pretrained))
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+    def pretrained_files(self, pretrained: ModelParams) -> tuple[tuple[str, ...], ...]:
         weights, *others = _FILES
         return (pretrained["file"],) if "file" in pretrained else weights, *others
 
-    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[Any]]:
+    def convert_checkpoint(self, spec: ModelParams, path: Path, pretrained: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.image_classifier import image_network
 
         return image_network.fine_tuned_state(spec, path)

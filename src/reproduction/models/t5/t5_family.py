@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reproduction.models.checkpoint_sources import download
-from reproduction.models.families import STATISTICS, Precision, Spec, refuse_keys
+from reproduction.models.families import STATISTICS, ModelParams, Precision, refuse_keys
 from reproduction.models.language.text_family import TextFamily
 from reproduction.models.t5 import t5_architectures
 from reproduction.models.t5.t5_architectures import TOKENIZER_FILES, Architecture
@@ -30,20 +30,20 @@ class T5(TextFamily):
 
     imports = ("torch", "torch._dynamo", "transformers.models.t5.modeling_t5", "tokenizers")
 
-    def check(self, name: str, spec: Spec) -> None:
+    def check(self, name: str, spec: ModelParams) -> None:
         refuse_keys(name, spec, ("heads",), "T5 models")
         refuse_keys(f"{name}.finetuning", spec.get("finetuning", {}), ("augmentation",), "T5 models")
         refuse_keys(f"{name}.scoring", spec.get("scoring", {}), ("cosine_scale",), "T5 models")
         Architecture.of(spec["architecture"])
 
-    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+    def statistics(self, spec: ModelParams) -> tuple[Statistic, ...]:
         """No `GRAMS` with an adapter, since its vectors are not weights of linear layers."""
         return tuple(one for one in STATISTICS if one is not GRAMS or not spec.get("adapter"))
 
-    def counts_frozen(self, spec: Spec) -> bool:
+    def counts_frozen(self, spec: ModelParams) -> bool:
         return not spec.get("adapter")
 
-    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+    def initial_state(self, spec: ModelParams, pretrained: Path) -> dict[str, NDArray[Any]]:
         """(IA)^3's vectors are not in the file and start as ones."""
         adapter = spec.get("adapter")
         trainable = Architecture.of(spec["architecture"]).trainable(adapter)
@@ -52,31 +52,31 @@ class T5(TextFamily):
         checkpoint = open_checkpoint(pretrained)
         return {name: checkpoint.float32(name) for name in trainable}
 
-    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    def parameter_counts(self, spec: ModelParams, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return Architecture.of(spec["architecture"]).counts(spec.get("adapter"))
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return t5_architectures.layer_of(tensor)
 
     def load(
-        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+        self, spec: ModelParams, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> T5Model:
         from reproduction.models.t5 import t5_network
 
         return t5_network.load(spec, weights, precision, device)
 
-    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+    def convert_pretrained(self, spec: ModelParams, weights: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.t5 import t5_states
 
         return t5_states.pretrained_state(Architecture.of(spec["architecture"]), weights)
 
-    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+    def download_pretrained(self, spec: ModelParams, pretrained: ModelParams) -> tuple[Path, dict[str, str]]:
         return download(pretrained, self.pretrained_files(pretrained))
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+    def pretrained_files(self, pretrained: ModelParams) -> tuple[tuple[str, ...], ...]:
         return (pretrained["file"],) if "file" in pretrained else _WEIGHTS, TOKENIZER_FILES
 
-    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
+    def convert_checkpoint(self, spec: ModelParams, path: Path, pretrained: Path) -> dict[str, NDArray[np.float32]]:
         from reproduction.models.t5 import t5_states
 
         architecture = Architecture.of(spec["architecture"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reproduction.models.checkpoint_sources import Publisher, download
 from reproduction.models.classifiers import settings as classifier_settings
 from reproduction.models.classifiers.heads import TRAINED, unpacked_head
-from reproduction.models.families import HEAD, STATISTICS, Precision, Spec, refuse_keys
+from reproduction.models.families import HEAD, STATISTICS, ModelParams, Precision, refuse_keys
 from reproduction.models.text_classifier.classifier_architectures import NO_LINEAR_LAYERS, settings_of
 from reproduction.models.text_classifier.classifier_examples import TOKENIZER, ClassifierExamples, open_examples
 from reproduction.tasks.task import Task
@@ -53,7 +53,7 @@ class TextClassifier:
         )
     }
 
-    def check(self, name: str, spec: Spec) -> None:
+    def check(self, name: str, spec: ModelParams) -> None:
         refuse_keys(name, spec, ("adapter", "preprocess", "templates"), "text classifiers")
         if spec.get("heads") not in HEADS:
             raise TallmasksError(
@@ -63,7 +63,7 @@ class TextClassifier:
         refuse_keys(f"{name}.scoring", spec.get("scoring", {}), set(spec.get("scoring", {})) - {*SCORING}, "they")
         refuse_keys(f"{name}.architecture", settings_of(spec["architecture"]), ("num_labels",), "text classifiers")
 
-    def statistics(self, spec: Spec) -> tuple[Statistic, ...]:
+    def statistics(self, spec: ModelParams) -> tuple[Statistic, ...]:
         linear = settings_of(spec["architecture"])["model_type"] not in NO_LINEAR_LAYERS
         return tuple(needed for needed in STATISTICS if needed is not GRAMS or linear)
 
@@ -71,31 +71,31 @@ class TextClassifier:
         """Not where every example has choices of its own."""
         return bool(task.classes)
 
-    def trains_heads(self, spec: Spec) -> bool:
+    def trains_heads(self, spec: ModelParams) -> bool:
         return spec["heads"] == TRAINED
 
     def trained_head(self, checkpoint: Path) -> dict[str, NDArray[np.float32]]:
         """The tensors of the head that was trained with a checkpoint, by transformers' names."""
         return unpacked_head(checkpoint)
 
-    def settings(self, spec: Spec) -> dict[str, Any]:
+    def settings(self, spec: ModelParams) -> dict[str, Any]:
         return {"scoring": dict(spec["scoring"])} if "scoring" in spec else {}
 
-    def training_settings(self, spec: Spec, task: Task, validates: bool) -> dict[str, Any]:
+    def training_settings(self, spec: ModelParams, task: Task, validates: bool) -> dict[str, Any]:
         return self.settings(spec)
 
-    def initial_state(self, spec: Spec, pretrained: Path) -> dict[str, NDArray[Any]]:
+    def initial_state(self, spec: ModelParams, pretrained: Path) -> dict[str, NDArray[Any]]:
         checkpoint = open_checkpoint(pretrained)
         return {name: checkpoint.float32(name) for name in checkpoint.names if name != TOKENIZER}
 
-    def parameter_counts(self, spec: Spec, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    def parameter_counts(self, spec: ModelParams, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
         return sum(math.prod(shape) for name, shape in shapes.items() if name != TOKENIZER), 0
 
     def layer_of(self, tensor: str) -> tuple[str, str]:
         return classifier_settings.layer_of(tensor)
 
     def load(
-        self, spec: Spec, weights: Path, precision: Precision = "float32", device: Wanted | None = None
+        self, spec: ModelParams, weights: Path, precision: Precision = "float32", device: Wanted | None = None
     ) -> ClassifierModel:
         from reproduction.models.text_classifier import classifier_network
 
@@ -104,19 +104,19 @@ class TextClassifier:
     def examples(self, path: Path, task_files: Mapping[str, Path]) -> ClassifierExamples:
         return open_examples(path, task_files.get("head"))
 
-    def convert_pretrained(self, spec: Spec, weights: Path) -> dict[str, NDArray[Any]]:
+    def convert_pretrained(self, spec: ModelParams, weights: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.text_classifier import classifier_files
 
         return classifier_files.pretrained_state(spec, weights)
 
-    def download_pretrained(self, spec: Spec, pretrained: Spec) -> tuple[Path, dict[str, str]]:
+    def download_pretrained(self, spec: ModelParams, pretrained: ModelParams) -> tuple[Path, dict[str, str]]:
         return download(pretrained, self.pretrained_files(pretrained))
 
-    def pretrained_files(self, pretrained: Spec) -> tuple[tuple[str, ...], ...]:
+    def pretrained_files(self, pretrained: ModelParams) -> tuple[tuple[str, ...], ...]:
         weights, *others = _FILES
         return (pretrained["file"],) if "file" in pretrained else weights, *others
 
-    def convert_checkpoint(self, spec: Spec, path: Path, pretrained: Path) -> dict[str, NDArray[Any]]:
+    def convert_checkpoint(self, spec: ModelParams, path: Path, pretrained: Path) -> dict[str, NDArray[Any]]:
         from reproduction.models.text_classifier import classifier_files
 
         return classifier_files.fine_tuned_state(spec, path)

@@ -71,7 +71,7 @@ class TextTask(Task):
         return PromptFile("the bare texts", "no prompts", 1, (prompt,))
 
     @property
-    def free(self) -> bool:
+    def writes_answers(self) -> bool:
         return self.right is None
 
     def rows(self, split: Split) -> int:

@@ -54,7 +54,5 @@ def weighted_elected(vectors: Sequence[Vector], piece: TensorPiece, prepared: tu
     return weighted(left(vectors, prepared[0]), piece, prepared[1])
 
 
-merged_row("adamerging", row=33, title="AdaMerging", paper="Yang et al. 2024", protocol=Fixed(1.0), group="later")
-merged_row(
-    "adamerging_ties", row=43, title="AdaMerging++", paper="Yang et al. 2024", protocol=Fixed(1.0), group="later"
-)
+merged_row("adamerging", order=33, title="AdaMerging", paper="Yang et al. 2024", usage=Fixed(1.0), group="later")
+merged_row("adamerging_ties", order=43, title="AdaMerging++", paper="Yang et al. 2024", usage=Fixed(1.0), group="later")

@@ -9,10 +9,10 @@ from tallmasks.methods.rows.parts.layers_in_blocks import is_layer_in_block
 
 @method(
     name="bitdelta",
-    row=130,
+    order=130,
     title="BitDelta",
     paper="Liu et al. 2024, without distillation",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.signs,
     group="later",
 )

@@ -31,9 +31,9 @@ def breadcrumbs(
 
 merged_row(
     "breadcrumbs",
-    row=46,
+    order=46,
     title="Model Breadcrumbs",
     paper="Davari and Belilovsky 2024",
-    protocol=Scaled(ALPHAS_TO_3),
+    usage=Scaled(ALPHAS_TO_3),
     group="later",
 )

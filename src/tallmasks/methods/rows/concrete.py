@@ -47,4 +47,4 @@ def masked_sum(vectors: Sequence[Vector], piece: TensorPiece, masks: Statistics,
     return sum_merge(vectors, piece, None) * (mask * mask.dtype.type(coefficient))
 
 
-merged_row("concrete", row=36, title="Concrete TA", paper="Tang et al. 2023", protocol=Fixed(1.0), group="later")
+merged_row("concrete", order=36, title="Concrete TA", paper="Tang et al. 2023", usage=Fixed(1.0), group="later")

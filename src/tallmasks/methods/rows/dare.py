@@ -31,4 +31,4 @@ def dare(vectors: Sequence[Vector], piece: TensorPiece, keys: list[bytes], *, dr
     return total
 
 
-merged_row("dare", row=34, title="DARE + TA", paper="Yu et al. 2024", group="later")
+merged_row("dare", order=34, title="DARE + TA", paper="Yu et al. 2024", group="later")

@@ -34,9 +34,9 @@ def dare_ties(vectors: Sequence[Vector], piece: TensorPiece, prepared: Prepared,
 
 merged_row(
     "dare_ties",
-    row=44,
+    order=44,
     title="DARE + TIES",
     paper="Yu et al. 2024",
-    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
+    usage=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

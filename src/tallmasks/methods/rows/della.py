@@ -47,9 +47,9 @@ def pruned(tensor: Vector, key: bytes, piece: TensorPiece, drop: float, epsilon:
 
 merged_row(
     "della",
-    row=38,
+    order=38,
     title="DELLA",
     paper="Deep et al. 2024",
-    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
+    usage=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

@@ -20,10 +20,10 @@ def elect(vectors: Sequence[Vector], piece: TensorPiece, prepared: None) -> Vect
 
 @method(
     name="emr",
-    row=120,
+    order=120,
     title="EMR-Merging",
     paper="Huang et al. 2024",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.masked_and_scaled,
     merge="emr_unified",
 )

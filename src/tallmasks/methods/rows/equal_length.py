@@ -12,10 +12,10 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import array
 
 @method(
     name="tall_mask_ties_equal_length",
-    row=111,
+    order=111,
     title="TALL Mask + TIES, equal length",
     paper="Wang et al. 2024, Eq. 5, without data",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.masked,
     merge="ties_sum",
     group="later",

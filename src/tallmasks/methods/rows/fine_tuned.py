@@ -3,7 +3,7 @@
 from tallmasks.methods import FineTuned, Vector, method
 
 
-@method(name="fine_tuned", row=70, title="Fine-tuned", paper="theta_t itself", protocol=FineTuned())
+@method(name="fine_tuned", order=70, title="Fine-tuned", paper="theta_t itself", usage=FineTuned())
 def fine_tuned(task_vector: Vector) -> Vector:
     """tau_t unchanged."""
     return task_vector

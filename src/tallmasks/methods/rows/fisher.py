@@ -35,4 +35,4 @@ def fisher(vectors: Sequence[Vector], piece: TensorPiece, prepared: Prepared) ->
     return np.divide(sum(w * vector for w, vector in zip(weights, vectors, strict=True)), sum(weights))
 
 
-merged_row("fisher", row=22, title="Fisher merging", paper="Matena and Raffel 2022", protocol=Fixed(1.0), group="later")
+merged_row("fisher", order=22, title="Fisher merging", paper="Matena and Raffel 2022", usage=Fixed(1.0), group="later")

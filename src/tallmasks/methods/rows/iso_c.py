@@ -20,4 +20,4 @@ def iso_c(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     return (left * singular.mean()) @ right
 
 
-merged_row("iso_c", row=66, title="Iso-C", paper="Marczak et al. 2025", protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0))
+merged_row("iso_c", order=66, title="Iso-C", paper="Marczak et al. 2025", usage=Scaled(ALPHAS_TO_3, unvalidated=1.0))

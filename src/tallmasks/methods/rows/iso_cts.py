@@ -41,9 +41,9 @@ def iso_cts(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, common: S
 
 merged_row(
     "iso_cts",
-    row=67,
+    order=67,
     title="Iso-CTS",
     paper="Marczak et al. 2025",
-    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
+    usage=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

@@ -31,9 +31,9 @@ def lines(vectors: Sequence[Vector], piece: TensorPiece, scale: dict[str, np.flo
 
 merged_row(
     "lines",
-    row=32,
+    order=32,
     title="Task arithmetic + LiNeS",
     paper="Wang et al. 2025",
-    protocol=Scaled(tuple(round(0.1 * step, 1) for step in range(1, 11)), tuned="beta", unvalidated=1.0),
+    usage=Scaled(tuple(round(0.1 * step, 1) for step in range(1, 11)), tuned="beta", unvalidated=1.0),
     group="later",
 )

@@ -37,9 +37,9 @@ def lines_ties(vectors: Sequence[Vector], piece: TensorPiece, prepared: Prepared
 
 merged_row(
     "lines_ties",
-    row=42,
+    order=42,
     title="TIES + LiNeS",
     paper="Wang et al. 2025",
-    protocol=Scaled(ALPHAS_TO_3, tuned="beta", unvalidated=1.0),
+    usage=Scaled(ALPHAS_TO_3, tuned="beta", unvalidated=1.0),
     group="later",
 )

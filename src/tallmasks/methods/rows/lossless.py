@@ -15,10 +15,10 @@ def lossless(task_vector: Vector) -> Any:
 vars(lossless)["codec"] = LOSSLESS
 method(
     name="lossless",
-    row=160,
+    order=160,
     title="Lossless",
     paper="after Ning et al. 2024, FM-Delta",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.measured,
     group="later",
 )(lossless)

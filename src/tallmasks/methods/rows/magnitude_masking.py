@@ -12,10 +12,10 @@ def kept_fraction(tasks: int, *, keep: Fraction = 0.1) -> float:
 
 @method(
     name="magnitude_masking",
-    row=90,
+    order=90,
     title="Magnitude Masking",
     paper="Wang et al. 2024, compression baseline",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.masked,
     merge="sum",
     kept=KeptFraction(kept_fraction),

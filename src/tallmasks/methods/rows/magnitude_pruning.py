@@ -13,10 +13,10 @@ def kept_fraction(tasks: int) -> float:
 
 @method(
     name="magnitude_pruning",
-    row=80,
+    order=80,
     title="Magnitude Pruning",
     paper="Wang et al. 2024, compression baseline",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.pruned,
     kept=KeptFraction(kept_fraction, of_trainable=True),  # only the trainable part is stored
 )

@@ -12,9 +12,9 @@ from tallmasks.methods.contract import Group, masked_vector
 Threshold = Annotated[int, Between(0, 255)]
 
 
-def masking_row(merge: str, *, row: int, title: str, name: str = "", group: Group = "later") -> None:
+def masking_row(merge: str, *, order: int, title: str, name: str = "", group: Group = "later") -> None:
     """Registers the TALL-mask method on a merge (default name: ``tall_mask_<merge>``): m_t * tau_MTL per task."""
-    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": Masked()}
+    fields = {"order": order, "title": title, "merge": merge, "group": group, "usage": Masked()}
     method(name=name or f"tall_mask_{merge}", paper="Wang et al. 2024, Eq. 5", **fields)(masked_vector)
 
 
@@ -27,29 +27,29 @@ def keep_agreed(multi_task_vector: Vector, agreement: NDArray[np.uint8], *, k: T
 def consensus_row(
     merge: str,
     *,
-    row: int,
+    order: int,
     title: str,
     name: str = "",
     k: int = 2,
     group: Group = "later",
-    protocol: Scaled | None = None,
+    usage: Scaled | None = None,
 ) -> None:
     """Registers consensus merging on a merge that has masks (default name: ``consensus_<merge>``)."""
-    fields = {"row": row, "title": title, "merge": merge, "group": group, "protocol": protocol or Scaled()}
+    fields = {"order": order, "title": title, "merge": merge, "group": group, "usage": usage or Scaled()}
     name = name or f"consensus_{merge}"
     method(name=name, chosen={"k": k}, paper="Wang et al. 2024, Eq. 8 and 9", **fields)(keep_agreed)
 
 
-masking_row("sum", name="tall_mask_task_arithmetic", row=100, title="TALL Mask + TA", group="paper")
-masking_row("ties_sum", name="tall_mask_ties", row=110, title="TALL Mask + TIES", group="paper")
-masking_row("dare", row=112, title="TALL Mask + DARE")
-masking_row("breadcrumbs", row=113, title="TALL Mask + Breadcrumbs")
-masking_row("tsv_m", row=114, title="TALL Mask + TSV-M")
-masking_row("iso_c", row=115, title="TALL Mask + Iso-C")
+masking_row("sum", name="tall_mask_task_arithmetic", order=100, title="TALL Mask + TA", group="paper")
+masking_row("ties_sum", name="tall_mask_ties", order=110, title="TALL Mask + TIES", group="paper")
+masking_row("dare", order=112, title="TALL Mask + DARE")
+masking_row("breadcrumbs", order=113, title="TALL Mask + Breadcrumbs")
+masking_row("tsv_m", order=114, title="TALL Mask + TSV-M")
+masking_row("iso_c", order=115, title="TALL Mask + Iso-C")
 
-consensus_row("sum", name="consensus_task_arithmetic", row=50, title="Consensus TA", group="paper")
-consensus_row("sum", name="consensus_task_arithmetic_k1", row=52, title="Consensus TA (k = 1)", k=1, group="paper")
-consensus_row("ties_sum", name="consensus_ties", row=60, title="Consensus TIES", group="paper")
-consensus_row("ties_sum", name="consensus_ties_k1", row=62, title="Consensus TIES (k = 1)", k=1, group="paper")
-consensus_row("dare", row=54, title="Consensus DARE")
-consensus_row("breadcrumbs", row=56, title="Consensus Breadcrumbs", protocol=Scaled(ALPHAS_TO_3))
+consensus_row("sum", name="consensus_task_arithmetic", order=50, title="Consensus TA", group="paper")
+consensus_row("sum", name="consensus_task_arithmetic_k1", order=52, title="Consensus TA (k = 1)", k=1, group="paper")
+consensus_row("ties_sum", name="consensus_ties", order=60, title="Consensus TIES", group="paper")
+consensus_row("ties_sum", name="consensus_ties_k1", order=62, title="Consensus TIES (k = 1)", k=1, group="paper")
+consensus_row("dare", order=54, title="Consensus DARE")
+consensus_row("breadcrumbs", order=56, title="Consensus Breadcrumbs", usage=Scaled(ALPHAS_TO_3))

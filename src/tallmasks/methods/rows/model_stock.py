@@ -37,4 +37,4 @@ def model_stock(tensors: Vector, piece: TensorPiece, prepared: None, *, filter_w
     return (rows.mean(axis=0) * share[..., None].astype(np.float32)).reshape(tensors.shape[1:])
 
 
-merged_row("model_stock", row=23, title="Model Stock", paper="Jang et al. 2024", protocol=Fixed(1.0), group="later")
+merged_row("model_stock", order=23, title="Model Stock", paper="Jang et al. 2024", usage=Fixed(1.0), group="later")

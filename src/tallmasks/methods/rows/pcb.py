@@ -23,15 +23,15 @@ def pcb(vectors: Sequence[Vector], piece: TensorPiece, balance: Balance) -> Vect
     official code finds one per task, between 0.8 and 1.3, by an evolutionary search. A negative floor (the tasks
     disagree on more than 1 - ratio of all weights) is set to 0.
     """
-    values, share = balance.weighed(vectors)
+    values, share = balance.weighted(vectors)
     return (values * share).sum(axis=0) / np.maximum(share.sum(axis=0), np.float32(1e-12))
 
 
 merged_row(
     "pcb",
-    row=48,
+    order=48,
     title="PCB-Merging",
     paper="Du et al. 2024",
-    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
+    usage=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

@@ -46,4 +46,4 @@ def regmean(tensors: Vector, piece: TensorPiece, grams: Grams, *, off_diagonal: 
     return mean + np.linalg.solve(total, right.T).T.astype(np.float32)
 
 
-merged_row("regmean", row=24, title="RegMean", paper="Jin et al. 2023", protocol=Fixed(1.0), group="later")
+merged_row("regmean", order=24, title="RegMean", paper="Jin et al. 2023", usage=Fixed(1.0), group="later")

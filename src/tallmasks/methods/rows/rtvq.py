@@ -10,10 +10,10 @@ from tallmasks.methods.rows.parts.even_levels import Bits, evenly_rounded, is_ro
 
 @method(
     name="rtvq",
-    row=156,
+    order=156,
     title="RTVQ",
     paper="Kim et al. 2025, RTVQ",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.shared_and_rounded,
     merge="sum",
     group="later",

@@ -34,5 +34,5 @@ def sce(tensors: Vector, piece: TensorPiece, prepared: None, *, select_topk: Sha
 
 
 merged_row(
-    "sce", row=47, title="SCE", paper="Wan et al. 2024", protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0), group="later"
+    "sce", order=47, title="SCE", paper="Wan et al. 2024", usage=Scaled(ALPHAS_TO_3, unvalidated=1.0), group="later"
 )

@@ -15,10 +15,10 @@ Step = Annotated[float, Between(1e-6, 1e6)]
 
 @method(
     name="stochastic_rounding",
-    row=152,
+    order=152,
     title="Stochastic rounding",
     paper="after Alistarh et al. 2017, QSGD, and Yu et al. 2024, DARE",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.measured,
 )
 @quantizer(row_step="step")

@@ -8,10 +8,10 @@ from tallmasks.methods.rows.parts.arrays_and_tensors import exact, positive, sig
 
 @method(
     name="t_switch",
-    row=150,
+    order=150,
     title="T-Switch",
     paper="Qi et al. 2025, T-Switch",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.switches,
     group="later",
 )

@@ -18,12 +18,12 @@ def one_share(tasks: int) -> float:
     return 1 / tasks
 
 
-merged_row("task_arithmetic", row=30, title="Task arithmetic", paper="Ilharco et al. 2023", merge="sum")
+merged_row("task_arithmetic", order=30, title="Task arithmetic", paper="Ilharco et al. 2023", merge="sum")
 merged_row(
     "weight_averaging",
-    row=20,
+    order=20,
     title="Weight averaging",
     paper="Wortsman et al. 2022",
     merge="sum",
-    protocol=Fixed(one_share),
+    usage=Fixed(one_share),
 )

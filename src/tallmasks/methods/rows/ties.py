@@ -38,4 +38,4 @@ def agreeing(vectors: Sequence[Vector], elected: Elected, *, mean: bool) -> Vect
     return out
 
 
-merged_row("ties", row=40, title="TIES", paper="Yadav et al. 2023", merge="ties_mean", protocol=Scaled(unvalidated=1.0))
+merged_row("ties", order=40, title="TIES", paper="Yadav et al. 2023", merge="ties_mean", usage=Scaled(unvalidated=1.0))

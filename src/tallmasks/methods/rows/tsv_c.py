@@ -9,10 +9,10 @@ from tallmasks.methods.rows.parts.singular_vectors import is_matrix
 
 @method(
     name="tsv_c",
-    row=140,
+    order=140,
     title="TSV-C",
     paper="Gargiulo et al. 2025, TSV-Compress",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.low_rank,
     group="later",
 )

@@ -33,9 +33,9 @@ def tsv_m(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
 
 merged_row(
     "tsv_m",
-    row=64,
+    order=64,
     title="TSV-M",
     paper="Gargiulo et al. 2025",
-    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
+    usage=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

@@ -8,10 +8,10 @@ from tallmasks.methods.rows.parts.even_levels import Bits, evenly_rounded, is_ro
 
 @method(
     name="tvq",
-    row=154,
+    order=154,
     title="TVQ",
     paper="Kim et al. 2025, TVQ",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.evenly_rounded,
     group="later",
 )

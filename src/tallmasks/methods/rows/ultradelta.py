@@ -15,10 +15,10 @@ STEP = 0.01  # between the drop rates of the three groups of tensors
 
 @method(
     name="dare_per_task",
-    row=157,
+    order=157,
     title="DARE per task",
     paper="Yu et al. 2024",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.few_values,
     group="later",
 )
@@ -33,10 +33,10 @@ def dare_per_task(task_vector: Vector, layout: Layout, *, keep: Fraction = 0.03)
 
 @method(
     name="ultradelta",
-    row=158,
+    order=158,
     title="UltraDelta",
     paper="Wang et al. 2025, UltraDelta",
-    protocol=PerTask(),
+    usage=PerTask(),
     storage=storage_formulas.few_values,
     group="later",
 )

@@ -54,4 +54,4 @@ def wudi(
     return (total + change).T if piece.name in prepared else total + change
 
 
-merged_row("wudi", row=68, title="WUDI", paper="Cheng et al. 2025", protocol=Fixed(1.0), group="later")
+merged_row("wudi", order=68, title="WUDI", paper="Cheng et al. 2025", usage=Fixed(1.0), group="later")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.errors import OptionError, TallmasksError, needed_for
-from tallmasks.io.atomic_files import no_disk_space, whole
+from tallmasks.io.atomic_files import atomic_path, no_disk_space
 from tallmasks.io.dtypes import DTYPES, FLOATS, code_of, nbytes_of, torch_dtypes
 from tallmasks.io.tensor_files import new_tensor_file
 from tallmasks.parallel import parallel
@@ -122,7 +122,7 @@ def _new_folder(
     out: Path, base: Checkpoint, files: Sequence[PlannedFile], texts: Mapping[str, bytes | Path]
 ) -> Iterator[Places]:
     sizes = (len(text) if isinstance(text, bytes) else text.stat().st_size for text in texts.values())
-    with whole(out, sum(file.size for file in files) + sum(sizes), folder=True, new=True) as hidden:
+    with atomic_path(out, sum(file.size for file in files) + sum(sizes), folder=True, new=True) as hidden:
         for name, text in texts.items():
             (hidden / name).parent.mkdir(parents=True, exist_ok=True)
             (hidden / name).write_bytes(text if isinstance(text, bytes) else text.read_bytes())
@@ -147,7 +147,7 @@ def _new_torch_file(out: Path, base: Checkpoint, dtypes: Mapping[str, str], size
     with needed_for(f"writing a {out.suffix} file"):
         import torch
 
-    with whole(out, size, new=True) as hidden:
+    with atomic_path(out, size, new=True) as hidden:
         tensors = {
             name: torch.empty(base.info(name).shape, dtype=torch_dtypes()[code], device="cpu")
             for name, code in dtypes.items()

@@ -24,7 +24,7 @@ class Balance:
     floor: Vector
     top: Vector
 
-    def weighed(self, vectors: Sequence[Vector]) -> tuple[Vector, Vector]:
+    def weighted(self, vectors: Sequence[Vector]) -> tuple[Vector, Vector]:
         """Clamped values and their weights, from 0 at the floor to 1 at the top; float32 [T, n] each."""
         values, scores = self.scored(vectors)
         return values, from_0_to_1(scores.clip(self.floor, self.top), self.floor, self.top)

@@ -1,4 +1,4 @@
-"""Protocols: how a method's update becomes models, and what is chosen on validation data."""
+"""Usages: how a method's update becomes models, and what is chosen on validation data."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar, Literal
 from tallmasks.methods import storage_formulas
 from tallmasks.methods.storage_formulas import Storing
 
-Section = Literal["merging", "compression"]
+Part = Literal["merging", "compression"]
 Grids = Mapping[str, Sequence[float]]
 """The values to try: `grids` of params.yaml."""
 
 
 @dataclass(frozen=True)
-class Protocol:
-    section: ClassVar[Section] = "compression"
+class Usage:
+    section: ClassVar[Part] = "compression"
     """The part of the table: one model for all tasks ("merging"), or one per task ("compression")."""
     storage: ClassVar[Storing | None] = None
     """The default storage of its methods."""
@@ -27,7 +27,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Fixed(Protocol):
+class Fixed(Usage):
     """One model, theta_0 + coefficient * update. The coefficient is a number or a function of T."""
 
     coefficient: float | Callable[[int], float]
@@ -39,7 +39,7 @@ class Fixed(Protocol):
 
 
 @dataclass(frozen=True)
-class Scaled(Protocol):
+class Scaled(Usage):
     """One model, theta_0 + alpha * update; alpha is chosen on the validation data of the whole benchmark.
 
     Attributes:
@@ -68,12 +68,12 @@ TSV-M and Iso-C searches 0.1 to 3.0 in finer steps."""
 
 
 @dataclass(frozen=True)
-class PerTask(Protocol):
+class PerTask(Usage):
     """One model per task, theta_0 + update; nothing is chosen."""
 
 
 @dataclass(frozen=True)
-class Masked(Protocol):
+class Masked(Usage):
     """One model per task, theta_0 + update; mask_lambda is chosen on the task's validation data."""
 
     storage = storage_formulas.masked
@@ -83,7 +83,7 @@ class Masked(Protocol):
 
 
 @dataclass(frozen=True)
-class FineTuned(Protocol):
+class FineTuned(Usage):
     """The fine-tuned checkpoints themselves; theta_0 + update equals them up to rounding."""
 
     storage = storage_formulas.finetuned
