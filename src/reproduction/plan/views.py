@@ -17,9 +17,7 @@ from reproduction.training.controlled import Controlled
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.methods import Method
-from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.merges import LEARNED
-from tallmasks.methods.rows.masks_over_merges import keep_agreed
 
 Artifacts = dict[str, list[Node]]
 WrittenFrom = Callable[[Plan, str, str], Artifacts]
@@ -296,13 +294,6 @@ def mask_statistics(plan: Plan, model: str, name: str) -> Artifacts:
     }
 
 
-def _threshold_of(row: Method) -> int | None:
-    """The threshold k of a consensus row; 0 for a merge alone, which keeps all weights; None for other methods."""
-    if row.update is keep_agreed:
-        return int(row.chosen["k"])
-    return 0 if row.update is merged_vector else None
-
-
 @view(version=3, files=("thresholds.csv",), params=_row_of_each_merge(methods.consensus))
 def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
     """Consensus merging at every threshold k (figure 6).  A k without a row in tables can use fewer images."""
@@ -310,7 +301,7 @@ def thresholds(plan: Plan, model: str, name: str) -> Artifacts:
 
     def at_threshold(consensus: methods.Method, k: int) -> Node:
         for row in methods.rows_on(str(consensus.merge), lambda row: row.usage == consensus.usage):
-            if _threshold_of(row) == k:
+            if (0 if row.is_merge else row.consensus_threshold) == k:
                 return chain.evaluate(plan, model, members, row.name, seed)
         row_at_k = methods.spec_of({consensus.name: {"k": k}})
         return chain.evaluate(plan, model, members, row_at_k, seed, sweep="thresholds")

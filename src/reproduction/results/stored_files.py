@@ -23,7 +23,6 @@ from tallmasks.bundles.bundle_writer import BundleContents, fixed_bytes
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.io.tensor_files import TensorInfo, bytes_of_file, write_tensors
-from tallmasks.methods import storage_formulas
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -93,9 +92,9 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
     None for all others: `bundle` builds the files of masks, whose size depends on their values.
     """
     row, tensors, size = methods.get(evaluation.method), start.base.tensors, start.base.nbytes
-    if row.storage is storage_formulas.single:
+    if row.section == "merging":
         stored = size
-    elif row.storage is storage_formulas.finetuned:
+    elif row.stored(1, 1, 1).of_checkpoints:
         values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
         infos = {name: TensorInfo("F32", tensors[name].shape) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + size - values

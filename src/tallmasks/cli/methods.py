@@ -19,7 +19,6 @@ from typing import Any
 from tallmasks import methods
 from tallmasks.errors import OptionError, nearest
 from tallmasks.methods import INPUTS, Merge
-from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.options import options_of, parse_spec
 from tallmasks.methods.registry import all_options, data_needed
 
@@ -57,10 +56,9 @@ def print_one(name: str) -> None:
     rows, kind = [methods.get(row) for row in methods.names()], parse_spec(name)[0]
     if kind in methods.names():
         method = methods.get(name)
-        alone = method.update is merged_vector and method.merge
         title, options = f"{method.name}: {method.title} ({method.paper})", all_options(method)
         lines = {
-            "computes": _summary(methods.get_merge(str(method.merge)).apply if alone else method.update),
+            "computes": _summary(methods.get_merge(str(method.merge)).apply if method.is_merge else method.update),
             "used as": _summary(type(method.usage)),
             "takes": ", ".join(sorted(method.needs)),
             "merge": method.merge or "none",

@@ -40,6 +40,26 @@ class Codec:
     def row_step_of(self, options: Mapping[str, Any]) -> float:
         return 0.0 if self.row_step is None else float(options[self.row_step])
 
+    def update(self) -> Callable[..., Any]:
+        """The update of a method whose bundles have multiples of steps."""
+        assert self.encode is not None
+        options = [p for p in inspect.signature(self.encode).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+        def update(task_vector: Any, pretrained: Any, layout: Layout, **chosen: Any) -> Any:
+            values = {option.name: option.default for option in options} | chosen
+            tau, theta, out = array(task_vector), array(pretrained), np.empty(layout.size, np.float32)
+
+            def fill(job: tuple[str, Shape, int, int, int]) -> None:
+                name, shape, offset, start, stop = job
+                here = slice(offset + start, offset + stop)
+                rms = row_rms(theta[here], shape, start)
+                out[here] = value_of(quantized_piece(self, tau[here], rms, name, shape, start, **values), shape, start)
+
+            parallel(fill, jobs_of(layout))
+            return beside(out, task_vector)
+
+        return _with_signature(update, self.encode, ("task_vector", "pretrained", "layout"), options)
+
 
 LOSSLESS = Codec("bit_deltas")
 
@@ -94,33 +114,12 @@ def value_of(quantized: Quantized, shape: Shape, start: int) -> Vector:
     return quantized.integers.astype(np.float32) * spread(quantized.steps, columns_of(shape), start, size)
 
 
-def quantizer(*, row_step: str | None = None) -> Callable[..., Any]:
+def quantizer(*, row_step: str | None = None) -> Callable[[Callable[..., Any]], Codec]:
     """Decorator, placed below `method(...)`: turns a function for one piece of a tensor (see `Codec`) into a method.
 
     Its keyword-only parameters are the method's options. ``row_step``: the option that is the smallest step of a row.
     """
-
-    def decorated(encode: Callable[..., Any]) -> Callable[..., Any]:
-        codec = Codec("multiples", encode, row_step)
-        options = [p for p in inspect.signature(encode).parameters.values() if p.kind is p.KEYWORD_ONLY]
-
-        def update(task_vector: Any, pretrained: Any, layout: Layout, **chosen: Any) -> Any:
-            values = {option.name: option.default for option in options} | chosen
-            tau, theta, out = array(task_vector), array(pretrained), np.empty(layout.size, np.float32)
-
-            def fill(job: tuple[str, Shape, int, int, int]) -> None:
-                name, shape, offset, start, stop = job
-                here = slice(offset + start, offset + stop)
-                rms = row_rms(theta[here], shape, start)
-                out[here] = value_of(quantized_piece(codec, tau[here], rms, name, shape, start, **values), shape, start)
-
-            parallel(fill, jobs_of(layout))
-            return beside(out, task_vector)
-
-        vars(update)["codec"] = codec
-        return _with_signature(update, encode, ("task_vector", "pretrained", "layout"), options)
-
-    return decorated
+    return lambda encode: Codec("multiples", encode, row_step)
 
 
 def by_tensor(compress: Callable[..., Any]) -> Callable[..., Any]:

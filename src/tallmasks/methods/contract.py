@@ -54,6 +54,8 @@ class Method:
         storage: bits from T, P' and F, see `tallmasks.methods.storage_formulas` (default: the usage's).
         kept: the fraction that the input ``threshold`` keeps.
         chosen: the values of its own options that are not those of ``update`` and its inputs.
+        codec: what a bundle stores of each task, for a method that compresses each task by itself and has bundles.
+        is_merge: whether its update is the multi-task vector itself.
         group: "paper" or "later": the entry under `methods` in params.yaml that selects this method.
     """
 
@@ -67,6 +69,8 @@ class Method:
     storage: Storing | None = None
     kept: KeptFraction | None = None
     chosen: Mapping[str, Value] = field(default_factory=dict)
+    codec: Codec | None = None
+    is_merge: bool = False
     group: Group = "paper"
 
     def __call__(self, **inputs: object) -> Vector:
@@ -113,8 +117,10 @@ class Method:
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         """Its own options by name, without its merge's; the defaults are its own values."""
-        inputs = (needed.find for needed in self.all_inputs.values())
-        declared = options_of(self.update, self.kept.share if self.kept else None, *inputs)
+        inputs = [needed.find for needed in self.all_inputs.values()]
+        functions = [self.update, self.kept.share if self.kept else None, *inputs]
+        options_of(*functions, self.storage)  # raises ValueError if their defaults differ
+        declared = options_of(*functions)
         return {name: replace(one, default=self.chosen.get(name, one.default)) for name, one in declared.items()}
 
     @property
@@ -123,9 +129,9 @@ class Method:
         return {name: option.default for name, option in self.options.items()}
 
     @property
-    def codec(self) -> Codec | None:
-        """What a bundle stores of each task, for a method that compresses each task by itself and has bundles."""
-        return getattr(self.update, "codec", None)
+    def consensus_threshold(self) -> int | None:
+        """The threshold k of consensus merging; None for other methods."""
+        return int(self.values["k"]) if "agreement" in self.needs and "k" in self.options else None
 
     @property
     def whole_model(self) -> bool:
@@ -165,7 +171,7 @@ class Method:
             problem = f"unknown inputs {sorted(unknown)}; known inputs: {sorted(INPUTS)}"
         elif (self.merge is not None) != any(needed.merged for needed in self.all_inputs.values()):
             problem = f"give merge if and only if an input depends on it; inputs: {', '.join(sorted(self.all_inputs))}"
-        elif self.tuned and self.update is not merged_vector:
+        elif self.tuned and not self.is_merge:
             problem = "tuned is only for methods that are a merge alone"
         if problem := problem or usage_problem(self.usage, self.needs, self.all_inputs):
             raise ValueError(f"method {self.name}: {problem}")

@@ -133,6 +133,7 @@ class Merge:
             they are computed from all tasks together.
         learn: ``(network, **options) -> Statistics``, from all tasks at once (see `Network`). The result is the second
             argument of ``prepare``; without ``prepare`` it is ``prepared`` itself.
+        is_spectral: whether matrices are merged by their singular vectors.
         masked_as: the merge to compute masks from, if it is another one.
         sparsify: the option that a task's density sets: "drop" to 1 - density, any other to the density. "keep" means
             that the smallest weights are trimmed.
@@ -148,6 +149,7 @@ class Merge:
     prepare: Callable[..., Any] | None = None
     statistics: Statistic | None = None
     learn: Callable[..., Statistics] | None = None
+    is_spectral: bool = False
     masked_as: str | None = None
     sparsify: str | None = None
     combine: Literal["sum", "disjoint_sum", "disjoint_mean"] | None = None

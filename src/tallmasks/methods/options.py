@@ -74,7 +74,7 @@ class Option:
 
 
 def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
-    """The options of all the functions, by name."""
+    """The options of all the functions, by name. Raises ValueError if two have different defaults."""
     options: dict[str, Option] = {}
     for function in filter(None, functions):
         plain: Any = function if inspect.isroutine(function) else type(function).__call__
@@ -86,7 +86,13 @@ def options_of(*functions: Callable[..., Any] | None) -> dict[str, Option]:
                 extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
                 bounds = next((extra for extra in extras if isinstance(extra, Between)), None)
                 words = get_args(hint) if get_origin(hint) is Literal else ()
-                options[name] = Option(name, parameter.default, bounds, words)
+                option = options.setdefault(name, Option(name, parameter.default, bounds, words))
+                if option.default != parameter.default:
+                    of = " and ".join(getattr(one, "__qualname__", str(one)) for one in functions if one)
+                    raise ValueError(
+                        f"option {name} of {of}: found the defaults {option.default} and {parameter.default}, expected"
+                        " one default"
+                    )
     return options
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 from tallmasks.errors import TallmasksError, nearest
 from tallmasks.methods import options, rows
 from tallmasks.methods.code_digests import code_digest
+from tallmasks.methods.codec import Codec
 from tallmasks.methods.contract import Group, Method, merged_vector
 from tallmasks.methods.merges import Merge, Statistic, Vector
 from tallmasks.methods.method_usages import Fixed, Masked, Scaled, Usage
@@ -26,11 +27,13 @@ _methods: dict[str, Method] = {}
 _merges: dict[str, Merge] = {}
 
 
-def method(**fields: Any) -> Callable[[Callable[..., Vector]], Callable[..., Vector]]:
-    """Decorator: registers a function as the update of a :class:`Method` with these fields."""
+def method(**fields: Any) -> Callable[[Callable[..., Vector] | Codec], Any]:
+    """Decorator: registers a function, or the result of `quantizer`, as the update of a :class:`Method` with these
+    fields."""
 
-    def register(update: Callable[..., Vector]) -> Callable[..., Vector]:
-        _add("method", _methods, Method(update=update, **fields))
+    def register(update: Callable[..., Vector] | Codec) -> Any:
+        own = {"update": update.update(), "codec": update} if isinstance(update, Codec) else {"update": update}
+        _add("method", _methods, Method(**own, **fields))
         return update
 
     return register
@@ -51,7 +54,7 @@ def merged_row(
 ) -> None:
     """Registers a method that is a merge alone (default merge: ``name``; default usage: alpha is tuned)."""
     fields |= {"order": order, "title": title, "paper": paper, "merge": merge or name, "usage": usage or Scaled()}
-    method(name=name, **fields)(merged_vector)
+    method(name=name, is_merge=True, **fields)(merged_vector)
 
 
 @functools.cache
@@ -205,7 +208,7 @@ def names_with_masks() -> tuple[str, ...]:
 def _masks_over(method: Method) -> Method | None:
     if _is_masking(method) or method.codec is not None:
         return method
-    if method.merge is None or method.update is not merged_vector or method.tuned or isinstance(method.usage, Fixed):
+    if not method.is_merge or method.merge is None or method.tuned or isinstance(method.usage, Fixed):
         return None  # masks are only for the merged vector itself, with tuned alpha
     merged = get_merge(method.merge)
     name, texts = options.parse_spec(merged.name)
@@ -248,6 +251,7 @@ def _add(what: str, registry: dict[str, Entry], entry: Entry) -> None:
         raise ValueError(f"{what} {entry.name} is registered twice")
     if options.parse_spec(entry.name)[0] != entry.name:
         raise ValueError(f"{what} {entry.name}: expected a name of lower-case letters, digits and underscores")
+    _ = entry.options  # raises ValueError if its functions have different defaults for one option
     registry[entry.name] = entry
 
 

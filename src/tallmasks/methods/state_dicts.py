@@ -22,7 +22,6 @@ from tallmasks.errors import TallmasksError, warn
 from tallmasks.io.tensor_files import Layout, name_some
 from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
-from tallmasks.methods.contract import merged_vector
 from tallmasks.methods.method_usages import Fixed
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
@@ -101,10 +100,10 @@ def _merge_of(name: str, count: int) -> tuple[str, float]:
     """The merge behind the name of a merge or method, and the method's fixed coefficient for ``count`` tasks, or 1."""
     if parse_spec(name)[0] in registry.merge_names():
         return name, 1.0
-    rows = (row for row in registry.names() if registry.get(row).update is merged_vector)
+    rows = (row for row in registry.names() if registry.get(row).is_merge)
     registry.check_name(name, dict.fromkeys([*merges(), *rows]))
     method = registry.get(name)
-    if method.merge is None or method.update is not merged_vector:
+    if method.merge is None or not method.is_merge:
         raise TallmasksError(f"{name} does more than merge; expected one of: {', '.join(merges())}")
     return method.merge, method.usage.coefficient_for(count) if isinstance(method.usage, Fixed) else 1.0
 

@@ -20,10 +20,12 @@ FLOAT_BITS = 32
 
 @dataclass(frozen=True)
 class Storage:
-    """A method's storage in bits; ``lower_bound`` if the true size is larger."""
+    """A method's storage in bits; ``lower_bound`` if the true size is larger, ``of_checkpoints`` if the tasks' models
+    are checkpoints."""
 
     bits: int
     lower_bound: bool = False
+    of_checkpoints: bool = False
 
     @property
     def gigabits(self) -> float:
@@ -43,7 +45,7 @@ def single(tasks: int, trainable: int, frozen: int) -> Storage:
 
 def finetuned(tasks: int, trainable: int, frozen: int) -> Storage:
     """T models that share the frozen parameters: 32 (T P' + F)."""
-    return Storage(FLOAT_BITS * (tasks * trainable + frozen))
+    return Storage(FLOAT_BITS * (tasks * trainable + frozen), of_checkpoints=True)
 
 
 def few_values(tasks: int, trainable: int, frozen: int, *, keep: float = 0.03) -> Storage:

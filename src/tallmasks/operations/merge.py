@@ -17,9 +17,7 @@ from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.contract import MethodUpdates
 from tallmasks.methods.merges import pieces_of, pieces_of_layout
 from tallmasks.methods.options import parse_spec
-from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.methods.rows.parts.block_numbers import block_of
-from tallmasks.methods.rows.parts.singular_vectors import noise_of_tasks
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge, check_can_stream
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.agreed_files import agreed_files, warn_of_files
@@ -120,7 +118,7 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
             f"heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
             " and give the folder as the base"
         )
-    is_spectral = registry.get_merge(str(method.merge)).prepare is noise_of_tasks
+    is_spectral = registry.get_merge(str(method.merge)).is_spectral
     if is_spectral and models.left_out.heads and settings.scaling_coefficient is None:
         warn(
             f"each task has its own head, so {method.title} can lose much accuracy with its default alpha, 1: choose"
@@ -208,8 +206,8 @@ def _method(settings: Settings) -> tuple[Method, float, Weighting]:
         hint = "it is a method of `compress`" if compress else f"expected {', '.join(method_names())}"
         raise TallmasksError(f"method: {settings.method} does not merge models into one; {hint}")
     check_can_stream(method)
-    if method.update is keep_agreed:
-        _check_threshold(int(method.chosen["k"]), len(settings.tasks))
+    if method.consensus_threshold is not None:
+        _check_threshold(method.consensus_threshold, len(settings.tasks))
     elif settings.by_task("mask_lambda"):
         raise OptionError(f"mask_lambda: {settings.method} has no mask lambdas; leave it out, or use consensus merging")
     if weighting := settings.weighting:

@@ -10,6 +10,7 @@ import reference
 from tallmasks import methods
 from tallmasks.errors import TallmasksError
 from tallmasks.io.tensor_files import Layout
+from tallmasks.methods import registry
 from tallmasks.methods.contract import MethodUpdates
 from tallmasks.vectors.task_vectors import TaskVector
 
@@ -162,6 +163,28 @@ def test_k_is_an_option_with_the_rows_own_default():
     assert methods.spec_of({"consensus_ties_k1": {"k": 1}}) == "consensus_ties_k1"
     with pytest.raises(TallmasksError, match=r"'ties_men' .did you mean 'ties_mean'"):
         methods.get_merge("ties_men")
+
+
+def test_an_option_has_one_default(monkeypatch):
+    """A merge would learn with one value and apply another; a table would show the size of another number of bits."""
+    for name in ("_methods", "_merges"):
+        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    fields = {"order": 900, "title": "", "paper": "", "usage": methods.PerTask()}
+    tvq, few = methods.storage_formulas.evenly_rounded, methods.KeptFraction(lambda tasks, *, keep=0.2: keep)
+    wrong = [
+        methods.merge("a", prepare=lambda vectors, *, keep=0.2: keep),
+        methods.merge("b", learn=lambda network, *, keep=0.2: {}),
+        methods.method(name="c", storage=methods.storage_formulas.few_values, **fields),
+        methods.method(name="d", storage=tvq, kept=few, **fields),
+    ]
+    for register in wrong[:2]:
+        with pytest.raises(
+            ValueError, match=r"option keep of .*: found the defaults 0.1 and 0.2, expected one default"
+        ):
+            register(lambda vectors, piece, prepared, *, keep=0.1: vectors[0])
+    for register in wrong[2:]:
+        with pytest.raises(ValueError, match=r"option keep of .*: found the defaults 0.1 and 0.0?[23]"):
+            register(lambda task_vector, threshold, *, keep=0.1: task_vector)
 
 
 def test_a_recipe_follows_the_methods_file_and_what_is_chosen():

@@ -10,7 +10,6 @@ import pytest
 import tallmasks
 from tallmasks import methods
 from tallmasks.io.tensor_files import load_state, write_tensors
-from tallmasks.methods.contract import merged_vector
 from tallmasks.vectors import kernels
 
 SHAPES = {"layers.0.w.weight": (96, 128), "layers.0.w.bias": (7,), "layers.1.w.weight": (40, 3)}
@@ -43,7 +42,7 @@ def test_a_merge_of_files_is_the_merge_in_memory(models: dict[str, dict[str, np.
     method, settings = methods.get(name), {}
     if isinstance(method.usage, methods.Scaled):
         settings["scaling_coefficient"] = 1
-    if method.update is merged_vector:
+    if method.is_merge:
         expected = tallmasks.merge(models, name)
     else:
         merged, settings["mask_lambda"] = tallmasks.merge(models, str(method.merge)), LAMBDAS

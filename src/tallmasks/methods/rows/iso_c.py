@@ -4,7 +4,7 @@ from tallmasks.methods import ALPHAS_TO_3, Scaled, TensorPiece, Vector, merge, m
 from tallmasks.methods.rows.parts.singular_vectors import NoiseOf, is_matrix, noise_of_tasks, top_triplets
 
 
-@merge("iso_c", over="tensors", prepare=noise_of_tasks)
+@merge("iso_c", over="tensors", prepare=noise_of_tasks, is_spectral=True)
 def iso_c(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U (mean of S) V^T of the sum; for all other tensors the mean over the tasks.
 

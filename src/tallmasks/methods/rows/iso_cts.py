@@ -12,7 +12,7 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 )
 
 
-@merge("iso_cts", over="tensors", prepare=noise_of_tasks)
+@merge("iso_cts", over="tensors", prepare=noise_of_tasks, is_spectral=True)
 def iso_cts(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, common: Share = 0.8) -> Vector:
     """float32 [T, m, n] -> [m, n]: the top directions of the sum (a fraction `common` of all) and each task's top
     directions outside them; U and V made orthogonal, all singular values set to their mean.

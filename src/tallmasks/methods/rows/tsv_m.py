@@ -12,7 +12,7 @@ from tallmasks.methods.rows.parts.singular_vectors import (
 )
 
 
-@merge("tsv_m", over="tensors", prepare=noise_of_tasks)
+@merge("tsv_m", over="tensors", prepare=noise_of_tasks, is_spectral=True)
 def tsv_m(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf) -> Vector:
     """float32 [T, m, n] -> [m, n]: U S V of the top floor(r / T) singular triplets of all tasks, concatenated, with r =
     min(m, n); U and V each replaced by the nearest orthogonal matrix. For r < T, and for all other tensors, the mean.
