@@ -18,6 +18,11 @@ Score = int | float
 """The number of correct answers or, for tasks with partial credit, the sum of the examples' scores in [0, 1]."""
 
 
+def _per_task(**default: Any) -> Any:
+    """A field in the order of the tasks: a sequence, or sequences by name."""
+    return field(metadata={"per_task": True}, **default)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One method's scores on a set of tasks. All lists are in the order of ``tasks``.
@@ -34,15 +39,15 @@ class Evaluation:
     """
 
     method: str
-    tasks: tuple[str, ...]
-    total: Mapping[str, Sequence[int]]
-    correct: Mapping[str, Sequence[Score]]
+    tasks: tuple[str, ...] = _per_task()
+    total: Mapping[str, Sequence[int]] = _per_task()
+    correct: Mapping[str, Sequence[Score]] = _per_task()
     scaling_coefficient: float | None = None
-    mask_lambda: tuple[float, ...] | None = None
+    mask_lambda: tuple[float, ...] | None = _per_task(default=None)
     grid: tuple[float, ...] = ()
-    curve: tuple[tuple[Score, ...], ...] = ()
-    further: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    coded_bytes: tuple[int, ...] = ()
+    curve: tuple[tuple[Score, ...], ...] = _per_task(default=())
+    further: Mapping[str, Sequence[float | None]] = _per_task(default_factory=dict)
+    coded_bytes: tuple[int, ...] = _per_task(default=())
 
     @property
     def at_grid_ends(self) -> tuple[bool, ...]:
@@ -56,52 +61,39 @@ class Evaluation:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Evaluation:
-        lambdas = value["mask_lambda"]
-        return cls(
-            method=value["method"],
-            tasks=tuple(value["tasks"]),
-            total=value["total"],
-            correct=value["correct"],
-            scaling_coefficient=value["scaling_coefficient"],
-            mask_lambda=None if lambdas is None else tuple(lambdas),
-            grid=tuple(value["grid"]),
-            curve=tuple(map(tuple, value["curve"])),
-            further=value.get("further", {}),
-            coded_bytes=tuple(value.get("coded_bytes", ())),
-        )
+        return cls(**{each.name: _as_tuples(value[each.name]) for each in fields(cls) if each.name in value})
 
     def in_order(self, tasks: Sequence[str]) -> Evaluation:
         order = [self.tasks.index(task) for task in tasks]
 
-        def sorted_rows(rows: Sequence[Any]) -> tuple[Any, ...]:
-            return tuple(rows[i] for i in order) if rows else ()
+        def sorted_rows(rows: Any) -> Any:
+            if isinstance(rows, Mapping):
+                return {name: sorted_rows(each) for name, each in rows.items()}
+            return tuple(rows[i] for i in order) if rows else rows
 
-        return replace(
-            self,
-            tasks=tuple(tasks),
-            total={split: sorted_rows(counts) for split, counts in self.total.items()},
-            correct={split: sorted_rows(counts) for split, counts in self.correct.items()},
-            mask_lambda=None if self.mask_lambda is None else sorted_rows(self.mask_lambda),
-            curve=sorted_rows(self.curve),
-            further={name: sorted_rows(sums) for name, sums in self.further.items()},
-            coded_bytes=sorted_rows(self.coded_bytes),
-        )
+        return replace(self, **{name: sorted_rows(getattr(self, name)) for name in PER_TASK})
 
     @classmethod
     def joined(cls, single: Sequence[Evaluation]) -> Evaluation:
         """Combine evaluations of one task each, without chosen values, into one."""
-        names = dict.fromkeys(name for part in single for name in part.further)
-        return cls(
-            method=single[0].method,
-            tasks=tuple(part.tasks[0] for part in single),
-            total={split: [part.total[split][0] for part in single] for split in SPLITS},
-            correct={split: [part.correct[split][0] for part in single] for split in SPLITS},
-            scaling_coefficient=single[0].scaling_coefficient,
-            further={name: [part.further.get(name, [None])[0] for part in single] for name in names},
-        )
+
+        def rows_of(parts: Sequence[Any]) -> Any:
+            if not isinstance(parts[0], Mapping):
+                return tuple(row for part in parts for row in part or ()) or parts[0]
+            names = dict.fromkeys(name for part in parts for name in part)
+            return {name: [part.get(name, [None])[0] for part in parts] for name in names}
+
+        return replace(single[0], **{name: rows_of([getattr(one, name) for one in single]) for name in PER_TASK})
 
     def accuracy(self, split: str) -> NDArray[np.float64]:
         return accuracies(self.correct[split], self.total[split])
+
+
+PER_TASK = [each.name for each in fields(Evaluation) if each.metadata]
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def read_evaluation(path: Path) -> Evaluation:
