@@ -151,3 +151,10 @@ def cut(text: str) -> str:
 def one_line(text: object) -> str:
     """Escape line breaks, other control characters and marks of direction, which could fake a terminal's output."""
     return str(text).translate(ESCAPES)
+
+
+def name_some(names: Iterable[str], limit: int = 5) -> str:
+    """The first few names, cut, and how many more there are."""
+    names = list(names)
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(cut(one_line(name)) for name in names[:limit]) + more

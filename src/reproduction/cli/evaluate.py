@@ -35,9 +35,8 @@ from reproduction.cli.labelled_data import (
 from reproduction.tasks.text.own_texts import evaluated_texts
 from reproduction.tasks.vision.own_images import images_of, own_image_task
 from tallmasks.cli.options import converted
-from tallmasks.errors import OptionError, TallmasksError, one_line
+from tallmasks.errors import OptionError, TallmasksError, name_some, one_line
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import cores
 
 HEADS = "heads"

@@ -24,9 +24,8 @@ from reproduction.plan.node import STAGES, Node
 from reproduction.plan.project import Files, Index, open_plan
 from reproduction.plan.settings import Plan
 from reproduction.plan.views import VIEWS
-from tallmasks.errors import OptionError, TallmasksError, nearest, option_errors, short
+from tallmasks.errors import OptionError, TallmasksError, name_some, nearest, option_errors, short
 from tallmasks.io.content_digests import canonical
-from tallmasks.io.tensor_files import name_some
 
 SHOWN = 4  # names per line
 

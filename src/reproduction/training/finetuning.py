@@ -16,6 +16,7 @@ from reproduction.models import cuda
 from reproduction.models.families import Batch, Examples, Model, Precision
 from reproduction.models.prefetching import prefetched
 from reproduction.training.early_stopping import BestSoFar
+from reproduction.training.shuffled_batches import ShuffledBatches
 from reproduction.training.unfinished import TrainingRun, TrainingState
 from tallmasks.errors import TallmasksError
 
@@ -102,23 +103,6 @@ class FinetuneResult:
             score = [f"{scores[step]:.6g}" if step in scores else ""] if scores else []
             lines.append(",".join([f"{step}", f"{rate:.6g}", f"{loss:.6g}", *score]))
         return "\n".join(lines) + "\n"
-
-
-class ShuffledBatches(Iterator[torch.Tensor]):
-    """An endless iterator over batches of indices, int64 [batch size]. Every epoch is a new permutation.
-
-    ``waiting``: the rest of the current permutation, int64.
-    """
-
-    def __init__(self, count: int, batch_size: int, generator: torch.Generator) -> None:
-        self._count, self._batch_size, self._generator = count, batch_size, generator
-        self.waiting = torch.empty(0, dtype=torch.int64)
-
-    def __next__(self) -> torch.Tensor:
-        while len(self.waiting) < self._batch_size:
-            self.waiting = torch.cat([self.waiting, torch.randperm(self._count, generator=self._generator)])
-        batch, self.waiting = self.waiting[: self._batch_size], self.waiting[self._batch_size :]
-        return batch
 
 
 def finetune(

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from reproduction.artifacts.labels import Damaged, as_metadata, check
+from reproduction.training.shuffled_batches import ShuffledBatches
 from tallmasks.io.tensor_files import load_state, write_tensors
 
 if TYPE_CHECKING:
     from reproduction.models.families import Model
     from reproduction.training.early_stopping import BestSoFar
-    from reproduction.training.finetuning import ShuffledBatches
 
 PAUSE = 20  # the shortest time between two saves, as a multiple of the time that a save takes
 _MOMENTS = ("exp_avg", "exp_avg_sq")

@@ -14,10 +14,9 @@ from tallmasks.bundles.bundle_parts import BundleParts, manifest_of, open_locati
 from tallmasks.bundles.finding_base import NoBase, check_form, check_module, find_base
 from tallmasks.bundles.manifest import CARD, COMPANIONS, MANIFEST
 from tallmasks.bundles.task_weights import TaskWeights
-from tallmasks.errors import TallmasksError, counted, nearest, needed_for
+from tallmasks.errors import TallmasksError, counted, name_some, nearest, needed_for
 from tallmasks.io.dtypes import DTYPES
 from tallmasks.io.plain_files import read_plain_json
-from tallmasks.io.tensor_files import name_some
 from tallmasks.parallel import cached
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.folders import CONFIG, TOKENIZERS, matches

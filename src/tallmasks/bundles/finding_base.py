@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tallmasks.bundles.bundle_parts import BundleParts
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.errors import TallmasksError, cut
-from tallmasks.io.tensor_files import name_some
+from tallmasks.errors import TallmasksError, cut, name_some
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.opening import open_checkpoint

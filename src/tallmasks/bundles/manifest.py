@@ -31,11 +31,11 @@ from pydantic import (
 from pydantic import model_validator as checked
 
 from tallmasks.bundles.updates import Coding
-from tallmasks.errors import TallmasksError, nearest, short
+from tallmasks.errors import TallmasksError, name_some, nearest, short
 from tallmasks.io.content_digests import canonical
 from tallmasks.io.dtypes import FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, is_safe
-from tallmasks.io.tensor_files import METADATA, NAME, is_name, name_some
+from tallmasks.io.tensor_files import METADATA, NAME, is_name
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.folders import is_companion
 from tallmasks.vectors.checkpoints.weight_files import INDEX, SAFETENSORS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from tallmasks.bundles.manifest import Manifest
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, name_some
 from tallmasks.io.dtypes import FLOATS, torch_codes, torch_dtypes
-from tallmasks.io.tensor_files import TensorInfo, name_some
+from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.checkpoints.folders import part_prefix
-from tallmasks.vectors.checkpoints.names_of_base import unwrapped
+from tallmasks.vectors.checkpoints.names_of_base import common_prefixes, unwrapped
 from tallmasks.vectors.checkpoints.transformers_process import Conversions
 
 Tensors = dict[str, torch.Tensor]
@@ -249,10 +249,9 @@ def _readings(module: torch.nn.Module, own: Tensors, form: Form) -> Iterator[tup
     bundle's names; and as transformers renames tensors when it loads a file. Name parts inserted by torch wrappers are
     always removed."""
     plain = {name: unwrapped(name) for name in own}
-    yield own, plain
-    for prefix in _prefixes(plain.values()):
+    for prefix in common_prefixes(plain.values()):
         yield own, {name: short.removeprefix(prefix) for name, short in plain.items()}
-    for prefix in _prefixes(form.tensors):
+    for prefix in common_prefixes(form.tensors)[1:]:
         yield own, {name: prefix + short for name, short in plain.items()}
     if folders := {f"{folder.partition('_')[0]}.": folder for folder in map(part_prefix, form.tensors) if folder}:
         yield own, _in_folders(module, plain, folders)
@@ -271,16 +270,6 @@ def _in_folders(module: torch.nn.Module, plain: dict[str, str], folders: Mapping
         inside = short.removeprefix(encoder) if short.startswith(encoder) else rest
         names[name] = folders.get(number + dot, "") + inside
     return names
-
-
-def _prefixes(names: Collection[str]) -> Iterator[str]:
-    """The module paths that contain all names, shortest first."""
-    prefix = ""
-    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
-        if len(set(parts)) > 1:
-            return
-        prefix += f"{parts[0]}."
-        yield prefix
 
 
 def _of_transformers(module: torch.nn.Module) -> tuple[str, Any] | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tallmasks.bundles.manifest import Manifest, OriginalFile, TaskModel
-from tallmasks.errors import TallmasksError
-from tallmasks.io.tensor_files import infos_of_header, name_some, open_tensors
+from tallmasks.errors import TallmasksError, name_some
+from tallmasks.io.tensor_files import infos_of_header, open_tensors
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.checkpoint import COMPARED, Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.folders import part_prefix

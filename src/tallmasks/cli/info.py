@@ -23,11 +23,10 @@ from tallmasks.bundles.bundle_models import open_model
 from tallmasks.bundles.manifest import COMPANIONS, MANIFEST, ModelSizes
 from tallmasks.bundles.model_card import noise_of
 from tallmasks.cli.printed_models import print_sizes
-from tallmasks.errors import TallmasksError, counted, one_line
+from tallmasks.errors import TallmasksError, counted, name_some, one_line
 from tallmasks.io import hub
 from tallmasks.io.dtypes import nbytes_of
 from tallmasks.io.plain_files import expanded
-from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.hub_models import repository_of
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import converted, number, one_of
 from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
+from tallmasks.errors import name_some
 from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
-from tallmasks.io.tensor_files import name_some
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.agreed_files import warn_of_files
 from tallmasks.operations.input_warnings import warn_of_configurations

@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 from rich.filesize import decimal
 
-from tallmasks.errors import counted, warn
-from tallmasks.io.tensor_files import name_some
+from tallmasks.errors import counted, name_some, warn
 from tallmasks.operations.agreed_files import agreed_files
 from tallmasks.operations.opened_models import Models, has_its_form
 from tallmasks.vectors.checkpoints.buffers import Buffer

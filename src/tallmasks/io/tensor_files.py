@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
-from tallmasks.errors import TallmasksError, cut, one_line
+from tallmasks.errors import TallmasksError, name_some, one_line
 from tallmasks.io.atomic_files import atomic_path
 from tallmasks.io.content_digests import CONTENT, content_of_tensors
 from tallmasks.io.dtypes import DTYPES, FLOATS, bits_of, code_of, nbytes_of
@@ -356,13 +356,6 @@ def _read_header(path: Path) -> tuple[dict[str, dict], dict[str, str]]:
         raise TallmasksError(f"{path} is not a complete safetensors file: {error}. Copy or create it again") from error
     metadata = header.pop(METADATA, None)
     return header, metadata or {}
-
-
-def name_some(names: Iterable[str], limit: int = 5) -> str:
-    """The first few names, cut, and how many more there are."""
-    names = list(names)
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(cut(one_line(name)) for name in names[:limit]) + more
 
 
 def is_name(text: str) -> bool:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from tallmasks.errors import grouped_warnings, warn
+from tallmasks.errors import grouped_warnings, name_some, warn
 from tallmasks.io.plain_files import read_plain_json
-from tallmasks.io.tensor_files import name_some
 from tallmasks.operations.input_warnings import changes
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folders import matches, part_prefix

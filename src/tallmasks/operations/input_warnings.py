@@ -9,18 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tallmasks.errors import TallmasksError, grouped_warnings, short, warn
-from tallmasks.io.tensor_files import Layout, name_some
+from tallmasks.errors import TallmasksError, grouped_warnings, name_some, short, warn
+from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.known_tensors import library_settings, start_library_settings
+from tallmasks.vectors.checkpoints.known_tensors import BOOKKEEPING, library_settings, start_library_settings
 from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
 
-_HARMLESS = {
-    "_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures", "auto_map",
-    "use_cache", "vocab_size", "finetuning_task", "problem_type", "task_specific_params", "gradient_checkpointing",
-    "output_attentions", "output_hidden_states", "return_dict", "tokenizer_class",
-}  # fmt: skip
-"""Fields of config.json that do not change what the weights compute; nor do dropout and initialisation."""
 _OF_HEADS = {"id2label", "label2id", "num_labels"}
 _SAMPLED = 1 << 18
 """Number of values per task vector that are compared."""
@@ -83,7 +77,7 @@ def changes(key: str, mine: Any, theirs: Any) -> bool:
     `text_config`, are compared field by field."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
         return any(changes(inner, mine.get(inner), theirs.get(inner)) for inner in {*mine, *theirs})
-    is_harmless = key in _HARMLESS or key.startswith(("initializer", "_")) or "drop" in key
+    is_harmless = key in {*BOOKKEEPING, "vocab_size"} or key.startswith(("initializer", "_")) or "drop" in key
     return mine != theirs and not is_harmless
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import OptionError, TallmasksError, option_errors, warn
-from tallmasks.io.tensor_files import name_some
+from tallmasks.errors import OptionError, TallmasksError, name_some, option_errors, warn
 from tallmasks.methods import Fixed, Method, Scaled, TensorPiece, registry
 from tallmasks.methods.contract import MethodUpdates
 from tallmasks.methods.merges import pieces_of, pieces_of_layout

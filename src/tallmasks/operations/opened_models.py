@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import OptionError, TallmasksError, grouped_warnings, warn
+from tallmasks.errors import OptionError, TallmasksError, grouped_warnings, name_some, warn
 from tallmasks.io.atomic_files import refuse_existing, refuse_inside
-from tallmasks.io.tensor_files import Layout, name_some
+from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.merges import TensorPiece
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream

@@ -18,7 +18,8 @@ from reproduction.models.flat_weights import FlatWeights
 from reproduction.models.vision.augmentation import augment
 from reproduction.models.vision.image_examples import ImageExamples
 from reproduction.training.controlled import Controlled, owners, part_mask
-from reproduction.training.finetuning import FinetuneConfig, Progress, ShuffledBatches, adamw, finetune
+from reproduction.training.finetuning import FinetuneConfig, Progress, adamw, finetune
+from reproduction.training.shuffled_batches import ShuffledBatches
 from reproduction.training.unfinished import TrainingRun, TrainingState
 from small_clip import SPEC, save_random
 from tallmasks.errors import TallmasksError

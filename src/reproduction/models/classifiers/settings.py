@@ -9,14 +9,13 @@ from typing import Any
 
 from reproduction.models.foreign_weights import json_of
 from tallmasks.errors import TallmasksError, nearest, short
+from tallmasks.vectors.checkpoints import known_tensors
 
 Architectures = Mapping[str, Mapping[str, Any]]
 """Settings that differ from the defaults of transformers' configuration, by the name on the hub without its owner."""
-BOOKKEEPING = {
-    *("_name_or_path", "architectures", "dtype", "finetuning_task", "gradient_checkpointing", "id2label", "label2id"),
-    *("problem_type", "task_specific_params", "torch_dtype", "transformers_version", "use_cache", "_num_labels"),
-    *("num_labels", "output_attentions", "output_hidden_states", "output_past", "return_dict", "tie_word_embeddings"),
-    *("bos_token_id", "eos_token_id", "sep_token_id", "pad_token_id", "initializer_range", "summary_proj_to_labels"),
+BOOKKEEPING = known_tensors.BOOKKEEPING | {
+    *("id2label", "label2id", "num_labels", "_num_labels", "output_past", "tie_word_embeddings", "initializer_range"),
+    *("bos_token_id", "eos_token_id", "sep_token_id", "pad_token_id", "summary_proj_to_labels"),
 }
 """Settings that do not change what the body computes."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")

@@ -13,8 +13,7 @@ from typing import Any
 
 from reproduction.tasks.own_data import FORMATS, read_columns
 from reproduction.tasks.task import SPLITS
-from tallmasks.errors import TallmasksError, counted, nearest, short, warn
-from tallmasks.io.tensor_files import name_some
+from tallmasks.errors import TallmasksError, counted, name_some, nearest, short, warn
 
 PART_OF: dict[str, str] = {"val": "validation", "valid": "validation"} | {part: part for part in SPLITS}
 METADATA = ("metadata.csv", "metadata.jsonl")

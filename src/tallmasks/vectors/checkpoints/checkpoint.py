@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, name_some
 from tallmasks.io.dtypes import DTYPES, FLOATS, ROUNDOFF, nbytes_of
 from tallmasks.io.plain_files import open_plain, read_plain_json
-from tallmasks.io.tensor_files import Layout, TensorInfo, name_some
+from tallmasks.io.tensor_files import Layout, TensorInfo
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened

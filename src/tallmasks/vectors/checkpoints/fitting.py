@@ -10,8 +10,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, grouped_warnings, warn
-from tallmasks.io.tensor_files import name_some
+from tallmasks.errors import TallmasksError, grouped_warnings, name_some, warn
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint

@@ -22,6 +22,13 @@ from tallmasks.errors import EXTRAS, by_extra, short, warn
 from tallmasks.io.temporary_folders import TemporaryFolder
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
+BOOKKEEPING = {
+    *("_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures", "auto_map"),
+    *("use_cache", "finetuning_task", "problem_type", "task_specific_params", "gradient_checkpointing"),
+    *("output_attentions", "output_hidden_states", "return_dict", "tokenizer_class"),
+}
+"""Fields of config.json that do not change what the weights compute."""
+
 
 @dataclass(frozen=True)
 class KnownTensor:

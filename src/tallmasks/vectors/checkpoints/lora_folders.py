@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, short
+from tallmasks.errors import TallmasksError, name_some, short
 from tallmasks.io.plain_files import read_plain_json, reading
-from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.known_tensors import KnownTensor, known_tensors, library_advice

@@ -66,7 +66,7 @@ def _may_have_other_names(base: Checkpoint, task: Checkpoint) -> bool:
 def _without_prefix(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     """Rename if all names are the base's except for one prefix (DDP's `module.`) and for parts that wrappers insert."""
     names = {name: unwrapped(name) for name in task.names}
-    ours, theirs = _common_prefix(base.names), _common_prefix(names.values())
+    ours, theirs = common_prefixes(base.names)[-1], common_prefixes(names.values())[-1]
     is_one_prefix = ours.endswith(theirs) or theirs.endswith(ours)
     tails = [{name.removeprefix(ours) for name in base.names}, {name.removeprefix(theirs) for name in names.values()}]
     if is_one_prefix and tails[0] == tails[1]:
@@ -77,14 +77,14 @@ def _without_prefix(base: Checkpoint, task: Checkpoint) -> Checkpoint:
     return _renamed(task, {names[name]: name for name in task.tensors}, aliases)
 
 
-def _common_prefix(names: Collection[str]) -> str:
-    """The longest module path, with its last dot, that all names begin with."""
-    prefix = ""
+def common_prefixes(names: Collection[str]) -> list[str]:
+    """The module paths, with their last dot, that all names begin with: from "" to the longest."""
+    prefixes = [""]
     for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(parts)) > 1:
             break
-        prefix += f"{parts[0]}."
-    return prefix
+        prefixes.append(f"{prefixes[-1]}{parts[0]}.")
+    return prefixes
 
 
 def _renamed(task: Checkpoint, current: Mapping[str, str], aliases: Mapping[str, str]) -> Checkpoint:

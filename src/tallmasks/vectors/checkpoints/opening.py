@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tallmasks.errors import TallmasksError, short
+from tallmasks.errors import TallmasksError, name_some, short
 from tallmasks.io.hub import OPEN_CLIP_FILES
 from tallmasks.io.plain_files import read_plain_json, reading, within
-from tallmasks.io.tensor_files import name_some
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folders import (
     COMPANIONS,

@@ -13,6 +13,7 @@ from tallmasks.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import task_only_tensors
 from tallmasks.vectors.checkpoints.known_tensors import known_tensors, library_advice, start_known_tensors
+from tallmasks.vectors.multiples import is_vector
 
 SMALL = 1024
 """A tensor of unknown role with fewer values stays uncompressed. Measured: in BERT, ViT, Swin, ResNet, MobileNet and
@@ -25,8 +26,8 @@ _WITHOUT_HEAD = re.compile(r"\w+((?<!Heads)Model|ForCausalLM|ForConditionalGener
 
 
 def is_small(shape: tuple[int, ...]) -> bool:
-    """True for a vector, which has at most one axis longer than 1, and for fewer than `SMALL` values."""
-    return sum(length > 1 for length in shape) < 2 or prod(shape) < SMALL
+    """True for a vector, and for fewer than `SMALL` values."""
+    return is_vector(shape) or prod(shape) < SMALL
 
 
 def uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:

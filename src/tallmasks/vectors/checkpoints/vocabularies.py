@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError, short, warn
+from tallmasks.errors import TallmasksError, name_some, short, warn
 from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
 from tallmasks.io.temporary_folders import TemporaryFolder
-from tallmasks.io.tensor_files import TensorInfo, name_some
+from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, sha256_of
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.folders import TOKENIZER, VOCABULARIES, matches, part_prefix

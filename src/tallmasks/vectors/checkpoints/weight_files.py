@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tallmasks.errors import TallmasksError
+from tallmasks.errors import TallmasksError, name_some
 from tallmasks.io.plain_files import reading
-from tallmasks.io.tensor_files import NAME, TensorInfo, is_name, name_some, open_tensors
+from tallmasks.io.tensor_files import NAME, TensorInfo, is_name, open_tensors
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.pickled_tensors import Unusable
 from tallmasks.vectors.checkpoints.torch_files import tensors_in
