@@ -3,7 +3,11 @@
 import copy
 import dataclasses
 import importlib
+import itertools
+import re
 import sys
+from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 
 from conftest import ROOT
 from plans import paths
+from reproduction.models.checkpoint_sources import Imported
 from reproduction.models.t5 import FAMILY
 from reproduction.plan import chain
 from reproduction.plan.node import Declaration, Stage
@@ -305,3 +310,42 @@ def test_an_input_may_be_an_artifact_of_all_tasks_with_options(
     assert plain.inputs["task_vectors"] == tuple(chain.task_vectors(plan, "tiny", TASKS, 0))
     assert other.params["share"] == 0.2 and plain.digest == same.digest != other.digest
     assert "own" in field_methods(plan, "tiny")
+
+
+def roles_in_rules() -> dict[str, tuple[set[str], bool]]:
+    """The roles that each rule of an artifact names, and whether it takes all others as well."""
+    rules = {}
+    for file in (ROOT / "workflow/rules").glob("*.smk"):
+        for name, inputs in re.findall(
+            r"use rule artifact as (\w+) with:\n    input:(.*?)    output:", file.read_text(), re.S
+        ):
+            named = re.findall(r'(\w+)=BRIDGE.artifact.input\("(\w+)"\),', inputs)
+            assert all(role == of for role, of in named), name
+            (others,) = re.findall(r"inputs_but\((.*)\)", inputs) or [None]
+            assert others is None or re.findall(r'"(\w+)"', others) == [role for role, _ in named], name
+            rules[name] = {role for role, _ in named}, others is not None
+    return rules
+
+
+def test_rules_take_every_input_that_their_stage_declares(params: Params) -> None:
+    """A job would start before its input exists, or lack it on a cluster, which copies what the rule names."""
+    params["methods"] = ["paper", "later"]
+    for whose in (params, *params["models"].values()):
+        benchmarks = whose.get("benchmarks", {})
+        whose["benchmarks"] = {name: tasks[:2] for name, tasks in benchmarks.items()}
+    plan, tops = Plan(params, ROOT), []
+    for model in plan.models:
+        for view, benchmark in itertools.product(VIEWS.values(), plan.benchmarks(model)):
+            with suppress(TallmasksError):  # not a view of this benchmark, or no real data here
+                tops.append(view(plan, model, benchmark))
+    tops.append(chain.bundle_archive(plan, "tiny", TASKS, "tall_mask_ties", 0))
+    tops.append(chain.import_checkpoint(plan, "vit_b32", "mnist", Imported("folder", local=Path("mnist.pt"))))
+    params["models"]["vit_b32"]["pretrained"] = "weights.pt"
+    tops.append(chain.pretrained(Plan(params, ROOT), "vit_b32"))
+    found = defaultdict(set)
+    for node in {one for top in tops for one in top.walk() if not one.stage.is_result}:
+        found[node.kind] |= {*node.inputs, *node.sources}
+    rules = roles_in_rules()
+    assert rules.keys() == found.keys()
+    for name, (roles, takes_others) in rules.items():
+        assert roles <= found[name] if takes_others else roles == found[name], name
