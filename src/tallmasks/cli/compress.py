@@ -30,7 +30,7 @@ from tallmasks.bundles.manifest import BASE
 from tallmasks.bundles.original_files import exactness
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import whole_number
-from tallmasks.cli.printed_models import print_buffers, print_copied, print_own, print_plan, print_sizes
+from tallmasks.cli.printed_models import IN_BUNDLE, print_copied, print_files, print_plan, print_roles_of, print_sizes
 from tallmasks.methods import registry
 from tallmasks.operations.compress import METHOD, estimated_sizes, prepare_bundle, write_bundle
 
@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     count = len(settings.tasks)
     if arguments.dry_run:
         fixed = sum(size for name, size in fixed_bytes(contents).items() if not name.startswith(BASE))
-        print_plan(models, f"compress by {method.title}")
-        print_own(models)
+        print_plan(models, f"compress by {method.title}", IN_BUNDLE)
+        print_files(models)
         for name, size, noise in estimated_sizes(method, models):
             after = "" if noise is None else f", noise {noise:.2%} of the weights"
             print(f"write  {name}: about {decimal(fixed + size)}{after}")
@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{settings.output}: {count} model{'s' * (count > 1)} in {decimal(size)}, by {method.title}")
     if settings.include_base:
         print_copied(models.base)
-    print_buffers(models)
-    print_own(models)
+    print_roles_of(models, IN_BUNDLE, every=False)
+    print_files(models)
     for task, value in lambdas.items():
         print(f"  {task}: lambda = {value:g}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)

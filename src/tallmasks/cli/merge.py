@@ -24,8 +24,7 @@ from pathlib import Path
 
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import converted, number, one_of
-from tallmasks.cli.printed_models import print_buffers, print_copied, print_plan
-from tallmasks.errors import name_some
+from tallmasks.cli.printed_models import IN_MERGED_FOLDER, print_copied, print_plan, print_roles_of
 from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.agreed_files import warn_of_files
@@ -112,16 +111,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         output = settings.output or Path("model" if models.base.is_folder else "model.safetensors")
         size = bytes_of_new(output, models.base, settings.dtype, settings.out_shard_size)
-        print_plan(models, f"merge {what}", size)
+        print_plan(models, f"merge {what}", IN_MERGED_FOLDER, size)
         warn_of_files(models.base, models.tasks)
-        warn_of_configurations(models.base, models.tasks, models.left_out.heads)
+        warn_of_configurations(models.base, models.tasks, models.heads)
         return 0
     write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
     print_copied(models.base, models.tasks)
-    print_buffers(models)
-    if heads := sorted({name for names in models.left_out.heads.values() for name in names}):
-        print(f"  not merged, each task's own in heads/: {name_some(heads)}")
+    print_roles_of(models, IN_MERGED_FOLDER, every=False)
     print(shared_options.NEXT)
     return 0

@@ -8,34 +8,61 @@ from types import MappingProxyType
 from rich.filesize import decimal
 
 from tallmasks.errors import counted, name_some, warn
+from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.operations.agreed_files import agreed_files
-from tallmasks.operations.opened_models import Models, has_its_form
-from tallmasks.vectors.checkpoints.buffers import Buffer
+from tallmasks.operations.opened_models import Models
+from tallmasks.operations.tensor_roles import Role, TensorRole, TensorRoles
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.uncompressed_tensors import is_small
 
+IN_BUNDLE = {Role.MERGED: "compressed"}
+IN_MERGED_FOLDER = {Role.OWN: "each task's own, in heads/"}
+_NAMED = 3
+"""The most names of tensors in a line."""
 _LISTED = 20
 """The most names of files in a printed list."""
 
 
-def print_buffers(models: Models) -> None:
-    """Print which tensors are treated as buffers, and where their values come from."""
-    every = [models.reduced_base, *models.reduced_tasks.values()]
-    buffers = {name: kind for one in every for name, kind in one.buffers.items()}
-    moved = [name for name in models.buffers if name in buffers] if models.for_bundle else models.reduced_base.averages
-    rest = sorted(buffers.keys() - moved)
-    everywhere = [name for name in rest if all(has_its_form(models.reduced_base, one, name) for one in every)]
-    floats = [name for name in everywhere if models.reduced_base.info(name).is_float or buffers[name] is Buffer.COUNTER]
-    for names, what in (
-        (moved, "kept per task" if models.for_bundle else "averaged over the tasks"),
-        (floats, "taken from the base"),
-        (sorted(set(rest) - set(everywhere)), "missing or of another shape in some models, so taken from the base"),
-    ):
-        if names:
-            print(f"  buffers (not weights), {what}: {name_some(names, 2)}")
+def print_roles(
+    roles: TensorRoles,
+    of_base: Mapping[str, int],
+    of_tasks: Mapping[str, Mapping[str, int]],
+    words: Mapping[Role, str],
+    every: bool = True,
+) -> None:
+    """Print what happens to the tensors, one line for each role and reason.
+
+    Args:
+        of_base, of_tasks: bytes of the tensors by name.
+        words: for roles that have other words here.
+        every: whether to print those that are merged or unchanged.
+    """
+    groups: dict[TensorRole, dict[str, int]] = {}
+    for task, own in roles.of_tasks.items():
+        for name, one in own.items():
+            groups.setdefault(one, {})[name] = (of_base if one.role is Role.BASE_ONLY else of_tasks[task])[name]
+    of_one = {name for own in roles.of_tasks.values() for name in own}
+    for name, one in roles.of_base.items():
+        if not (one.role is Role.UNCHANGED and name in of_one):
+            groups.setdefault(one, {})[name] = of_base[name]
+    for one in sorted(groups, key=lambda one: [*Role].index(one.role)):
+        sizes, is_usual = groups[one], one.role in (Role.MERGED, Role.UNCHANGED)
+        if every or not is_usual:
+            role, reason = words.get(one.role, one.role.value), f" ({one.reason})" if one.reason else ""
+            names = "" if is_usual else f": {name_some(sorted(sizes), _NAMED)}"
+            print(f"  {role}: {counted(len(sizes), 'tensor')}, {decimal(sum(sizes.values()))}{reason}{names}")
 
 
-def print_plan(models: Models, what: str, nbytes: int | None = None) -> None:
+def print_roles_of(models: Models, words: Mapping[Role, str], every: bool = True) -> None:
+    """Print what happens to the tensors of these models; see `print_roles`."""
+    of_tasks = {task: _sizes(one.tensors) for task, one in models.tasks.items()}
+    print_roles(models.roles, _sizes(models.base.tensors), of_tasks, words, every)
+
+
+def _sizes(tensors: Mapping[str, TensorInfo]) -> dict[str, int]:
+    return {name: info.nbytes for name, info in tensors.items()}
+
+
+def print_plan(models: Models, what: str, words: Mapping[Role, str], nbytes: int | None = None) -> None:
     """Print what would be read, done and written."""
     read = {"base": models.base, **models.tasks}
     for name, checkpoint in read.items():
@@ -44,27 +71,17 @@ def print_plan(models: Models, what: str, nbytes: int | None = None) -> None:
     all_of, changed = models.base.layout.size, models.layout.size
     print(f"       {all_of:,} parameters, {changed:,} of them in tensors that some task changed")
     print(what)
-    print_buffers(models)
+    print_roles_of(models, words)
     output = f"{models.settings.output}: " if models.settings.output else ""
     if nbytes is not None:
         print(f"write  {output}about {decimal(nbytes)}")
 
 
-def print_own(models: Models) -> None:
-    """Print which tensors a bundle stores whole or leaves out, and which files it does not store."""
-    of_tasks = {name for of_task in models.task_only.values() for name in of_task}
-    shared = {*models.buffers}.difference(models.reduced_base.buffers)
-    small = {name for name in shared - of_tasks if is_small(models.reduced_base.tensors[name].shape)}
-    if names := sorted((of_tasks | shared) - small):
-        and_small = f", and {len(small)} vectors and small tensors" if small else ""
-        print(f"  stored whole per task: {name_some(names)}{and_small}")
-    elif small:
-        print(f"  stored whole per task: {name_some(sorted(small))}")
-    if names := sorted({name for of_task in models.base_only.values() for name in of_task}):
-        print(f"  some tasks' models do not have these tensors, and are restored without them: {name_some(names)}")
-    left_out = {name for one in models.full_tasks.values() for name in one.left_out}
+def print_files(models: Models) -> None:
+    """Print which files a bundle does not store."""
+    left_out = {name for one in models.tasks.values() for name in one.left_out}
     if not models.base.is_folder:
-        left_out.update(name for one in models.full_tasks.values() for name in one.companions)
+        left_out.update(name for one in models.tasks.values() for name in one.companions)
     if left_out:
         print(f"  files of the tasks' folders that are not stored: {_listed(left_out)}")
 

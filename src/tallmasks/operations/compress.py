@@ -27,6 +27,7 @@ from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.streaming import Stream, StreamedMerge, check_can_stream
 from tallmasks.operations.opened_models import Models, open_models, passes
+from tallmasks.operations.tensor_roles import Role
 from tallmasks.parallel import in_batches
 from tallmasks.vectors import kernels
 from tallmasks.vectors.multiples import PIECE, pieces, row_rms, sum_of_squares
@@ -95,7 +96,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     if is_exact and settings.keep_base:
         raise OptionError(f"keep_base: {method.name} stores every tensor exactly; leave it out")
     models = open_models(settings, for_bundle=True, exact=is_exact)
-    if restored := [one.title for one in (models.base, *models.full_tasks.values()) if isinstance(one, BundleModel)]:
+    if restored := [one.title for one in (models.base, *models.tasks.values()) if isinstance(one, BundleModel)]:
         raise TallmasksError(
             f"{restored[0]}: found a task of a bundle, whose error would grow; expected an original model. If there is"
             " none, write this one with `tallmasks export` first"
@@ -104,7 +105,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     headers: dict[str, bytes] = {}
     if is_exact:
         _check_forms(models)
-        for task, one in models.full_tasks.items():
+        for task, one in models.tasks.items():
             originals[task], of_task = originals_of(one, models.base)
             headers |= of_task
     origin = dict(models.base.origin)
@@ -118,11 +119,11 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
         coding=method.codec.coding if method.codec else None,
         row_step=method.codec.row_step_of(method.values) if method.codec else 0.0,
         options=settings.options,
-        unchanged=set(models.base.tensors).difference(models.layout.names, models.buffers),
-        buffers=models.buffers,
-        models=models.full_tasks,
-        own=models.task_only,
-        missing=models.base_only,
+        unchanged=models.roles.names(Role.UNCHANGED, Role.LEFT_OUT),
+        buffers=models.roles.names(Role.OWN),
+        models=models.tasks,
+        own=models.roles.by_task(Role.TASK_ONLY),
+        missing=models.roles.by_task(Role.BASE_ONLY),
         originals=originals,
         headers=headers,
         sizes=models.nbytes,
@@ -155,7 +156,7 @@ def _method_of(settings: Settings) -> Method:
 
 def _check_forms(models: Models) -> None:
     for task, one in models.tasks.items():
-        for name in one.tensors.keys() & models.base.tensors.keys():
+        for name in (one.tensors.keys() & models.base.tensors.keys()) - models.roles.of_tasks[task].keys():
             if (found := one.info(name)) != (expected := models.base.info(name)):
                 raise TallmasksError(
                     f"{task}: tensor {name} is {found.dtype} {list(found.shape)} and the base's is {expected.dtype}"
@@ -261,7 +262,7 @@ def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorP
         width = models.base.info(piece.name).nbytes // models.base.info(piece.name).size
         patterns = [
             one.stored(piece.name, piece.start, piece.stop).view(f"i{width}")
-            for one in (models.base, *models.tasks.values())
+            for one in (models.base, *(models.source(task, piece.name) for task in models.tasks))
         ]
         return [(encode_bit_deltas(one, patterns[0]), None, np.zeros(3)) for one in patterns[1:]]
 

@@ -23,11 +23,12 @@ from tallmasks.operations.agreed_files import agreed_files, warn_of_files
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, config_beside, heads_files, recipe_of
 from tallmasks.operations.opened_models import Models, open_models, passes
+from tallmasks.operations.tensor_roles import Role
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
 from tallmasks.vectors.checkpoints.folders import CONFIG
 from tallmasks.vectors.checkpoints.planned_files import tensors_file
-from tallmasks.vectors.checkpoints.uncompressed_tensors import is_small
+from tallmasks.vectors.checkpoints.stored_whole import is_small
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 if TYPE_CHECKING:
@@ -112,13 +113,13 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
     with option_errors():
         method, scaling_coefficient, weighting = _method(settings)
     models = open_models(settings)
-    if models.left_out.heads and not models.base.is_folder:
+    if models.heads and not models.base.is_folder:
         raise OptionError(
             f"heads: {models.base.title} is a single file, which cannot store heads; put it into a folder of its own,"
             " and give the folder as the base"
         )
     is_spectral = registry.get_merge(str(method.merge)).is_spectral
-    if is_spectral and models.left_out.heads and settings.scaling_coefficient is None:
+    if is_spectral and models.heads and settings.scaling_coefficient is None:
         warn(
             f"each task has its own head, so {method.title} can lose much accuracy with its default alpha, 1: choose"
             " scaling_coefficient on validation data, and compare with other methods"
@@ -150,12 +151,11 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
                 change = np.float32(scaling_coefficient) * MethodUpdates(method, source)()
                 merged = source.pretrained + change
                 new.write(piece.name, piece.start, merged)
-                if is_small(models.reduced_base.info(piece.name).shape):
+                if is_small(models.base.info(piece.name).shape):
                     statistics.update(_lost_kinds(models, piece, merged))
 
             parallel(work, pieces_of_layout(stream.layout, merging.over_tensors), merging.threads)
-            averages = filter(models.moves, models.reduced_base.averages)
-            sizes = {name: models.reduced_base.info(name).size for name in averages}
+            sizes = {name: models.base.info(name).size for name in models.roles.names(Role.AVERAGED)}
 
             def average(piece: TensorPiece) -> None:
                 new.write(piece.name, piece.start, models.mean(piece, weighting.weights))
@@ -168,9 +168,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
             f" with `keep_base: {min(statistics)}`"
         )
     warn_of_files(models.base, models.tasks)
-    warn_of_configurations(
-        models.base, models.tasks, models.left_out.heads
-    )  # last, because it may wait for transformers
+    warn_of_configurations(models.base, models.tasks, models.heads)  # last, because it may wait for transformers
 
 
 def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:
@@ -187,7 +185,7 @@ def _heads(models: Models) -> dict[str, bytes]:
     """The files of the heads by name: each task's tensors, and its config.json, which has the class names."""
     contents: dict[str, bytes] = {}
     for task, file in heads_files(models).items():
-        contents[file] = tensors_file(models.tasks[task], models.left_out.heads[task])
+        contents[file] = tensors_file(models.tasks[task], models.heads[task])
         if config := models.tasks[task].companions.get(CONFIG):
             contents[config_beside(file)] = config.read_bytes()
     return contents

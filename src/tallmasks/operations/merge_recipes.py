@@ -109,11 +109,11 @@ def library_of(checkpoint: Checkpoint) -> str:
 
 def heads_files(models: Models) -> dict[str, str]:
     """The file of each task's head, in the merged model's folder."""
-    if not models.left_out.heads:
+    if not models.heads:
         return {}
     from tallmasks.bundles.manifest import task_files  # slow to import
 
-    return task_files(models.left_out.heads, "heads/")
+    return task_files(models.heads, "heads/")
 
 
 def config_beside(file: str) -> str:

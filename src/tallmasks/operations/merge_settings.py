@@ -100,7 +100,7 @@ def _dtype(value: Any) -> str:
 
 
 class Settings(Section):
-    """The settings, in the order of the recipe; see `opened_models.tensors_left_out` for only, keep_base and heads."""
+    """The settings, in the order of the recipe; see `tensor_roles.excluded_tensors` for only, keep_base and heads."""
 
     tallmasks: str = optional()  # the version that wrote it
     base: CheckpointName = optional()

@@ -11,7 +11,7 @@ from small_checkpoints import bloom, file_of, state
 from small_models import SEQUENCES
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.errors import TallmasksError
-from tallmasks.vectors.checkpoints.fitting import check_fit, unchanged
+from tallmasks.vectors.checkpoints.fitting import check_fit
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 
@@ -112,21 +112,6 @@ def test_quantised_models_are_refused(dtype, tmp_path):
     packed = opened(tmp_path / "packed", model(**{"q.weight": torch.ones(4, 4).to(dtype)}))
     (line,) = problems(opened(tmp_path / "plain", model()), mnist=packed)
     assert line.startswith("mnist: ") and "q.weight is " in line
-
-
-def test_unchanged_tensors_are_those_of_every_task(tmp_path):
-    """Frozen layers would be stored for every task, or a change at a tensor's end would be lost."""
-    base = opened(tmp_path / "base", model())
-    late = torch.zeros((1 << 20) + 7)
-    big = opened(tmp_path / "big", model(big=late))
-    late = late.clone()
-    late[-1] = -0.0
-    tasks = {
-        "first": opened(tmp_path / "first", model(**{"b.weight": torch.zeros(7, 5)})),
-        "second": opened(tmp_path / "second", model(**{"c.brain": torch.zeros(3, 4, 2)}), "second.pt"),
-    }
-    assert unchanged(base, tasks) == tuple(n for n in base.layout.names if n not in ("b.weight", "c.brain"))
-    assert set(big.layout.names) - set(unchanged(big, {"late": opened(tmp_path / "late", model(big=late))})) == {"big"}
 
 
 def test_the_library_says_what_has_a_row_for_each_token(tmp_path):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,6 +100,14 @@ class Checkpoint:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: info.shape for name, info in self.tensors.items()}
+
+    def without(self, names: Collection[str]) -> Checkpoint:
+        """The checkpoint without some tensors."""
+        if not names:
+            return self
+        tensors = {name: info for name, info in self.tensors.items() if name not in names}
+        aliases = {one: name for one, name in self.aliases.items() if one not in names and name not in names}
+        return replace(self, tensors=tensors, aliases=aliases)
 
     def file_name(self, name: str) -> str:
         return self.file_names.get(name, name)

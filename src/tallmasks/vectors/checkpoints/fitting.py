@@ -1,17 +1,11 @@
-"""Check that checkpoints have the architecture of their base, from names, shapes and dtypes; find the tensors that
-a task's model shares with its base, and those that only one of them has."""
+"""Check that checkpoints have the architecture of their base, from names, shapes and dtypes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from itertools import compress
-
-import numpy as np
-from numpy.typing import NDArray
+from types import MappingProxyType
 
 from tallmasks.errors import TallmasksError, grouped_warnings, name_some, warn
-from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.known_tensors import known_tensors
@@ -25,13 +19,18 @@ _PARTS = ("_scale_inv", ".SCB", ".qweight", ".qzeros", ".g_idx", ".absmax", ".qu
 
 
 def check_fit(
-    base: Checkpoint, task_checkpoints: Mapping[str, Checkpoint], per_task: Collection[str] = (), exact: bool = False
+    base: Checkpoint,
+    task_checkpoints: Mapping[str, Checkpoint],
+    not_shared: Mapping[str, Collection[str]] = MappingProxyType({}),
+    for_bundle: bool = False,
+    exact: bool = False,
 ) -> None:
     """Refuse task checkpoints that were not fine-tuned from the base's architecture. Reads no float values.
 
-    A differing non-float constant only gives a warning, unless its name is in ``per_task``, the buffers that each task
-    keeps; results keep the base's.
-    With ``exact``, weights may be quantised, because nothing is computed with them.
+    Args:
+        not_shared: by task, tensors that need not fit.
+        for_bundle: whether each task keeps what is not a weight.
+        exact: weights may be quantised, because nothing is computed with them.
 
     Raises TallmasksError for quantised weights, or if names, shapes, vocabularies, ties or dtypes differ.
     """
@@ -40,16 +39,21 @@ def check_fit(
         problems.insert(0, f"{base.title}: no float tensor found, or all are left out; expected the weights of a model")
     by_advice: dict[str, list[str]] = {}
     for task, checkpoint in task_checkpoints.items():
-        for problem, advice in _problems(base, checkpoint, per_task, exact):
+        names = not_shared.get(task, ())
+        for problem, advice in _problems(base.without(names), checkpoint.without(names), for_bundle, exact):
             by_advice.setdefault(advice, []).append(f"{task}: {problem}")
     for advice, of_tasks in by_advice.items():
         more = f"; {len(of_tasks) - _SHOWN} more models" if len(of_tasks) > _SHOWN else ""
         problems.append(f"{'; '.join(of_tasks[:_SHOWN])}{more}. {advice}")
     if problems:
         raise TallmasksError(*problems)
+
+
+def warn_of_constants(base: Checkpoint, tasks: Mapping[str, Checkpoint], known: Mapping[str, Collection[str]]) -> None:
+    """Warn about tensors that are not floats, and differ from the base's, except those in ``known`` of the task."""
     with grouped_warnings():
-        for task, checkpoint in task_checkpoints.items():
-            if odd := sorted(_differing_constants(base, checkpoint) - set(per_task)):
+        for task, checkpoint in tasks.items():
+            if odd := sorted(_differing_constants(base, checkpoint).difference(known[task])):
                 warn(
                     f"tensors that are not floats differ from {base.title}: {name_some(odd)}; the result keeps the"
                     " base's",
@@ -65,14 +69,7 @@ def _differing_constants(base: Checkpoint, task: Checkpoint) -> set[str]:
     return {name for name in rest if name not in shared or not task.same(base, name)}
 
 
-def unchanged(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> tuple[str, ...]:
-    """The weights that are byte-identical to the base in every task, sorted. The checkpoints must fit the base."""
-    names = base.layout.names
-    same = parallel(lambda name: all(task.same(base, name) for task in tasks.values()), names)
-    return tuple(compress(names, same))
-
-
-def _problems(base: Checkpoint, task: Checkpoint, per_task: Collection[str], exact: bool) -> Iterator[tuple[str, str]]:
+def _problems(base: Checkpoint, task: Checkpoint, for_bundle: bool, exact: bool) -> Iterator[tuple[str, str]]:
     """What does not fit, and advice, which is the same for several tasks with the same problem."""
     if not exact and (problems := list(_quantised(task))):
         yield from problems
@@ -97,7 +94,8 @@ def _problems(base: Checkpoint, task: Checkpoint, per_task: Collection[str], exa
     if odd := [
         name
         for name in differing
-        if "C64" in (base.tensors[name].dtype, task.tensors[name].dtype) and name not in per_task
+        if "C64" in (base.tensors[name].dtype, task.tensors[name].dtype)
+        and not (for_bundle and has_form(base, task, name))
     ]:
         yield (
             f"{task.title} and {base.title} have different complex numbers in {name_some(odd)}; expected real floats,"
@@ -113,14 +111,14 @@ def _problems(base: Checkpoint, task: Checkpoint, per_task: Collection[str], exa
                 f"{advice}Give a checkpoint that was fine-tuned from {base.title} and saved by the same library. To"
                 " leave these tensors out, set keep_base",
             )
-    free = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
-    both = set(base.names) & set(task.names) - free
+    may_differ = {name for name, kind in (base.buffers | task.buffers).items() if kind is not Buffer.AVERAGE}
+    both = set(base.names) & set(task.names) - may_differ
     if apart := sorted(name for name in both if base.aliases.get(name) != task.aliases.get(name)):
         yield (
             f"{task.title} ties {name_some(apart)} to other tensors than {base.title} does; expected the same ties",
             "Load both and save them with the same release of transformers or open_clip",
         )
-    yield from _differing_forms(base, task, free)
+    yield from _differing_forms(base, task, may_differ)
 
 
 def _packed(differing: Sequence[str], base: Checkpoint, task: Checkpoint) -> list[str]:
@@ -134,11 +132,11 @@ def _packed(differing: Sequence[str], base: Checkpoint, task: Checkpoint) -> lis
     return [name for name in odd if name not in known or known[name].role != "buffer"]
 
 
-def _differing_forms(base: Checkpoint, task: Checkpoint, free: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Tensors with other shapes or dtypes, except those in ``free``."""
+def _differing_forms(base: Checkpoint, task: Checkpoint, may_differ: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Tensors with other shapes or dtypes, except those in ``may_differ``."""
     dtypes: list[str] = []
     resized: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    for name in sorted((base.tensors.keys() & task.tensors.keys()).difference(free)):
+    for name in sorted((base.tensors.keys() & task.tensors.keys()).difference(may_differ)):
         mine, theirs = base.tensors[name], task.tensors[name]
         if mine.is_float != theirs.is_float:
             dtypes.append(f"{name} (found {theirs.dtype}, expected {mine.dtype})")
@@ -201,61 +199,9 @@ def quantised_tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str | Non
     return f"{name} is {dtype} {list(shape)}" if small_float or integers else None
 
 
-def task_only_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
-    """The task's tensors that the base lacks, ties, or has in another shape or kind (float or not); sorted. Masks and
-    tables are not included, because the model class recomputes them."""
-    constants = {name for name, kind in task.buffers.items() if kind is Buffer.CONSTANT}
-    return tuple(name for name in sorted(task.tensors.keys() - constants) if not _fits(base, task, name))
-
-
-def base_only_tensors(base: Checkpoint, task: Checkpoint) -> tuple[str, ...]:
-    """The base's tensors that the task's model lacks, except masks, tables and counters; sorted."""
-    kinds = {name: base.buffers.get(name) for name in base.tensors.keys() - {*task.names}}
-    return tuple(sorted(name for name, kind in kinds.items() if kind in (None, Buffer.AVERAGE)))
-
-
-def _fits(base: Checkpoint, task: Checkpoint, name: str) -> bool:
-    """Whether the base has the tensor in the task's shape and kind (float or not). Masks and tables always fit."""
-    if name not in base.tensors:
+def has_form(base: Checkpoint, task: Checkpoint, name: str) -> bool:
+    """Whether a tensor of a task has the shape and kind of the base's."""
+    if name not in base.names or name not in task.names:
         return False
-    mine, theirs = base.tensors[name], task.tensors[name]
-    is_alike = mine.shape == theirs.shape and mine.is_float == theirs.is_float
-    return is_alike or base.buffers.get(name) is Buffer.CONSTANT
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OnBase(Checkpoint):
-    """A task's model with exactly the base's tensors; those in ``of_base`` come from the base."""
-
-    task: Checkpoint
-    base: Checkpoint
-    of_base: frozenset[str]
-
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        return self._of(name).stored(name, start, stop)
-
-    def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        return self._of(name).piece(name, start, stop)
-
-    def difference(self, base: Checkpoint, name: str, start: int, stop: int) -> NDArray[np.float32]:
-        return self._of(name).difference(base, name, start, stop)
-
-    def roundoff(self, name: str) -> float:
-        return self._of(name).roundoff(name)
-
-    def same(self, base: Checkpoint, name: str, other: str | None = None) -> bool:
-        return self._of(name).same(base, name, other)
-
-    def _of(self, name: str) -> Checkpoint:
-        return self.base if self.aliases.get(name, name) in self.of_base else self.task
-
-
-def on_base(base: Checkpoint, task: Checkpoint, task_only: Collection[str], base_only: Collection[str]) -> Checkpoint:
-    if not task_only and not base_only:
-        return task
-    of_base = {*task_only, *base_only} & base.tensors.keys()
-    tensors = {name: info for name, info in task.tensors.items() if name not in task_only}
-    tensors |= {name: base.tensors[name] for name in of_base}
-    attributes = {field.name: getattr(task, field.name) for field in fields(Checkpoint)}
-    attributes |= {"tensors": dict(sorted(tensors.items())), "aliases": base.aliases}
-    return OnBase(**attributes, task=task, base=base, of_base=frozenset(of_base))
+    mine, theirs = base.info(name), task.info(name)
+    return mine.shape == theirs.shape and (mine.dtype == theirs.dtype or (mine.is_float and theirs.is_float))

@@ -1,6 +1,6 @@
-"""The tensors of a task that every compression leaves uncompressed, because a lossy update could be far off: heads,
-which start from new values and not from the base's; buffers, which are not weights; and small tensors whose role is
-unknown, such as statistics that normalise inputs."""
+"""The weights of a task that every bundle stores whole, because a lossy update could be far off: heads, which start
+from new values and not from the base's, and small tensors whose role is unknown, such as statistics that normalise
+inputs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from math import prod
 
 from tallmasks.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.fitting import task_only_tensors
 from tallmasks.vectors.checkpoints.known_tensors import known_tensors, library_advice, start_known_tensors
 from tallmasks.vectors.multiples import is_vector
 
 SMALL = 1024
-"""A tensor of unknown role with fewer values stays uncompressed. Measured: in BERT, ViT, Swin, ResNet, MobileNet and
+"""A tensor of unknown role with fewer values is stored whole. Measured: in BERT, ViT, Swin, ResNet, MobileNet and
 Qwen2 of 2 to 494 million values, vectors have up to 1.5 % of the values, and no other tensor is below this limit; one
 of 4,096 adds up to 0.5 %. In small models of transformers' classes (40,000 to 95,000 values), vectors and tensors below
-this limit have 0.5 to 5 % of the values, and below 4,096, 36 to 61 %. Leaving them uncompressed changes T-Switch's
-relative error of 0.47 to 0.48 by at most 0.02, and its accuracy by at most 0.1 %."""
+this limit have 0.5 to 5 % of the values, and below 4,096, 36 to 61 %. Storing them whole changes T-Switch's relative
+error of 0.47 to 0.48 by at most 0.02, and its accuracy by at most 0.1 %."""
 _WITHOUT_HEAD = re.compile(r"\w+((?<!Heads)Model|ForCausalLM|ForConditionalGeneration)")
 """Classes of transformers that are a base model, with at most a layer that predicts tokens."""
 
@@ -30,31 +29,40 @@ def is_small(shape: tuple[int, ...]) -> bool:
     return is_vector(shape) or prod(shape) < SMALL
 
 
-def uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> set[str]:
-    """The names of the base's tensors to leave uncompressed for each task, among those that the tasks have in the same
-    shape.
+def stored_whole(base: Checkpoint, tasks: Collection[Checkpoint], have_heads: bool) -> dict[str, str]:
+    """The base's tensors to store whole for each task, and why.
 
     A base of a class without a head has weights only. Otherwise transformers answers for the classes that the
     configurations name: everything outside the base model is a head. Of models that it does not know, small tensors
-    stay uncompressed, and the heads of classifiers.
+    are stored whole, and the heads of classifiers.
+
+    Args:
+        have_heads: whether every task has tensors that the base lacks, so these are probably the heads.
     """
     if _is_without_head(base):
-        return set()
-    heads: set[str] = set()
+        return {}
+    heads: dict[str, str] = {}
     weights: set[str] = set()
     for one in _one_of_each_class(base, tasks):
         known = known_tensors(base.tensors.keys(), one)
         inside = {name for name, tensor in known.items() if tensor.role == "weight"}
-        if 2 * _values(base, inside) > _values(base, base.tensors):  # otherwise it is not the model of this file
-            heads |= base.tensors.keys() - inside
+        if 2 * _values(base, inside) > _values(base):  # otherwise it is not the model of this file
+            (name, *_) = one.config.get("architectures") or ["the model"]
+            heads |= dict.fromkeys(base.tensors.keys() - inside, f"transformers: head of {name}")
             weights |= inside
     if not weights:
-        heads = _outside_main_module(base)
+        heads = dict.fromkeys(_outside_main_module(base), "head, outside of the module with most weights")
         may_have_head = not heads and "model_type" in base.config
-        if may_have_head and not all(task_only_tensors(base, one) for one in tasks):
+        if may_have_head and not have_heads:
             warn(f"heads that have the same shape as the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
-    return heads | (small - weights)
+    return dict.fromkeys(small - weights, "vectors and small tensors") | heads
+
+
+def start_stored_whole(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
+    """Start to ask transformers what `stored_whole` waits for."""
+    for one in _one_of_each_class(base, tasks) if not _is_without_head(base) else ():
+        start_known_tensors(base.tensors.keys(), one)
 
 
 def _is_without_head(base: Checkpoint) -> bool:
@@ -76,15 +84,9 @@ def _outside_main_module(base: Checkpoint) -> set[str]:
     return set()
 
 
-def start_uncompressed_tensors(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
-    """Start to ask transformers what `uncompressed_tensors` waits for."""
-    for one in _one_of_each_class(base, tasks) if not _is_without_head(base) else ():
-        start_known_tensors(base.tensors.keys(), one)
-
-
 def _one_of_each_class(base: Checkpoint, tasks: Collection[Checkpoint]) -> Collection[Checkpoint]:
     return {str(one.config.get("architectures")): one for one in (*tasks, base)}.values()
 
 
-def _values(base: Checkpoint, names: Collection[str]) -> int:
-    return sum(base.tensors[name].size for name in names)
+def _values(base: Checkpoint, names: Collection[str] | None = None) -> int:
+    return sum(base.tensors[name].size for name in (base.tensors if names is None else names))
