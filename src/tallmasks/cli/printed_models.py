@@ -16,7 +16,7 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 IN_BUNDLE = {Role.MERGED: "compressed"}
 IN_MERGED_FOLDER = {Role.OWN: "each task's own, in heads/"}
-_NAMED = 3
+_NAMED = 2
 """The most names of tensors in a line."""
 _LISTED = 20
 """The most names of files in a printed list."""
