@@ -32,6 +32,7 @@ from tallmasks.cli import shared_options
 from tallmasks.cli.options import whole_number
 from tallmasks.cli.printed_models import IN_BUNDLE, print_copied, print_files, print_plan, print_roles_of, print_sizes
 from tallmasks.methods import registry
+from tallmasks.operations.choosing import best_lambdas
 from tallmasks.operations.compress import METHOD, estimated_sizes, prepare_bundle, write_bundle
 
 _FAMILIAR = "a model quantised to 4 bits has about 10 %"
@@ -40,7 +41,9 @@ _FAMILIAR = "a model quantised to 4 bits has about 10 %"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = registry.names_with_masks()
-    _, chosen, output = shared_options.add_arguments(parser, METHOD, names, "equal length")
+    _, chosen, output = shared_options.add_arguments(
+        parser, METHOD, names, "equal length", "mask_lambda=0.2,0.3,0.4", "{} (the model) and {task}"
+    )
     chosen.add_argument(
         "--step",
         type=float,
@@ -59,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     from tallmasks.operations.merge_settings import OF_MERGE  # its libraries are slow to import
 
     settings = shared_options.read_settings(arguments, METHOD, OF_MERGE)
+    if choice := shared_options.read_choice(arguments, "{} {task}"):
+        settings = best_lambdas(settings, choice)
     method, models, contents = prepare_bundle(settings)
     count = len(settings.tasks)
     if arguments.dry_run:

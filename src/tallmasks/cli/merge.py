@@ -28,6 +28,7 @@ from tallmasks.cli.printed_models import IN_MERGED_FOLDER, print_copied, print_p
 from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.agreed_files import warn_of_files
+from tallmasks.operations.choosing import merge_best
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge import method_names, prepare_merge, write_merged
 from tallmasks.vectors.checkpoints.writing import bytes_of_new
@@ -106,7 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
     from tallmasks.operations.merge_settings import OF_COMPRESS  # its libraries are slow to import
 
     settings = shared_options.read_settings(arguments, None, OF_COMPRESS)
-    method, scaling_coefficient, weighting, models = prepare_merge(settings)
+    choice = shared_options.read_choice(arguments, "{}")
+    chosen = merge_best(settings, choice) if choice else None
+    method, scaling_coefficient, weighting, models = chosen or prepare_merge(settings)
     what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:
         output = settings.output or Path("model" if models.base.is_folder else "model.safetensors")
@@ -115,7 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
         warn_of_files(models.base, models.tasks)
         warn_of_configurations(models.base, models.tasks, models.heads)
         return 0
-    write_merged(method, scaling_coefficient, weighting, models)
+    if not chosen:
+        write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
     print_copied(models.base, models.tasks)

@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.cli.options import by_name, number_by_task, pair
+from tallmasks.cli.options import by_name, number, number_by_task, pair
+from tallmasks.errors import OptionError
 
 if TYPE_CHECKING:
+    from tallmasks.operations.choosing import Choice
     from tallmasks.operations.merge_settings import Settings  # its libraries are slow to import
 
 NEXT = 'next: "Your fine-tuned models" in the documentation shows how to evaluate, serve and publish it'
@@ -23,6 +25,8 @@ def add_arguments(
     default_method: str | None,
     methods: Iterable[str],
     default_lambda: str = "0.4",
+    chosen: str = "scaling_coefficient=0.2,0.4,0.6",
+    words: str = "{} (the model)",
 ) -> tuple[argparse._ArgumentGroup, ...]:
     """Add the options of both commands. Returns the groups of inputs, method and output."""
     groups = inputs, method, output = tuple(map(parser.add_argument_group, ("inputs", "method", "output")))
@@ -63,9 +67,33 @@ def add_arguments(
         **NUMBER_BY_TASK,
         help=f"mask threshold for all tasks, or NAME=VALUE for one (default: {default_lambda})",
     )
+    choice = parser.add_argument_group("choice by a score of your own")
+    choice.add_argument(
+        "--choose",
+        type=pair("KEY=VALUE,VALUE", chosen),
+        action="append",
+        default=[],
+        metavar="KEY=VALUE,VALUE,...",
+        help=f"values to try, for example {chosen}; repeated, all combinations",
+    )
+    choice.add_argument(
+        "--score", metavar="COMMAND", help=f"run for each candidate, with {words} replaced; its last line is the score"
+    )
+    choice.add_argument("--smaller", action="store_true", help="the smallest score is the best (default: the largest)")
+    choice.add_argument("--score-timeout", type=number, metavar="SECONDS", help="stop if COMMAND takes longer")
     output.add_argument("-o", "--output", metavar="OUT", help="new file or folder")
     output.add_argument("--dry-run", action="store_true", help="show what would be read and written, and its size")
     return groups
+
+
+def read_choice(arguments: argparse.Namespace, needed: str) -> Choice | None:
+    """The choice; ``needed``: words that the command must have. Raises OptionError if an option is missing."""
+    from tallmasks.operations.choosing import choice_of
+
+    grid = by_name("--choose", arguments.choose)
+    if arguments.dry_run and grid:
+        raise OptionError("--dry-run: nothing can be scored without a model; leave out --choose")
+    return choice_of(grid, arguments.score, arguments.smaller, arguments.score_timeout, needed)
 
 
 def read_settings(arguments: argparse.Namespace, default_method: str | None, unsupported: Collection[str]) -> Settings:

@@ -111,7 +111,7 @@ def method_names(command: Literal["merge", "compress"] = "merge") -> tuple[str, 
 
 def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]:
     with option_errors():
-        method, scaling_coefficient, weighting = _method(settings)
+        method, scaling_coefficient, weighting = method_of(settings)
     models = open_models(settings)
     if models.heads and not models.base.is_folder:
         raise OptionError(
@@ -191,7 +191,7 @@ def _heads(models: Models) -> dict[str, bytes]:
     return contents
 
 
-def _method(settings: Settings) -> tuple[Method, float, Weighting]:
+def method_of(settings: Settings) -> tuple[Method, float, Weighting]:
     """The method with its options, the scaling coefficient, and the tasks' weights.
 
     Raises TallmasksError for an unknown method or option, or a setting that the method does not have.

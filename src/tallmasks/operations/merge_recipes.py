@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tallmasks import __version__
 from tallmasks.io.markdown import code_block, code_span, plain_markdown
@@ -87,6 +88,7 @@ def card_of_merged(
         "|---|---|",
         *rows,
         "",
+        *(_about_choice(models.settings.choice) if models.settings.choice else []),
         *(_about_heads(models, heads) if heads else []),
         '"Your fine-tuned models" in the documentation of tallmasks shows how to evaluate, serve and publish it.',
         f"`tallmasks merge {RECIPE} -o OUT` reproduces it from this file:",
@@ -119,6 +121,15 @@ def heads_files(models: Models) -> dict[str, str]:
 def config_beside(file: str) -> str:
     """The configuration that belongs to a head's file."""
     return f"{file.removesuffix('.safetensors')}.json"
+
+
+def _about_choice(choice: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of the card: the values that were tried, and their scores."""
+    keys = list(choice["tried"][0])
+    yield f"Chosen among these by the score that {code_span(choice['command'])} printed:"
+    yield from ["", f"| {' | '.join(keys)} |", f"|{'---:|' * len(keys)}"]
+    yield from (f"| {' | '.join(plain_markdown(str(trial[key])) for key in keys)} |" for trial in choice["tried"])
+    yield ""
 
 
 def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:

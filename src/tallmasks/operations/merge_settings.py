@@ -125,6 +125,7 @@ class Settings(Section):
     layers: int = optional()  # the number of blocks, in a file of mergekit
     output: Annotated[Path, Field(strict=False)] = optional()
     include_base: bool = False
+    choice: dict[str, Any] = optional()  # what was tried, in a recipe
 
     @property
     def spec(self) -> str:
@@ -182,7 +183,7 @@ def read_settings_file(path: Path, base: str | None, unsupported: Collection[str
     found = settings.model_fields_set.union(*(task.model_fields_set for task in settings.tasks.values()))
     if wrong := sorted(found & {*unsupported}):
         raise OptionError(f"{path}: {wrong[0]} is not a setting of this command; leave it out")
-    return settings.model_dump(exclude_unset=True)
+    return settings.model_dump(exclude_unset=True, exclude={"choice"})
 
 
 def from_python(base: Any, tasks: Mapping[str, Any], out: Any, **settings: Any) -> Settings:
