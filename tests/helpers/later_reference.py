@@ -74,6 +74,37 @@ def wudi(matrices, steps):
     return merged.detach().numpy()
 
 
+def swudi_a(matrices):
+    """By the singular vectors of all tasks' rows at unit length; a task that changed nothing has no rows."""
+    given = [matrix for matrix in matrices.astype(np.float64) if matrix.any()]
+    rows = np.concatenate([matrix / np.linalg.norm(matrix) for matrix in given])
+    _, singular, right = np.linalg.svd(rows, full_matrices=False)
+    top = right[: int(np.ceil(singular.sum() ** 2 / (singular**2).sum()))]
+    weighted = sum(matrix @ matrix.T @ matrix / (matrix**2).sum() for matrix in given)
+    minimum = weighted @ np.linalg.pinv(rows.T @ rows)
+    total = sum(given)
+    return total + (minimum - total) @ top.T @ top
+
+
+def dc_merge(matrices, keep=0.001):
+    """Position by position in the basis of all tasks' top directions, only where both directions are of one task."""
+    matrices = matrices.astype(np.float64)
+    tasks, side = len(matrices), min(matrices.shape[1:])
+    rank = int(side / tasks)
+    parts = [np.linalg.svd(matrix, full_matrices=False) for matrix in matrices]
+    u = np.concatenate([left[:, :rank] for left, _, _ in parts], axis=1)
+    v = np.concatenate([right[:rank] for _, _, right in parts])
+    u, v = u @ inverse_root(u.T @ u), inverse_root(v @ v.T) @ v
+    cores = [u.T @ left[:, :rank] @ np.diag(s[:rank]) @ right[:rank] @ v.T for left, s, right in parts]
+    limits = [sorted(abs(core).ravel())[-max(1, int(keep * side**2))] for core in cores]
+    merged = np.zeros((rank * tasks,) * 2)
+    for i, j in np.ndindex(merged.shape):
+        values = [core[i, j] for core, limit in zip(cores, limits, strict=True) if abs(core[i, j]) >= limit]
+        if i // rank == j // rank and sum(values):
+            merged[i, j] = np.mean([value for value in values if value * sum(values) > 0])
+    return u @ merged @ v
+
+
 def adamerging(loss, vectors, parts, steps, rate):
     """The coefficients [T, parts] in 0 to 1, by torch's own gradient and Adam; ``parts``: slices of the vectors."""
     import torch

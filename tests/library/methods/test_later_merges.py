@@ -86,7 +86,7 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
     check_means(found, given)
 
 
-@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts"])
+@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts", "swudi_a"])
 @pytest.mark.parametrize("case", ["low rank", "equal", "opposed"])
 def test_a_merge_by_singular_vectors_ignores_noise(name: str, case: str) -> None:
     """LoRAs, and checkpoints that hardly differ, would be merged along directions that are only rounding errors."""
@@ -129,6 +129,44 @@ def test_wudi_is_the_plain_statement() -> None:
     rows = [np.append(np.zeros(16), matrix.T).astype(np.float32) for matrix in stacked(given, MATRIX)]
     weight = merged("wudi:steps=40", [TaskVector(row, layout, {}) for row in rows])["h.0.fc.weight"]
     np.testing.assert_allclose(weight.T, found[MATRIX], rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("unchanged", [0, 1, 3])
+def test_swudi_a_is_the_plain_statement(unchanged: int) -> None:
+    """The row would be another method: its number of directions, or its weight of each task, would differ."""
+    given = vectors()
+    for vector in given[:unchanged]:
+        LAYOUT.split(vector.flat)[MATRIX][...] = 0
+    found = merged("swudi_a", given)
+    for name in ("visual.proj", MATRIX) if unchanged < 3 else ("visual.proj",):
+        tensors = stacked(given, name)
+        expected = later_reference.swudi_a(tensors)
+        assert unchanged == 2 or abs(expected - tensors.sum(0)).max() > 1e-4
+        np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-8)
+    assert found[MATRIX].any() == (unchanged < 3)
+    check_means(found, given)
+
+
+def test_swudi_a_finds_the_side_of_the_inputs() -> None:
+    """In GPT-2, whose matrices have the inputs first, the outputs would be taken for the inputs."""
+    given = vectors()
+    layout = Layout(("h.0.fc.bias", "h.0.fc.weight", "lm_head.weight"), ((16,), (12, 16), (16, 12)))
+    parts = [(np.zeros(16), matrix.T.ravel(), matrix.ravel()) for matrix in stacked(given, MATRIX)]
+    found = merged("swudi_a", [TaskVector(np.concatenate(part).astype(np.float32), layout, {}) for part in parts])
+    np.testing.assert_allclose(found["h.0.fc.weight"].T, merged("swudi_a", given)[MATRIX], rtol=1e-4, atol=1e-8)
+    np.testing.assert_allclose(found["lm_head.weight"], stacked(given, MATRIX).mean(0), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("keep", [0.001, 0.05, 1.0])
+def test_dc_merge_is_the_plain_statement(keep: float) -> None:
+    """The row would be another method: other values would be kept, or one task would change another's directions."""
+    given = vectors()
+    found = merged(f"dc_merge:keep={keep}", given)
+    for name in ("visual.proj", MATRIX):
+        expected = later_reference.dc_merge(stacked(given, name), keep)
+        np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-7)
+    check_means(found, given)
+    assert not merged("dc_merge", [TaskVector(0 * vector.flat, LAYOUT, {}) for vector in given])[MATRIX].any()
 
 
 @pytest.mark.parametrize("frozen", [0, FROZEN])
