@@ -105,6 +105,27 @@ def dc_merge(matrices, keep=0.001):
     return u @ merged @ v
 
 
+def esm(tensors, inputs):
+    """Blocks of one layer: lists of [T, m, n] and T inputs [N, n]; by the singular vectors of the outputs' change."""
+    merged = []
+    for matrices, data in zip(tensors, inputs, strict=True):
+        matrices = matrices.astype(np.float64)
+        count, norms = matrices.shape[1] // len(matrices), [np.linalg.norm(matrix) for matrix in matrices]
+        u, v = [], []
+        for matrix, x, norm in zip(matrices, data, norms, strict=True):
+            _, singular, right = np.linalg.svd(x @ matrix.T)
+            scale = singular[:count] ** 0.3  # of eigenvalues, which are squares
+            u += [right[i] * scale[i] / scale.mean() for i in range(count)]
+            v += [right[i] @ matrix * scale[i] / scale.mean() * (norm / np.mean(norms)) ** 2 for i in range(count)]
+        u, v = np.stack(u, axis=1), np.stack(v)
+        lengths = np.sqrt((v**2).sum(0))
+        v = v * lengths**2 / lengths.mean() ** 2
+        u_scale, v_scale = (np.linalg.svd(part, compute_uv=False).mean() for part in (u, v))
+        merged.append(2 * u_scale * v_scale * u @ inverse_root(u.T @ u) @ inverse_root(v @ v.T) @ v)
+    norms = [np.linalg.norm(matrix) for matrix in merged]
+    return [matrix * (norm / np.mean(norms)) ** 2 for matrix, norm in zip(merged, norms, strict=True)]
+
+
 def adamerging(loss, vectors, parts, steps, rate):
     """The coefficients [T, parts] in 0 to 1, by torch's own gradient and Adam; ``parts``: slices of the vectors."""
     import torch

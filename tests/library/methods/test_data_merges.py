@@ -1,10 +1,11 @@
-"""RegMean and Fisher merging: compared with plain statements in torch, also for data that leaves weights open."""
+"""RegMean, Fisher merging and ESM: compared with plain statements, also for data that leaves weights open."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
+import later_reference
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.task_vectors import TaskVector
@@ -86,3 +87,61 @@ def test_fisher_is_the_weighted_mean_of_the_models() -> None:
         weights = [fisher / (length + 1e-6) for fisher, length in zip(fishers, lengths, strict=True)]
         both = sum(weight * own[name] for weight, own in zip(weights, tuned, strict=True))
         torch.testing.assert_close(new[name], both / sum(weights), rtol=0, atol=1e-5)
+
+
+FCS, OUTS = (tuple(f"h.{block}.{name}.weight" for block in range(2)) for name in ("fc", "out"))
+BLOCKS = Layout((*FCS, *OUTS, "table", "z.bias"), (*[(9, 14)] * 2, *[(11, 12)] * 2, (8, 6), (5,)))
+
+
+def updates() -> list[TaskVector]:
+    """Task vectors of two blocks; those of a block and of a task are larger than the others."""
+    flats = np.random.default_rng(0).normal(size=(TASKS, BLOCKS.size)).astype(np.float32)
+    flats *= np.float32([[1], [1.5], [2]])
+    for flat in flats:
+        BLOCKS.split(flat)["h.1.fc.weight"][...] *= 2
+    return [TaskVector(flat, BLOCKS, {}) for flat in flats]
+
+
+def by_esm(given: list[TaskVector], known: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    out = np.full(BLOCKS.size, np.nan, np.float32)
+    methods.get_merge("esm")(given, out, [{name: one[name] for name in (*FCS, *OUTS)} for one in known])
+    return BLOCKS.split(out)
+
+
+def test_esm_is_the_plain_statement() -> None:
+    """The row would be another method: it follows the outputs of layers, and scales tasks, columns and layers."""
+    given = updates()
+    found = by_esm(given, for_merge("esm", BLOCKS, range(TASKS)))
+    of_tasks, plain = [BLOCKS.split(vector.flat) for vector in given], np.empty(BLOCKS.size, np.float32)
+    for names in (FCS, OUTS):
+        tensors = [np.stack([one[name] for one in of_tasks]) for name in names]
+        data = [[inputs(BLOCKS, task)[name] for task in range(TASKS)] for name in names]
+        for name, expected in zip(names, later_reference.esm(tensors, data), strict=True):
+            np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-5)
+    methods.get_merge("tsv_m")(given, plain)
+    for name in ("table", "z.bias"):
+        np.testing.assert_array_equal(found[name], BLOCKS.split(plain)[name])
+
+
+def test_esm_ignores_noise() -> None:
+    """LoRAs, or layers with hardly any data, would be merged along directions that are only rounding errors."""
+    given, known = updates(), for_merge("esm", BLOCKS, range(TASKS))
+    draw = np.random.default_rng(1)
+    for task, vector in enumerate(given):
+        tensors = BLOCKS.split(vector.flat)
+        tensors[OUTS[0]][...] = np.outer(draw.normal(size=11), draw.normal(size=12))
+        tensors[OUTS[1]][...] = 0
+        x = inputs(BLOCKS, task, rows=2)[FCS[0]]
+        known[task][FCS[0]] = (x.T @ x / len(x)).astype(np.float32)
+        known[task][FCS[1]][...] = 0
+    moved = [
+        TaskVector(vector.flat * (1 + 1e-6 * draw.normal(size=BLOCKS.size)).astype(np.float32), BLOCKS, {})
+        for vector in given
+    ]
+    found, again = by_esm(given, known), by_esm(moved, known)
+    for name, values in found.items():
+        assert np.linalg.norm(values - again[name]) <= 1e-4 * np.linalg.norm(values), name
+    assert [np.linalg.matrix_rank(found[name], tol=1e-4) for name in (FCS[0], OUTS[0])] == [6, 3]
+    mean = np.mean([BLOCKS.split(vector.flat)[FCS[1]] for vector in given], axis=0)
+    np.testing.assert_allclose(found[FCS[1]] / np.linalg.norm(found[FCS[1]]), mean / np.linalg.norm(mean), atol=1e-5)
+    assert not found[OUTS[1]].any()

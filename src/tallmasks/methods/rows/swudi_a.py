@@ -35,7 +35,8 @@ def swudi_a(tensors: Vector, piece: TensorPiece, prepared: tuple[NoiseOf, set[st
     matrices = tensors.swapaxes(1, 2) if piece.name in inputs_first else tensors
     total = matrices.sum(axis=0, dtype=np.float64)
     gram, gradient, noise = np.zeros((total.shape[1],) * 2), np.zeros_like(total), 0.0
-    for matrix in map(np.float64, matrices):
+    for one in matrices:
+        matrix = one.astype(np.float64)
         if square := np.square(matrix).sum():
             own = matrix.T @ matrix / square
             gram, gradient = gram + own, gradient + (total - matrix) @ own
