@@ -372,7 +372,7 @@ class ParamsFile(Section):
     kept_fractions_of: Literal["parameters", "trainable"] = Field(
         description="TIES and magnitude masking keep a fraction of these"
     )
-    statistics: Statistics = optional("for RegMean and Fisher merging")
+    statistics: Statistics = optional("for RegMean, ESM and Fisher merging")
     seeds: Annotated[
         list[Seed], Different, Field(min_length=1, max_length=1000, description="for fine-tuning; no duplicates")
     ]
