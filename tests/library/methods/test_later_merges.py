@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -86,8 +88,10 @@ def test_iso_cts_is_the_plain_statement(common: float) -> None:
     check_means(found, given)
 
 
-@pytest.mark.parametrize("name", ["tsv_m", "iso_c", "iso_cts", "swudi_a"])
-@pytest.mark.parametrize("case", ["low rank", "equal", "opposed"])
+NAMES, CASES = ("tsv_m", "iso_c", "iso_cts", "swudi_a"), ("low rank", "equal", "opposed")
+
+
+@pytest.mark.parametrize(("name", "case"), [*product(NAMES, CASES), ("dc_merge", "low rank")])
 def test_a_merge_by_singular_vectors_ignores_noise(name: str, case: str) -> None:
     """LoRAs, and checkpoints that hardly differ, would be merged along directions that are only rounding errors."""
     draw = np.random.default_rng(0)
