@@ -7,7 +7,7 @@ import numpy as np
 
 from tallmasks import methods
 from tallmasks.io.tensor_files import load_state, write_tensors
-from tallmasks.masks.mask_bundles import write_mask_bundle
+from tallmasks.masks.mask_grids import write_mask_grid
 from tallmasks.vectors.task_vectors import compute_task_vector, write_multi_task_vector
 
 TRAINABLE = ("a.weight", "b.bias")
@@ -54,5 +54,5 @@ def build(folder: Path, tasks: tuple[str, ...] = ("dtd", "cars", "mnist")) -> Ch
             vectors = list(chain.task_vectors.values())
             write_multi_task_vector(merge, merge.name, vectors, folder / merge.name, {"recipe": merge.name})
     for name in ("sum", "ties_sum"):
-        write_mask_bundle(folder / f"masks-{name}", chain.task_vectors, folder / name, LAMBDAS, {"recipe": "r"})
+        write_mask_grid(folder / f"masks-{name}", chain.task_vectors, folder / name, LAMBDAS, {"recipe": "r"})
     return chain

@@ -20,7 +20,7 @@ WITHOUT_TORCH = """
 import sys, yaml
 import tallmasks
 tallmasks.merges()
-import tallmasks.masks.mask_bundles, tallmasks.masks.consensus, reproduction.results.tables
+import tallmasks.masks.mask_grids, tallmasks.masks.consensus, reproduction.results.tables
 import tallmasks.vectors.task_vectors
 from reproduction.plan import chain
 from reproduction.plan.project import closure
@@ -48,7 +48,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from tallmasks import methods
-from tallmasks.masks import consensus, mask_bundles as masks
+from tallmasks.masks import consensus, mask_grids as masks
 from tallmasks.vectors import task_vectors as merging
 from tallmasks.io.tensor_files import Layout, new_flat, open_tensors
 from tallmasks.vectors.task_vectors import compute_task_vector
@@ -67,7 +67,7 @@ def chain(folder, size, tasks):
         compute_task_vector(folder / "pretrained", folder / "checkpoint", initial, path, {}, [0.2])
     for merge in ("sum", "ties_mean"):
         merging.write_multi_task_vector(methods.get_merge(merge), merge, list(vectors.values()), folder / merge, {})
-    masks.write_mask_bundle(folder / "masks", vectors, folder / "sum", [0.2, 0.4], {})
+    masks.write_mask_grid(folder / "masks", vectors, folder / "sum", [0.2, 0.4], {})
     consensus.write_agreement(folder / "agreement", folder / "masks", dict.fromkeys(vectors, 0.4), {})
     counts, merged = consensus.open_agreement(folder / "agreement"), merging.open_multi_task_vector(folder / "sum")
     assert sum(consensus.agreement_profile(counts, merged, tasks).fractions) > 0.999

@@ -13,7 +13,7 @@ from tallmasks.bundles.bundle_writer import new_bundle
 from tallmasks.bundles.streams import encoded, mask_words
 from tallmasks.io.atomic_files import hidden_beside
 from tallmasks.io.file_archives import archive_folder
-from tallmasks.masks.mask_bundles import count_bits, open_mask_grid
+from tallmasks.masks.mask_grids import count_bits, open_mask_grid
 from tallmasks.methods.codec import encode_piece
 from tallmasks.vectors.task_vectors import open_multi_task_vector, open_task_vector
 

@@ -7,7 +7,7 @@ from reproduction.evaluation.records import read_evaluation
 from reproduction.models.families import family
 from reproduction.results.mask_statistics import statistics
 from results_io import publish
-from tallmasks.masks.mask_bundles import open_mask_grid
+from tallmasks.masks.mask_grids import open_mask_grid
 from tallmasks.vectors.task_vectors import open_multi_task_vector
 
 

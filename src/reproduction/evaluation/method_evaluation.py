@@ -16,7 +16,7 @@ from reproduction.evaluation.records import SPLITS, Evaluation, Score
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout, open_tensors
 from tallmasks.masks.consensus import open_agreement
-from tallmasks.masks.mask_bundles import MaskGrid, open_mask_grid
+from tallmasks.masks.mask_grids import MaskGrid, open_mask_grid
 from tallmasks.methods import Fixed, Input, Masked, Method, MethodInputs, Scaled
 from tallmasks.methods.codec import coded_bytes
 from tallmasks.methods.contract import MethodUpdates

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.mask_bundles import apply_mask
+from tallmasks.masks.mask_grids import apply_mask
 from tallmasks.methods.rows.masks_over_merges import keep_agreed
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import TaskVector

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallmasks.masks.mask_bundles import MaskGrid, count_bits
+from tallmasks.masks.mask_grids import MaskGrid, count_bits
 
 LayerOf = Callable[[str], tuple[str, str]]
 

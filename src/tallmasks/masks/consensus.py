@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.tensor_files import new_flat, open_tensors
-from tallmasks.masks.mask_bundles import open_mask_grid
+from tallmasks.masks.mask_grids import open_mask_grid
 from tallmasks.vectors import kernels
 
 FORMAT = "tallmasks/agreement/1"

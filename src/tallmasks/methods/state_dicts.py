@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.errors import TallmasksError, name_some, warn
 from tallmasks.io.tensor_files import Layout
-from tallmasks.masks.mask_bundles import apply_mask as apply_mask_to_flat
+from tallmasks.masks.mask_grids import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
 from tallmasks.methods.method_usages import Fixed
 from tallmasks.methods.options import parse_spec

@@ -70,18 +70,20 @@ class Stream:
             return trim_thresholds(flats, fraction, 0 if of_trainable else self.frozen)
 
         return [
-            _Streamed(flat, self.layout, {}, self.frozen, self._noise(roundoff), self._model, number, thresholds)
+            _Streamed(
+                flat, self.layout, {}, self.frozen, self._rounding_error(roundoff), self._model, number, thresholds
+            )
             for number, (flat, roundoff) in enumerate(zip(flats, self._roundoff, strict=True))
         ]
 
-    def _noise(self, roundoff: Callable[[str], float]) -> Callable[[str], float]:
+    def _rounding_error(self, roundoff: Callable[[str], float]) -> Callable[[str], float]:
         """The spectral norm of the rounding errors in a task's matrix, by tensor name.
 
         For independent errors it is about the length of the longest row plus that of the longest column. The errors are
         uniformly distributed, so their root mean square is 3^-1/2 times the largest.
         """
 
-        def noise(name: str) -> float:
+        def rounding_error(name: str) -> float:
             if name not in self._lengths:
                 shape = self.layout.by_name[name]
                 theta = self.pretrained(name, 0, prod(shape)).reshape(shape)
@@ -89,7 +91,7 @@ class Stream:
                 self._lengths[name] = sum(float(np.sqrt(one.max())) for one in squares)
             return 3**-0.5 * roundoff(name) * self._lengths[name]
 
-        return noise
+        return rounding_error
 
     def task_vectors_at(self, piece: TensorPiece) -> Sequence[Vector]:
         """tau_t of every task in a piece, float32 [n] each. Raises TallmasksError for NaN, infinity or overflow."""

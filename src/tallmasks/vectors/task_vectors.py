@@ -34,7 +34,7 @@ class TaskVector:
     thresholds: dict[float, np.float32]  # smallest kept magnitude by kept fraction
     frozen: int = 0  # number of frozen values that fractions count besides the P' of ``flat``
     # spectral norm of a matrix's rounding error, by name; 0 if unknown
-    noise: Callable[[str], float] = lambda name: 0.0
+    rounding_error: Callable[[str], float] = lambda name: 0.0
     model: Layout | None = None
 
     @property

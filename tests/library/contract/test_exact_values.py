@@ -21,7 +21,7 @@ from tallmasks import methods
 from tallmasks.io.content_digests import CONTENT
 from tallmasks.io.tensor_files import Layout, read_metadata, write_tensors
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
-from tallmasks.masks.mask_bundles import open_mask_grid, write_mask_bundle
+from tallmasks.masks.mask_grids import open_mask_grid, write_mask_grid
 from tallmasks.vectors.task_vectors import (
     compute_task_vector,
     open_multi_task_vector,
@@ -70,7 +70,7 @@ def computed(folder: Path) -> Iterator[tuple[str, str, object]]:
         yield "merge", f"{name} {merge.code}", read_metadata(folder / name)[CONTENT]
     for name in ("sum", "ties_sum"):
         merged, masks, agreement = folder / name, folder / f"{name}-masks", folder / f"{name}-agreement"
-        write_mask_bundle(masks, vectors, merged, LAMBDAS, {})
+        write_mask_grid(masks, vectors, merged, LAMBDAS, {})
         yield "mask", name, read_metadata(masks)[CONTENT]
         write_agreement(agreement, masks, CHOSEN, {})
         yield "consensus", name, read_metadata(agreement)[CONTENT]

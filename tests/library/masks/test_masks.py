@@ -7,7 +7,7 @@ import reference
 from chain import LAMBDAS, build
 from tallmasks.masks.consensus import agreement_profile, open_agreement, write_agreement
 from tallmasks.masks.equal_lengths import lambda_without_data, lambdas_without_data
-from tallmasks.masks.mask_bundles import apply_mask, open_mask_grid
+from tallmasks.masks.mask_grids import apply_mask, open_mask_grid
 from tallmasks.vectors import kernels
 from tallmasks.vectors.task_vectors import open_multi_task_vector
 

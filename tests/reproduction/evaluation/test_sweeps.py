@@ -23,7 +23,7 @@ from small_clip import SPEC, save_random
 from tallmasks import methods
 from tallmasks.io.tensor_files import write_tensors
 from tallmasks.masks.consensus import write_agreement
-from tallmasks.masks.mask_bundles import write_mask_bundle
+from tallmasks.masks.mask_grids import write_mask_grid
 from tallmasks.methods.inputs import AGREEMENT, MASK, MULTI_TASK_VECTOR, TASK_VECTOR, Input
 from tallmasks.vectors.task_vectors import (
     TaskVector,
@@ -150,7 +150,7 @@ def files_for(
     merged, masks, agreement = (vectors[0].with_name(f"{kind}-{method.name}") for kind in ("merged", "masks", "agreed"))
     if MULTI_TASK_VECTOR in method.all_inputs.values():
         write_multi_task_vector(methods.get_merge(str(method.merge)), str(method.merge), vectors, merged, {})
-        write_mask_bundle(masks, paths, merged, LAMBDAS, {})
+        write_mask_grid(masks, paths, merged, LAMBDAS, {})
     if AGREEMENT in method.all_inputs.values():
         write_agreement(agreement, masks, dict(zip(NAMES, lambdas[str(method.merge)], strict=True)), {})
     made = {TASK_VECTOR: vectors, MULTI_TASK_VECTOR: [merged], MASK: [masks], AGREEMENT: [agreement]}

@@ -9,7 +9,7 @@ from reproduction.models.clip.tensor_names import layer_of
 from reproduction.results.illustrated_block import SIDE, illustrated_block
 from reproduction.results.mask_statistics import from_input_to_output, statistics
 from tallmasks.io.tensor_files import Layout
-from tallmasks.masks.mask_bundles import open_mask_grid
+from tallmasks.masks.mask_grids import open_mask_grid
 from tallmasks.vectors.task_vectors import TaskVector, open_multi_task_vector
 
 CHOSEN = {"cars": 0.2, "dtd": 0.6, "mnist": 0.4}

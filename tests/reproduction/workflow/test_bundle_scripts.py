@@ -20,7 +20,7 @@ from tallmasks import load_bundle, methods
 from tallmasks.bundles.verification import verify_bundle
 from tallmasks.io.file_archives import archived_files
 from tallmasks.io.tensor_files import write_tensors
-from tallmasks.masks.mask_bundles import open_mask_grid
+from tallmasks.masks.mask_grids import open_mask_grid
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.task_vectors import compute_task_vector, open_multi_task_vector, open_task_vector
 from task_bundles import nearest

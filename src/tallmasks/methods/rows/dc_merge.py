@@ -4,16 +4,18 @@ import numpy as np
 
 from tallmasks.methods import ALPHAS_TO_3, Fraction, Scaled, TensorPiece, Vector, merge, merged_row
 from tallmasks.methods.rows.parts.singular_vectors import (
-    NoiseOf,
+    RoundingErrorOf,
     is_matrix,
-    noise_of_tasks,
     orthogonalised,
+    rounding_errors,
     top_triplets,
 )
 
 
-@merge("dc_merge", over="tensors", prepare=noise_of_tasks)
-def dc_merge(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, keep: Fraction = 0.001) -> Vector:
+@merge("dc_merge", over="tensors", prepare=rounding_errors)
+def dc_merge(
+    tensors: Vector, piece: TensorPiece, rounding_error_of: RoundingErrorOf, *, keep: Fraction = 0.001
+) -> Vector:
     """float32 [T, m, n] -> [m, n]: U B V with U and V of TSV-M. For r < T, and for all other tensors, the mean.
 
     M_t = U^T D_t V^T, where D_t is truncated to rank floor(r / T), r = min(m, n). Of each M_t, the largest values, a
@@ -21,14 +23,14 @@ def dc_merge(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, keep: Fr
     sum. B contains only the diagonal blocks of the result, one block per task.
 
     Like the official code for full fine-tuning (Tobeginwith/DC-Merge, vision_fft_merge/src/utils/DC_utils.py), except
-    that directions below the noise are left out as in TSV-M. The official code for LoRAs also smooths the singular
-    values, which is not done here.
+    that directions below the rounding errors are left out as in TSV-M. The official code for LoRAs also smooths the
+    singular values, which is not done here.
     """
     shape, tasks = tensors.shape[1:], len(tensors)
     rank = int(min(shape, default=0) * (1 / tasks))
     if not is_matrix(shape) or "text_projection" in piece.name or not rank:
         return tensors.mean(axis=0)
-    parts = [top_triplets(matrix, rank, noise_of(piece.name)) for matrix in tensors]
+    parts = [top_triplets(matrix, rank, rounding_error_of(piece.name)) for matrix in tensors]
     basis = orthogonalised(parts)
     if not basis.singular.size:
         return tensors.mean(axis=0)
@@ -45,9 +47,9 @@ def dc_merge(tensors: Vector, piece: TensorPiece, noise_of: NoiseOf, *, keep: Fr
 
 merged_row(
     "dc_merge",
-    row=65,
+    order=65,
     title="DC-Merge",
     paper="Zhang et al. 2026",
-    protocol=Scaled(ALPHAS_TO_3, unvalidated=1.0),
+    usage=Scaled(ALPHAS_TO_3, unvalidated=1.0),
     group="later",
 )

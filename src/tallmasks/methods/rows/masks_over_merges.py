@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.masks.mask_bundles import apply_mask
+from tallmasks.masks.mask_grids import apply_mask
 from tallmasks.methods import ALPHAS_TO_3, Between, Masked, Scaled, Vector, method
 from tallmasks.methods.contract import Group, masked_vector
 

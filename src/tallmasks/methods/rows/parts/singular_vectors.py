@@ -24,13 +24,13 @@ class Triplets(NamedTuple):
     turned: Matrix
 
 
-NoiseOf = Callable[[str], float]
+RoundingErrorOf = Callable[[str], float]
 """The spectral norm of the rounding errors in a task's matrix, by tensor name; 0 if unknown."""
 
 
-def noise_of_tasks(task_vectors: Sequence[TaskVector]) -> NoiseOf:
-    """The largest noise over the tasks."""
-    return lambda name: max(vector.noise(name) for vector in task_vectors)
+def rounding_errors(task_vectors: Sequence[TaskVector]) -> RoundingErrorOf:
+    """The largest rounding error over the tasks."""
+    return lambda name: max(vector.rounding_error(name) for vector in task_vectors)
 
 
 def is_matrix(shape: tuple[int, ...]) -> bool:
@@ -43,20 +43,20 @@ def precision(shape: tuple[int, ...]) -> float:
     return EPSILON * max(shape)
 
 
-def top_triplets(matrix: Matrix, count: int, noise: float, of: float | None = None) -> Triplets:
-    """The `count` largest singular triplets of float32 [m, n], or fewer if fewer exceed the noise.
+def top_triplets(matrix: Matrix, count: int, rounding_error: float, of: float | None = None) -> Triplets:
+    """The `count` largest singular triplets of float32 [m, n], or fewer if fewer exceed the rounding error.
 
     Returns copies, so that the full decomposition is freed.
 
     Args:
-        noise: spectral norm of the rounding errors that are already in the matrix.
+        rounding_error: spectral norm of the rounding errors that are already in the matrix.
         of: norm of the terms that the matrix was computed from in float32 (default: the matrix's own norm).
     """
     left, singular, right = np.linalg.svd(matrix, full_matrices=False)
     size = max(of or 0.0, float(singular[0]))
-    count = min(count, int((singular > max(noise, precision(matrix.shape) * size)).sum()))
+    count = min(count, int((singular > max(rounding_error, precision(matrix.shape) * size)).sum()))
     left, singular, right = left[:, :count].copy(), singular[:count].copy(), right[:count].copy()
-    added = max(noise, EPSILON * sum(np.sqrt(matrix.shape)) * size)  # independent errors of one eps each
+    added = max(rounding_error, EPSILON * sum(np.sqrt(matrix.shape)) * size)  # independent errors of one eps each
     return Triplets(left, singular, right, np.divide(added, singular, dtype=np.float32))
 
 

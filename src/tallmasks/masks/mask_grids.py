@@ -76,11 +76,11 @@ def count_bits(bits: NDArray[np.uint8]) -> int:
 
 
 def open_mask_grid(path: Path | str) -> MaskGrid:
-    """Opens a file of :func:`write_mask_bundle`. Raises TallmasksError for any other file."""
+    """Opens a file of :func:`write_mask_grid`. Raises TallmasksError for any other file."""
     return MaskGrid(open_tensors(path, FORMAT))
 
 
-def write_mask_bundle(
+def write_mask_grid(
     path: Path,
     task_vectors: Mapping[str, Path],
     multi_task_vector: Path,
