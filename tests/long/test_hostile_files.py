@@ -251,10 +251,10 @@ def test_a_configuration_neither_builds_without_end_nor_downloads(tmp_path):
     made("Dinov2Model").save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text()) | {"use_pretrained_backbone": True}
     with loopback_hub(folder, tmp_path / "cache") as server:
-        known_tensors._questions.cache_clear()  # one that knows of this hub
+        known_tensors._process.cache_clear()  # one that knows of this hub
         for change in HOSTILE:
             (folder / "config.json").write_text(json.dumps(config | change))
             one = open_checkpoint(folder)
             assert not known_tensors.known_tensors(one.names, one), change
-        known_tensors._questions.cache_clear()
+        known_tensors._process.cache_clear()
     assert not server.requests

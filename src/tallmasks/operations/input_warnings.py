@@ -12,7 +12,7 @@ import numpy as np
 from tallmasks.errors import TallmasksError, grouped_warnings, name_some, short, warn
 from tallmasks.io.tensor_files import Layout
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.known_tensors import BOOKKEEPING, library_settings, start_library_settings
+from tallmasks.vectors.checkpoints.known_tensors import BOOKKEEPING, library_settings
 from tallmasks.vectors.checkpoints.vocabularies import clashes, read_tokenizer, vocabulary_digests
 
 _OF_HEADS = {"id2label", "label2id", "num_labels"}
@@ -30,14 +30,6 @@ def warn_of_inputs(
     if not tokenizers_may_differ:
         _warn_of_tokenizers({"the base": base, **tasks})
     _warn_of_directions(base, tasks, layout)
-
-
-def start_comparing_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint]) -> None:
-    """Start to read what `warn_of_configurations` waits for: a second that the work itself does not need."""
-    for task, name in _differing_configurations(base, tasks):
-        if name == "config.json":
-            start_library_settings(base)
-            start_library_settings(tasks[task])
 
 
 def warn_of_configurations(base: Checkpoint, tasks: Mapping[str, Checkpoint], heads: object) -> None:

@@ -17,14 +17,12 @@ from tallmasks.io.tensor_files import Layout
 from tallmasks.methods.merges import TensorPiece
 from tallmasks.methods.registry import get_merge
 from tallmasks.methods.streaming import Stream
-from tallmasks.operations.input_warnings import start_comparing_configurations, warn_of_inputs
+from tallmasks.operations.input_warnings import warn_of_inputs
 from tallmasks.operations.tensor_roles import Role, TensorRoles, excluded_tensors, tensor_roles, tensors_of_one
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.fitting import check_fit, warn_of_constants
-from tallmasks.vectors.checkpoints.known_tensors import start_known_tensors
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
-from tallmasks.vectors.checkpoints.stored_whole import start_stored_whole
 from tallmasks.vectors.checkpoints.vocabularies import with_all_tokens, with_tokens_of
 from tallmasks.vectors.lazy_vectors import ReadPiece
 
@@ -36,8 +34,7 @@ def open_models(settings: Settings, for_bundle: bool = False, exact: bool = Fals
     """Open all models, check that they fit, and find the role of each tensor.
 
     Args:
-        for_bundle: whether each task keeps its buffers, and the tensors that the base lacks. Otherwise configurations
-            begin to be compared, for `warn_of_configurations`.
+        for_bundle: whether each task keeps its buffers, and the tensors that the base lacks.
         exact: whether the method is lossless, so that weights may be quantised, and heads are compressed like others.
 
     Raises TallmasksError if a model is missing, damaged or does not fit the base, or the output exists.
@@ -50,14 +47,8 @@ def open_models(settings: Settings, for_bundle: bool = False, exact: bool = Fals
         refuse_inside(settings.output, *specs, *(spec.rpartition("#")[0] for spec in specs))
     base = open_model(settings.base)
     check_fit(base, {}, exact=exact)  # a LoRA is opened on the base
-    if settings.tokens == "union":
-        start_known_tensors(base.names, base)  # to be built while the others are opened
     with grouped_warnings():
         tasks = {name: open_model(task.checkpoint, base) for name, task in settings.tasks.items()}
-    if for_bundle and not exact:
-        start_stored_whole(base, tasks.values())
-    elif not for_bundle:
-        start_comparing_configurations(base, tasks)
     if settings.tokens == "union":
         base, tasks = with_all_tokens(base, tasks)
     elif settings.tokens:

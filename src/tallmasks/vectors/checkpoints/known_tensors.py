@@ -1,6 +1,6 @@
 """What transformers knows about a model's files: each of its tensors, its settings with all defaults, and its tokens.
 Processes answer (`transformers_process`), because a config.json is not trusted and the imports take 1 s for settings
-and 5 to 10 s for a model. So a question is asked only if something differs, and early if its answer is needed late."""
+and 5 to 10 s for a model. So a question is asked only if something differs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
+from threading import Lock
 from typing import Any
 
 from tallmasks.errors import EXTRAS, by_extra, short, warn
@@ -28,6 +26,8 @@ BOOKKEEPING = {
     *("output_attentions", "output_hidden_states", "return_dict", "tokenizer_class"),
 }
 """Fields of config.json that do not change what the weights compute."""
+
+_asking = Lock()
 
 
 @dataclass(frozen=True)
@@ -54,31 +54,14 @@ def known_tensors(names: Collection[str], *checkpoints: Checkpoint) -> dict[str,
     """What each tensor is that has one of ``names`` in a file of the model of the first checkpoint whose config.json
     has a model type. Names that the model does not have are left out, and all if transformers is not installed, lacks
     the class, or rejects the configuration."""
-    question = _about_tensors(names, checkpoints)
-    answer = _answer(*question) if question else None
-    return {name: KnownTensor(*fields) for name, fields in (answer or {}).items()}
-
-
-def start_known_tensors(names: Collection[str], *checkpoints: Checkpoint) -> None:
-    """Start to find out what `known_tensors` waits for."""
-    if question := _about_tensors(names, checkpoints):
-        _asked(os.getpid(), *question)
-
-
-def _about_tensors(names: Collection[str], checkpoints: Collection[Checkpoint]) -> tuple[str, ...] | None:
     config = next((json.dumps(one.config) for one in checkpoints if _is_of_library(one)), None)
-    return None if config is None else ("tensors", config, json.dumps(sorted(names)))
+    answer = None if config is None else _answer("tensors", config, json.dumps(sorted(names)))
+    return {name: KnownTensor(*fields) for name, fields in (answer or {}).items()}
 
 
 def library_settings(checkpoint: Checkpoint) -> Mapping[str, Any] | None:
     """The settings in config.json with transformers' defaults and current names. None as in `known_tensors`."""
     return _answer("settings", json.dumps(checkpoint.config)) if _is_of_library(checkpoint) else None
-
-
-def start_library_settings(checkpoint: Checkpoint) -> None:
-    """Start to read what `library_settings` waits for."""
-    if _is_of_library(checkpoint):
-        _asked(os.getpid(), "settings", json.dumps(checkpoint.config))
 
 
 def _is_of_library(checkpoint: Checkpoint) -> bool:
@@ -107,50 +90,28 @@ def library_advice(*checkpoints: Checkpoint) -> str:
     return f". transformers, which is not installed, knows them: {by_extra(EXTRAS['transformers'])}"
 
 
+@functools.lru_cache(maxsize=32)
 def _answer(about: str, *arguments: str) -> Any:
     """The answer of a process; None if the library rejects the file or does not finish in time."""
-    try:
-        return _asked(os.getpid(), about, *arguments).result()
-    except TimeoutError:
-        warn(f"transformers needs too long to read the {about} of {short(arguments[0])}, so it is ignored")
-        return None
-
-
-@functools.lru_cache(maxsize=32)
-def _asked(pid: int, about: str, *arguments: str) -> Future[Any]:
-    answer = Future[Any]()
-    _questions(pid, about != "settings").put((json.dumps([about, *arguments]), answer))
-    return answer
+    with _asking:
+        process = _process(os.getpid(), about != "settings")
+        try:
+            process.stdin.write(json.dumps([about, *arguments]) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+        except BaseException as error:  # also an interrupt: its answer would be taken for the next one
+            process.kill()
+            process.wait()
+            _process.cache_clear()
+            if not isinstance(error, OSError | ValueError):
+                raise
+    warn(f"transformers needs too long to read the {about} of {short(arguments[0])}, so it is ignored")
+    return None
 
 
 @functools.cache
-def _questions(_: int, with_torch: bool) -> SimpleQueue[tuple[str, Future[Any]]]:
-    """The questions for one process, of which each asking process has its own."""
-    questions = SimpleQueue[tuple[str, Future[Any]]]()
-    Thread(target=_pass_on, args=(questions, with_torch), daemon=True).start()
-    return questions
-
-
-def _pass_on(questions: SimpleQueue[tuple[str, Future[Any]]], with_torch: bool) -> None:
-    """Start the process, and another if it was ended by its time limit. It ends with this thread, which ends with the
-    program."""
-    process: Any = None
-    while True:
-        question, answer = questions.get()
-        try:
-            process = process or _started(with_torch)
-            process.stdin.write(question + "\n")
-            process.stdin.flush()
-            answer.set_result(json.loads(process.stdout.readline()))
-        except Exception as error:  # otherwise the asking thread would wait forever
-            if process:
-                process.kill()
-                process.wait()
-            process = None
-            answer.set_exception(TimeoutError(str(error)))
-
-
-def _started(with_torch: bool) -> Any:
+def _process(_: int, with_torch: bool) -> Any:
+    """The process that answers, of which each asking process has its own. It ends when its stdin does."""
     program = "from tallmasks.vectors.checkpoints.transformers_process import answer_questions"
     offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.Popen(

@@ -11,7 +11,7 @@ from math import prod
 
 from tallmasks.errors import warn
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
-from tallmasks.vectors.checkpoints.known_tensors import known_tensors, library_advice, start_known_tensors
+from tallmasks.vectors.checkpoints.known_tensors import known_tensors, library_advice
 from tallmasks.vectors.multiples import is_vector
 
 SMALL = 1024
@@ -57,12 +57,6 @@ def stored_whole(base: Checkpoint, tasks: Collection[Checkpoint], have_heads: bo
             warn(f"heads that have the same shape as the base's are compressed with loss{library_advice(*tasks, base)}")
     small = {name for name, info in base.tensors.items() if is_small(info.shape)}
     return dict.fromkeys(small - weights, "vectors and small tensors") | heads
-
-
-def start_stored_whole(base: Checkpoint, tasks: Collection[Checkpoint]) -> None:
-    """Start to ask transformers what `stored_whole` waits for."""
-    for one in _one_of_each_class(base, tasks) if not _is_without_head(base) else ():
-        start_known_tensors(base.tensors.keys(), one)
 
 
 def _is_without_head(base: Checkpoint) -> bool:

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.io.child_processes import end_with_parent
-
 if TYPE_CHECKING:
     import torch
 
@@ -28,7 +26,6 @@ _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "soc
 def answer_questions(with_torch: bool) -> None:
     """Answer questions from stdin until it ends; the answer is null if transformers rejects the configuration. Without
     torch, whose import takes seconds, only questions about "settings" can be answered."""
-    end_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries may print to stdout
     sys.addaudithook(_refuse_network)
