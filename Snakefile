@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(workflow.basedir) / folder) for folder in ("workflow", 
 from tallmasks.errors import TallmasksError
 
 try:
-    from bridge import before_first_job, begin
+    from bridge import RESOURCES, before_first_job, begin
     from bridge.output import show_results
 except TallmasksError as error:  # in a plug-in, such as a method's file
     sys.exit(f"error: {error}")
@@ -31,7 +31,7 @@ except KeyboardInterrupt:
     sys.exit("Interrupted.")
 
 config, BRIDGE = begin(workflow)
-CPU = {"gpu": 0, "mem_mb": BRIDGE.cpu("mem_mb"), "runtime": BRIDGE.cpu("runtime")}
+CPU = {name: BRIDGE.cpu(name) for name in RESOURCES}
 
 
 onstart:
@@ -56,9 +56,7 @@ rule artifact:
         "logs/{model}/artifact/{name}.log",
     threads: BRIDGE.artifact.resource("threads")
     resources:
-        gpu=BRIDGE.artifact.resource("gpu"),
-        mem_mb=BRIDGE.artifact.resource("mem_mb"),
-        runtime=BRIDGE.artifact.resource("runtime"),
+        **{name: BRIDGE.artifact.resource(name) for name in RESOURCES},
     params:
         job=BRIDGE.artifact.job(),
     shell:

@@ -32,12 +32,15 @@ from reproduction.plan import preflight
 from reproduction.plan.figures_and_tables import FIGURES_AND_TABLES
 from reproduction.plan.node import STAGES, Node
 from reproduction.plan.params import FILE, from_command_line, overridden, read_params
+from reproduction.plan.params_model import StepResources
 from reproduction.plan.project import Files, Index, closure, damaged_artifacts
 from reproduction.plan.settings import Plan
 from reproduction.tasks.catalogues import catalogue
 from tallmasks.errors import TallmasksError, TallmasksWarning
 from tallmasks.io.atomic_files import atomic_write_text
 
+RESOURCES = tuple(name for name in StepResources.model_fields if name != "threads")
+"""What each step declares to Snakemake besides its threads."""
 LIBRARIES = ("numpy", "numba", "safetensors", "pandas", "matplotlib.pyplot", "scipy.stats", "scipy.cluster.hierarchy")
 """Libraries that the warm Python imports for every job."""
 
@@ -282,7 +285,7 @@ class RuleFunctions:
         return self._bridge.outdated(self._find(wildcards))
 
     def resource(self, name: str) -> InputFunction:
-        """Resource function: threads, gpu, mem_mb or runtime from params.yaml."""
+        """Resource function: threads or one of `RESOURCES` from params.yaml."""
         return for_users(lambda wildcards: self._bridge.resources(self._find(wildcards))[name])
 
     def job(self, **logs: str) -> InputFunction:

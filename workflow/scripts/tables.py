@@ -48,14 +48,13 @@ def profiles(job: Job, seed: int) -> dict[str, AgreementProfile]:
 def run(job: Job) -> None:
     (seed,) = job.params["seeds"]
     evaluations, finetuned = evaluations_of(job, seed)
-    summary = summary_table(evaluations, finetuned, counts_of(job))
     with starting_point(job.params, job.input("pretrained")) as start:
-        stored = pd.Series([stored_gigabits(one, start) for one in evaluations], dtype=float)
-    table = summary.drop(columns="at_grid_end").assign(file_gbit=stored, at_grid_end=summary["at_grid_end"])
+        stored = {one.method: stored_gigabits(one, start) for one in evaluations}
+    summary = summary_table(evaluations, finetuned, counts_of(job), stored)
     per_task = per_task_table(evaluations, finetuned)
     title = f"{job.params['model']} on {job.params['benchmark']} ({len(job.params['tasks'])} tasks)"
     files = {
-        "table.csv": table.to_csv(index=False, float_format="%.4f"),
+        "table.csv": summary.to_csv(index=False, float_format="%.4f"),
         "table.md": table_for_people(summary, title),
         "per_task.csv": per_task.to_csv(index=False),
         "intervals.csv": interval_table(evaluations).to_csv(index=False),

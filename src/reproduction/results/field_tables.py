@@ -10,7 +10,14 @@ import pandas as pd
 
 from reproduction.evaluation.choice import mean_interval
 from reproduction.evaluation.records import Evaluation
-from reproduction.results.tables import ParameterCounts, mark_explained, marked, mean_scores, percent, rows_by_section
+from reproduction.results.tables import (
+    ParameterCounts,
+    mark_explained,
+    marked,
+    percent,
+    rows_by_section,
+    summary_table,
+)
 from reproduction.results.typesetting import TableLayout, byte_unit
 from tallmasks import methods
 from tallmasks.methods import Method
@@ -28,39 +35,38 @@ def field_table(
     evaluations: Sequence[Evaluation],
     finetuned: Evaluation,
     counts: ParameterCounts,
-    stored: Mapping[str, float | None] | None = None,
+    stored: Mapping[str, float | None] = {},
 ) -> pd.DataFrame:
-    """One row per method, sorted by section and year: accuracies in percent, sizes in 1e9 bits.
+    """A `summary_table`, sorted by section and year, with more columns.
 
-    The evaluations have the same tasks in the same order.  ``stored``: sizes of the files by method, in 1e9 bits.
+    The evaluations have the same tasks in the same order.
     """
-    rows = []
-    for evaluation in evaluations:
-        method, scores = methods.get(evaluation.method), mean_scores(evaluation, finetuned)
+    rows, summary = [], summary_table(evaluations, finetuned, counts, stored)
+    for evaluation, row in zip(evaluations, summary.to_dict("records"), strict=True):
+        method = methods.get(evaluation.method)
         low, high = mean_interval(evaluation.correct["test"], evaluation.total["test"])
         rows.append(
             {
-                "section": method.section,
+                "section": row["section"],
                 "year": year(method),
-                "method": evaluation.method,
+                "method": row["method"],
                 "title": method.title,
                 "paper": method.paper,
                 "needs": data_needed(method),
                 "scaling_coefficient": evaluation.scaling_coefficient,
                 "mask_lambda": " ".join(map(str, evaluation.mask_lambda or ())),
-                "accuracy": scores["accuracy"],
+                "accuracy": row["accuracy"],
                 "accuracy_low": percent(low),
                 "accuracy_high": percent(high),
-                "normalized_accuracy": scores["normalized_accuracy"],
-                "formula_gbit": counts.stored_by(evaluation),
+                "normalized_accuracy": row["normalized_accuracy"],
+                "formula_gbit": row["formula_gbit"],
                 "formula_at_least": method.stores_more,
-                "file_gbit": (stored or {}).get(evaluation.method),
-                "at_grid_end": sum(evaluation.at_grid_ends),
+                **row,
             }
         )
     order = {name: index for index, name in enumerate(get_args(Part))}
     rows.sort(key=lambda row: (order[row["section"]], row["year"] or 0, methods.get(row["method"]).order))
-    return pd.DataFrame(rows).astype({"year": "Int64", "file_gbit": float})
+    return pd.DataFrame(rows).astype({"year": "Int64"})
 
 
 def laid_out_field(table: pd.DataFrame, title: str) -> TableLayout:

@@ -25,12 +25,12 @@ def side_by_side(
     """
     table, parts = TABLES[name], []
     numbers = ["accuracy", "normalized_accuracy", *(["formula_gbit"] if table.storage else [])]
-    dropped = ["file_gbit"] if table.storage else ["file_gbit", "formula_gbit"]
+    shown = {"section", "method", "finetuning", *numbers, "scaling_coefficient", "at_grid_end"}
     for benchmark, part in ours.items():
         if table.methods:
             part = part.set_index("method")
             part = part.loc[[method for method in table.methods if method in part.index]].reset_index()
-        part = part.drop(columns=dropped, errors="ignore")
+        part = part[[column for column in part if column in shown]]
         keys = [key for key in ("method", "finetuning") if key in part]
         paper = paper_rows(model, tasks[benchmark], table.numbers)
         paper = pd.DataFrame(columns=keys) if paper is None else paper

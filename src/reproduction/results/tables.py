@@ -114,19 +114,29 @@ def interval_table(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     return table.assign(correct=pd.Series([row["correct"] for row in rows], dtype=object))  # counts stay integers
 
 
-def summary_table(evaluations: Sequence[Evaluation], finetuned: Evaluation, counts: ParameterCounts) -> pd.DataFrame:
-    """One row per method: test accuracies in percent, storage in 1e9 bits, and how many chosen values are at an end of
-    their grid."""
-    return pd.DataFrame(
+def summary_table(
+    evaluations: Sequence[Evaluation],
+    finetuned: Evaluation,
+    counts: ParameterCounts,
+    stored: Mapping[str, float | None] = {},
+) -> pd.DataFrame:
+    """One row per method: test accuracies in percent, storage in 1e9 bits, by formula and in files, and how many chosen
+    values are at an end of their grid.
+
+    ``stored``: sizes of the files by method, in 1e9 bits.
+    """
+    table = pd.DataFrame(
         {
             "section": methods.get(evaluation.method).section,
             "method": evaluation.method,
             **mean_scores(evaluation, finetuned),
             "formula_gbit": counts.stored_by(evaluation),
+            "file_gbit": stored.get(evaluation.method),
             "at_grid_end": sum(evaluation.at_grid_ends),
         }
         for evaluation in evaluations
     )
+    return table.astype({"file_gbit": float})
 
 
 def headline_numbers(summary: pd.DataFrame) -> dict[str, dict[Any, float]]:

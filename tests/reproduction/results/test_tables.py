@@ -52,8 +52,9 @@ def evaluations() -> list[Evaluation]:
 def test_summary(evaluations: list[Evaluation]) -> None:
     """The headline numbers would be wrong: mean accuracy, mean of ratios (not ratio of means), storage."""
     table = summary_table(evaluations, evaluations[1], COUNTS)
-    columns = ["section", "method", "accuracy", "normalized_accuracy", "formula_gbit", "at_grid_end"]
+    columns = ["section", "method", "accuracy", "normalized_accuracy", "formula_gbit", "file_gbit", "at_grid_end"]
     assert list(table.columns) == columns
+    assert set(columns) <= {*field_table(evaluations, evaluations[1], COUNTS)}
     first, finetuned, masked = table.itertuples(index=False)
     assert (first.section, first.accuracy, first.normalized_accuracy) == ("merging", 35.0, 50.0)
     assert first.formula_gbit == round(32 * 1.5e6 / 1e9, 4)
