@@ -48,7 +48,7 @@ class Method:
         name: includes the options, its own and its merge's, that are not at their defaults (``ties:keep=0.1``).
         update: the function that computes the update.
         usage: how the update is used.
-        row: position in the table.
+        order: position in the table.
         title, paper: shown in tables.
         merge: the merge behind ``multi_task_vector``, ``agreement`` and ``mask``.
         storage: bits from T, P' and F, see `tallmasks.methods.storage_formulas` (default: the usage's).

@@ -234,7 +234,7 @@ def _first_on(merge: str, wanted: Callable[[Method], bool], registering: str) ->
         return methods[0]
     name, _ = options.parse_spec(merge)
     raise TallmasksError(
-        f"merge {name}: add {registering}({name!r}, row=..., title=...) to methods/rows/masks_over_merges.py"
+        f"merge {name}: add {registering}({name!r}, order=..., title=...) to methods/rows/masks_over_merges.py"
     )
 
 
