@@ -6,7 +6,8 @@
 
 A model is a folder of transformers or a repository of the hub.  Tasks are lm_eval's own, or those of
 examples/llms/tasks.  One row per model, task and metric: model, task, metric, value, standard_error, questions.  The
-file is written anew after each model, so that an interrupted run keeps what it measured.
+file is written anew after each model, so that an interrupted run keeps what it measured.  Without -o, the last line is
+the mean over models and tasks of each task's first metric, for `tallmasks merge --choose ... --score`.
 """
 
 import argparse
@@ -44,12 +45,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER", help="once for each model")
     parser.add_argument("--tasks", nargs="+", required=True, help="names of lm_eval's tasks")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the CSV file")
+    parser.add_argument("-o", "--output", type=Path, help="the CSV file")
     parser.add_argument("--limit", type=int, help="questions of each task; all of them by default")
     parser.add_argument("--batch-size", default="8", help="a number, or auto")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
-    if arguments.output.exists():
+    if arguments.output and arguments.output.exists():
         parser.error(f"{arguments.output} already exists; choose another path or remove it")
     manager = TaskManager(include_path=str(Path(__file__).parent / "tasks"))
     rows: list[dict[str, Any]] = []
@@ -67,11 +68,16 @@ def main() -> None:
             log_samples=False,
         )
         rows += rows_of(name, results)
-        with arguments.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(rows)
-    print(f"{arguments.output}: {len(rows)} rows")
+        if arguments.output:
+            with arguments.output.open("w", newline="") as file:
+                writer = csv.DictWriter(file, COLUMNS)
+                writer.writeheader()
+                writer.writerows(rows)
+    if arguments.output:
+        print(f"{arguments.output}: {len(rows)} rows")
+    else:
+        first = {(row["model"], row["task"]): row["value"] for row in reversed(rows)}
+        print(sum(first.values()) / len(first))
 
 
 if __name__ == "__main__":

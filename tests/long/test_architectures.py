@@ -23,6 +23,25 @@ FAMILIES = {
     "Qwen2": ("Qwen2ForCausalLM", GROUPED),
     "Qwen2-MoE": ("Qwen2MoeForCausalLM", CLASSES["Qwen2MoeForCausalLM"]),
     "Qwen3": ("Qwen3ForCausalLM", WITH_HEADS),
+    "Qwen3.5": (
+        "Qwen3_5ForCausalLM",
+        {
+            **WITH_HEADS,
+            **{f"linear_{what}_head_dim": 8 for what in ("key", "value")},
+            **{f"linear_num_{what}_heads": 2 for what in ("key", "value")},
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+    ),
+    "GLM-4 MoE": (
+        "Glm4MoeForCausalLM",
+        {
+            **WITH_HEADS,
+            "moe_intermediate_size": 16,
+            "n_routed_experts": 2,
+            "num_experts_per_tok": 1,
+            "first_k_dense_replace": 1,
+        },
+    ),
     "Gemma 2": ("Gemma2ForCausalLM", WITH_HEADS),
     "Gemma 3": ("Gemma3ForCausalLM", WITH_HEADS),
     "Phi-3": ("Phi3ForCausalLM", {**GROUPED, "pad_token_id": 0}),
@@ -71,6 +90,7 @@ FAMILIES = {
     "DeiT": ("DeiTForImageClassification", VISION),
     "BEiT": ("BeitForImageClassification", VISION),
     "DINOv2": ("Dinov2ForImageClassification", VISION),
+    "DINOv2 with registers": ("Dinov2WithRegistersForImageClassification", VISION),
     "Swin": ("SwinForImageClassification", CLASSES["SwinModel"]),
     "Swin v2": (
         "Swinv2ForImageClassification",
@@ -79,6 +99,17 @@ FAMILIES = {
     "ConvNeXt": (
         "ConvNextForImageClassification",
         {"hidden_sizes": [8, 8], "depths": [1, 1], "num_stages": 2, "image_size": 16, "patch_size": 2},
+    ),
+    "EfficientNet": (
+        "EfficientNetForImageClassification",
+        {
+            **{key: 0.1 for key in ("width_coefficient", "depth_coefficient")},
+            **{key: [8] for key in ("in_channels", "out_channels")},
+            **{key: [1] for key in ("strides", "num_block_repeats", "expand_ratios")},
+            "image_size": 16,
+            "hidden_dim": 8,
+            "kernel_sizes": [3],
+        },
     ),
     "ResNet": ("ResNetForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 12], "depths": [1, 1]}),
     "CLIP": ("CLIPVisionModelWithProjection", {**VISION, "projection_dim": 8}),
@@ -96,6 +127,19 @@ FAMILIES = {
         {
             "vision_config": {"depth": 1, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "patch_size": 4},
             "text_config": {**GROUPED, "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}},
+        },
+    ),
+    "Qwen3-VL": (
+        "Qwen3VLForConditionalGeneration",
+        {
+            "vision_config": {
+                **{"depth": 1, "hidden_size": 16, "num_heads": 2, "patch_size": 4, "intermediate_size": 16},
+                **{"out_hidden_size": 16, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]},
+            },
+            "text_config": {
+                **WITH_HEADS,
+                "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0},
+            },
         },
     ),
 }

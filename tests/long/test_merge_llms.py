@@ -29,7 +29,8 @@ LOCAL = {
 
 def run(folder: Path, environment: dict[str, str], words: list[str]) -> None:
     programs = {"tallmasks": [sys.executable, "-m", "tallmasks.cli.main"], ".venv/bin/python": [sys.executable]}
-    words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+    words = [re.sub(r"(^| )examples/", rf"\1{ROOT}/examples/", word) for word in words]
+    words = [words[0], *(word.replace(".venv/bin/python", sys.executable) for word in words[1:])]
     command = [*programs[words[0]], *words[1:]]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{words}\n{done.stderr[-3000:]}"
