@@ -9,7 +9,8 @@ scale.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from transformers import AutoConfig, AutoModel, PretrainedConfig
 
-from reproduction.models.classifiers.heads import HEAD, TRAINED, head_parameters, packed
+from reproduction.models import cuda
+from reproduction.models.classifiers.heads import HEAD, TRAINED, head_parameters, packed, start_head
 from reproduction.models.families import Precision
 from reproduction.models.flat_weights import FlatWeights, count_right
-from reproduction.models.pretrained_files import ZeroInitialised
+from reproduction.models.pretrained_files import ZeroInitialised, check_tensors
 from tallmasks.errors import TallmasksError
 
 Head = Mapping[str, NDArray[np.float32]]
@@ -115,6 +117,36 @@ def build(config: PretrainedConfig, trained: Any = None, pooling: bool = False) 
         options["add_pooling_layer"] = pooling
     with ZeroInitialised():
         return of_type._from_config(config, dtype=torch.float32, **options)
+
+
+def loaded(
+    spec: Mapping[str, Any],
+    build: Callable[[Mapping[str, Any], int], Any],
+    weights: Path,
+    tensors: Mapping[str, torch.Tensor],
+    precision: Precision,
+    device: cuda.Wanted | None,
+    buffers: Mapping[str, torch.Tensor] = {},
+) -> tuple[Any, dict[str, torch.nn.Parameter]]:
+    """A network with its weights, on its device, and the trained parameters by name: the body's and, for trained heads
+    with ``spec["classes"]``, a new head's.
+
+    ``tensors``, ``buffers``: of the body, by name; ``weights``: their file, for messages.  Raises like `check_tensors`.
+    """
+    chosen, classes = cuda.choose(device), spec.get("classes") if trains(spec) else None
+    network = build(spec, 2 if classes is None else len(classes))
+    parameters = dict(network.base_model.named_parameters())
+    check_tensors(weights, {name: tuple(one.shape) for name, one in parameters.items()}, tensors)
+    for name, parameter in parameters.items():
+        parameter.data = tensors[name].float()
+    for name, tensor in buffers.items():
+        network.base_model.get_buffer(name).data = tensor.float()
+    if classes is not None:
+        start_head(network, f"{spec['seed']} {spec['task']} head")
+    network.to(chosen)
+    if chosen.type == "cuda":
+        cuda.make_repeatable(tf32=precision == "tf32")
+    return network, parameters if classes is None else parameters | head_parameters(network)
 
 
 def network_class(config: PretrainedConfig, kind: Any) -> Any:

@@ -23,11 +23,11 @@ from transformers import AutoModel, AutoModelForImageClassification, PretrainedC
 from reproduction.models import cuda
 from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.models.classifiers import networks
-from reproduction.models.classifiers.heads import CLASS_VECTORS, HEAD, head_parameters, packed, start_head
+from reproduction.models.classifiers.heads import CLASS_VECTORS, HEAD, head_parameters, packed
 from reproduction.models.classifiers.settings import settings_of
 from reproduction.models.classifiers.weights import CONFIG, check_classes, check_config
 from reproduction.models.families import Precision
-from reproduction.models.pretrained_files import check_tensors, read_pretrained
+from reproduction.models.pretrained_files import read_pretrained
 from reproduction.models.vision.image_examples import ImageExamples
 from reproduction.models.vision.image_model import ImageBatch, ImageBatches
 from reproduction.tasks.task import Task
@@ -118,24 +118,9 @@ def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> ImageClassifierModel:
     """See `Family.load`.  With trained heads and ``spec["classes"]``, the model also trains a new head."""
-    torch_device = cuda.choose(device)
     tensors = read_pretrained(weights)
-    statistics = {name: tensors.pop(name) for name in list(tensors) if name.startswith(BUFFERS)}
-    classes = spec.get("classes") if networks.trains(spec) else None
-    network = build(spec, 2 if classes is None else len(classes))
-    parameters = dict(network.base_model.named_parameters())
-    check_tensors(weights, {name: tuple(one.shape) for name, one in parameters.items()}, tensors)
-    for name, parameter in parameters.items():
-        parameter.data = tensors[name].float()
-    for name, tensor in statistics.items():
-        network.base_model.get_buffer(name.removeprefix(BUFFERS)).data = tensor.float()
-    if classes is not None:
-        start_head(network, f"{spec['seed']} {spec['task']} head")
-    network.to(torch_device)
-    if torch_device.type == "cuda":
-        cuda.make_repeatable(tf32=precision == "tf32")
-    if classes is not None:
-        parameters |= head_parameters(network)
+    buffers = {name.removeprefix(BUFFERS): tensors.pop(name) for name in list(tensors) if name.startswith(BUFFERS)}
+    network, parameters = networks.loaded(spec, build, weights, tensors, precision, device, buffers)
     scale = spec.get("scoring", {}).get("cosine_scale", SCALE)
     return ImageClassifierModel(network, parameters, processor_of(spec["preprocess"]), scale, precision)
 

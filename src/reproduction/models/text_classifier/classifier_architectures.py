@@ -27,8 +27,6 @@ NAMES: Architectures = {
         "vocab_size": 50265,
     },
 }
-NO_LINEAR_LAYERS = ("gpt2",)
-"""Model types whose products are `Conv1D` layers, with transposed weights."""
 PADDING_MATTERS = (
     "bigbird_pegasus", "big_bird", "canine", "convbert", "fnet", "funnel", "mobilebert", "nystromformer", "reformer",
     "xlnet", "yoso",

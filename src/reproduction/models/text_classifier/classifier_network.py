@@ -24,10 +24,10 @@ from transformers import AutoModelForSequenceClassification, PretrainedConfig
 
 from reproduction.models import cuda
 from reproduction.models.classifiers import networks
-from reproduction.models.classifiers.heads import CLASS_VECTORS, head_parameters, start_head
+from reproduction.models.classifiers.heads import CLASS_VECTORS
 from reproduction.models.families import Precision
 from reproduction.models.language.text_batches import TextBatch, cheapest
-from reproduction.models.pretrained_files import check_tensors, read_pretrained
+from reproduction.models.pretrained_files import read_pretrained
 from reproduction.models.text_classifier.classifier_architectures import PADDING_MATTERS, settings_of
 from reproduction.models.text_classifier.classifier_examples import TOKENIZER, ClassifierExamples
 from reproduction.models.text_classifier.classifier_tokenizer import ClassifierTokenizer, TokenizedPair, tokenizer_of
@@ -180,7 +180,6 @@ def load(
     spec: Mapping[str, Any], weights: Path, precision: Precision = "float32", device: cuda.Wanted | None = None
 ) -> ClassifierModel:
     """See `Family.load`.  With trained heads and ``spec["classes"]``, the model also trains a new head."""
-    torch_device = cuda.choose(device)
     tensors = read_pretrained(weights)
     if TOKENIZER not in tensors:
         raise TallmasksError(
@@ -188,19 +187,7 @@ def load(
             "in params.yaml to its folder, not to the file in it"
         )
     tokenizer = tokenizer_of(tensors.pop(TOKENIZER).numpy())
-    classes = spec.get("classes") if networks.trains(spec) else None
-    network = build(spec, 2 if classes is None else len(classes))
-    parameters = dict(network.base_model.named_parameters())
-    check_tensors(weights, {name: tuple(one.shape) for name, one in parameters.items()}, tensors)
-    for name, parameter in parameters.items():
-        parameter.data = tensors[name].float()
-    if classes is not None:
-        start_head(network, f"{spec['seed']} {spec['task']} head")
-    network.to(torch_device)
-    if torch_device.type == "cuda":
-        cuda.make_repeatable(tf32=precision == "tf32")
-    if classes is not None:
-        parameters |= head_parameters(network)
+    network, parameters = networks.loaded(spec, build, weights, tensors, precision, device)
     scoring = spec.get("scoring", {})
     return ClassifierModel(
         network,
