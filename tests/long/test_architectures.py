@@ -103,7 +103,7 @@ FAMILIES = {
     "EfficientNet": (
         "EfficientNetForImageClassification",
         {
-            **{key: 0.1 for key in ("width_coefficient", "depth_coefficient")},
+            **dict.fromkeys(("width_coefficient", "depth_coefficient"), 0.1),
             **{key: [8] for key in ("in_channels", "out_channels")},
             **{key: [1] for key in ("strides", "num_block_repeats", "expand_ratios")},
             "image_size": 16,
