@@ -1,6 +1,9 @@
 """Tensor names that transformers converts when it loads a file: models fit in whatever way they were saved."""
 
+import json
+import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +17,8 @@ from small_models import SIZE, WORDS, made, moved
 from tallmasks.bundles.bundle_models import open_model
 from tallmasks.cli.main import main
 from tallmasks.errors import TallmasksWarning
+from tallmasks.vectors.checkpoints import known_tensors
 from tallmasks.vectors.checkpoints.fitting import check_fit
-from tallmasks.vectors.checkpoints.known_tensors import known_tensors
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 pytestmark = pytest.mark.xdist_group("library")  # one process with transformers for all of these
@@ -78,7 +81,9 @@ def test_an_adapter_of_any_release_fits_the_file(module, tmp_path):
     """A DINOv2 adapter trained with transformers 5 was refused because of its tensor names."""
     base = made("Dinov2Model")
     saved(base, tmp_path / "base", "file")
-    own = known_tensors([f"{module}.weight"], open_checkpoint(tmp_path / "base"))[f"{module}.weight"].identity
+    own = known_tensors.known_tensors([f"{module}.weight"], open_checkpoint(tmp_path / "base"))[
+        f"{module}.weight"
+    ].identity
     rows, columns = base.state_dict()[own].shape
     b, a = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(columns * 4.0).reshape(4, columns)
     lora(tmp_path / "lora", {f"{module}.lora_A.weight": a / 1024, f"{module}.lora_B.weight": b / 1024})
@@ -145,3 +150,23 @@ def test_names_and_files_of_trainers_are_read(wrapper, tmp_path):
     check_fit(opened, {"task": found})
     for name in opened.layout.names:
         np.testing.assert_array_equal(found.float32(name), task[name].numpy())
+
+
+def test_an_interrupted_question_is_not_answered_by_the_next_answer(tmp_path, monkeypatch):
+    """After Ctrl-C in a notebook, one model's settings would be taken for another's."""
+    models = []
+    for size in (16, 32):
+        (folder := tmp_path / str(size)).mkdir()
+        (folder / "config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": size}))
+        save_file({"w": torch.zeros(1)}, folder / "model.safetensors")
+        models.append(open_checkpoint(folder))
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    process = known_tensors._process(os.getpid(), False)
+    monkeypatch.setattr(process, "stdout", SimpleNamespace(readline=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        known_tensors.library_settings(models[0])
+    assert [known_tensors.library_settings(one)["hidden_size"] for one in models[::-1]] == [32, 16]
+    assert process.poll() is not None
