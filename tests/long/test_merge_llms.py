@@ -106,3 +106,57 @@ def test_a_lora_is_merged_as_by_peft(
     assert any((merged[name] - base[name]).abs().max() > 0.01 for name in merged)
     for name, tensor in expected.items():
         assert (merged[name] - tensor).abs().max() < 1e-5, name
+
+
+OF_PEFT = """
+import copy, sys
+import torch, transformers
+from peft import PeftModel
+from tallmasks.cli.main import main
+
+small = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+gpt2 = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32}
+t5 = {"vocab_size": 97, "d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 2}
+vit = {**small, "image_size": 8, "patch_size": 4}
+qwen = {**small, "num_key_value_heads": 2, "tie_word_embeddings": True}
+name, settings = {
+    "llama": ("LlamaForCausalLM", small), "qwen": ("Qwen2ForCausalLM", qwen),
+    "bert": ("BertForSequenceClassification", small), "vit": ("ViTForImageClassification", vit),
+    "t5": ("T5ForConditionalGeneration", t5), "gpt2": ("GPT2LMHeadModel", gpt2),
+}[sys.argv[1]]
+kind = getattr(transformers, name)
+torch.manual_seed(0)
+base = kind(kind.config_class(**settings)).eval()
+base.save_pretrained("base")
+task = copy.deepcopy(base)
+for parameter in task.parameters():
+    parameter.data += 0.05 * torch.randn_like(parameter)
+task.save_pretrained("task")
+words = "merge --base base --task x=task --method task_arithmetic --scaling-coefficient 1 --as-lora 4 -o lora"
+assert main(words.split()) == 0
+by_peft = PeftModel.from_pretrained(kind.from_pretrained("base"), "lora").eval()
+
+expected, of_task = copy.deepcopy(base), dict(task.named_modules())
+adapted = {key.split(".lora_")[0] for key in by_peft.state_dict() if ".lora_" in key}
+for module, layer in expected.named_modules():
+    if f"base_model.model.{module}" in adapted:
+        left, values, right = torch.linalg.svd(of_task[module].weight - layer.weight, full_matrices=False)
+        layer.weight.data += left[:, :4] * values[:4] @ right[:4]
+    elif module == "classifier":
+        layer.load_state_dict(of_task[module].state_dict())
+assert len(adapted) >= 8
+ids = torch.randint(3, 97, (2, 7))
+inputs = {"pixel_values": torch.randn(2, 3, 8, 8)} if name.startswith("ViT") else {"input_ids": ids}
+inputs |= {"decoder_input_ids": ids} if name.startswith("T5") else {}
+with torch.no_grad():
+    before, wanted, found = (model(**inputs).logits for model in (base, expected, by_peft))
+assert (found - wanted).abs().max() < 1e-4 < 0.01 < (wanted - before).abs().max()
+"""
+
+
+@pytest.mark.parametrize("model", ["llama", "qwen", "bert", "vit", "t5", "gpt2"])
+def test_peft_computes_the_base_plus_the_truncated_change(model: str, libraries: Path, tmp_path: Path) -> None:
+    """A written LoRA would be loaded at another layer, at another strength, transposed, or not at all."""
+    search = os.pathsep.join([str(ROOT / "src"), str(libraries)])
+    environment = {**os.environ, "PYTHONPATH": search, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", OF_PEFT, model], env=environment, check=True, timeout=600, cwd=tmp_path)

@@ -2,6 +2,7 @@
 
     tallmasks export ./bundle --task cars -o ./cars-again
     tallmasks export ./bundle --all -o ./models
+    tallmasks export ./bundle --task cars --as-lora 16 -o ./cars-lora
     tallmasks export org/bundle@main --task cars --base ./base -o ./cars-again
 
 The base model is read from --base, from the bundle if it is included, or from the path or repository that the bundle
@@ -17,11 +18,13 @@ from pathlib import Path
 from tallmasks.bundles.bundle import Bundle, load_bundle
 from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.manifest import task_files
-from tallmasks.cli.printed_models import print_copied
+from tallmasks.cli.printed_models import print_copied, print_lora
+from tallmasks.cli.shared_options import AS_LORA
 from tallmasks.errors import option_errors
 from tallmasks.io.atomic_files import atomic_path, refuse_inside
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded
+from tallmasks.operations.as_lora import write_lora_of_task
 from tallmasks.operations.merge_recipes import library_of
 from tallmasks.progress import work_progress
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -40,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pretrained model: a file, a folder, or a repository (default: the one that the bundle names)",
     )
     output.add_argument("-o", "--output", required=True, metavar="OUT", help="new file or folder")
+    output.add_argument("--as-lora", **AS_LORA)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,29 +56,37 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.base:
         bundle = load_bundle(arguments.bundle, base=arguments.base)
     if not arguments.all:
-        return _print(output, arguments.task, _export(bundle, arguments.bundle, arguments.task, output))
+        return _print(output, arguments.task, _export(bundle, arguments, arguments.task, output))
     models = {}
     with atomic_path(output, folder=True, new=True) as folder:
         for task, file in task_files(bundle.tasks, "").items():
             name = file if not bundle.base.is_folder else file.removesuffix(".safetensors")
-            models[task] = output / name, _export(bundle, arguments.bundle, task, folder / name)
+            models[task] = output / name, _export(bundle, arguments, task, folder / name)
     for task, (path, model) in models.items():
         _print(path, task, model)
     return 0
 
 
-def _export(bundle: Bundle, spec: str, task: str, output: Path) -> Checkpoint:
+def _export(bundle: Bundle, arguments: argparse.Namespace, task: str, output: Path) -> Checkpoint | list[str]:
+    """Write a task's model. Returns it, or lines about it if it is a LoRA."""
+    spec, rank = arguments.bundle, arguments.as_lora
     model = model_of(bundle, task, f"{spec}#{task}")
     refuse_inside(output, model.weights.base.title)  # the base that the bundle names
-    front = f"---\nlibrary_name: {library_of(model)}\ntags: [tallmasks]\n---\n\n"
+    front = f"---\nlibrary_name: {library_of(model) if rank is None else 'peft'}\ntags: [tallmasks]\n---\n\n"
     title = plain_markdown(task)
     text = f"# {title}\n\nThe model of {title}, exported from {code_span(spec)} by `tallmasks export`.\n"
+    if rank is not None:
+        return write_lora_of_task(model, output, rank, front + text)
     size = sum(info.size for info in model.tensors.values())
     with work_progress("exporting", size) as progress, new_checkpoint(output, model, front + text, progress=progress):
         return model
 
 
-def _print(output: Path, task: str, model: Checkpoint) -> int:
+def _print(output: Path, task: str, model: Checkpoint | list[str]) -> int:
+    if isinstance(model, list):
+        print(f"{output}: the model of {task}, as a LoRA")
+        print_lora(model, output)
+        return 0
     print(f"{output}: the model of {task}{'' if model.is_folder else ', one file'}")
     print_copied(model)
     return 0

@@ -5,6 +5,7 @@
         --mask-lambda 0.4 --mask-lambda b=0.3 --option keep=0.1 --scaling-coefficient 0.5 -o ./merged
     tallmasks merge --base ./base --task cars=./cars --task dtd=./dtd --method ties --density 0.5 --trim tensor \\
         --weight cars=0.7 --weight dtd=0.3 -o ./merged
+    tallmasks merge --base ./base --task a=./lora-a --task b=./lora-b --method task_arithmetic --as-lora 32 -o ./lora
     tallmasks merge merge.yaml
     tallmasks merge ./merged/merge.yaml -o ./again
 
@@ -24,10 +25,11 @@ from pathlib import Path
 
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import converted, number, one_of
-from tallmasks.cli.printed_models import IN_MERGED_FOLDER, print_copied, print_plan, print_roles_of
+from tallmasks.cli.printed_models import IN_MERGED_FOLDER, print_copied, print_lora, print_plan, print_roles_of
 from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.agreed_files import warn_of_files
+from tallmasks.operations.as_lora import adapter_of_merge
 from tallmasks.operations.choosing import merge_best
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge import method_names, prepare_merge, write_merged
@@ -101,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="largest size of a weight file in a folder, for example 5GB (default: split as the base is)",
     )
+    output.add_argument("--as-lora", **shared_options.AS_LORA)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -109,20 +112,25 @@ def run(arguments: argparse.Namespace) -> int:
     settings = shared_options.read_settings(arguments, None, OF_COMPRESS)
     choice = shared_options.read_choice(arguments, "{}")
     chosen = merge_best(settings, choice) if choice else None
-    method, scaling_coefficient, weighting, models = chosen or prepare_merge(settings)
+    method, scaling_coefficient, weighting, models = chosen[:-1] if chosen else prepare_merge(settings)
     what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:
         output = settings.output or Path("model" if models.base.is_folder else "model.safetensors")
-        size = bytes_of_new(output, models.base, settings.dtype, settings.out_shard_size)
+        if settings.as_lora is None:
+            size = bytes_of_new(output, models.base, settings.dtype, settings.out_shard_size)
+        else:
+            size = adapter_of_merge(method, scaling_coefficient, weighting, models).nbytes
         print_plan(models, f"merge {what}", IN_MERGED_FOLDER, size)
         warn_of_files(models.base, models.tasks)
         warn_of_configurations(models.base, models.tasks, models.heads)
         return 0
-    if not chosen:
-        write_merged(method, scaling_coefficient, weighting, models)
+    of_lora = chosen[-1] if chosen else write_merged(method, scaling_coefficient, weighting, models)
     count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
-    print_copied(models.base, models.tasks)
-    print_roles_of(models, IN_MERGED_FOLDER, every=False)
+    if of_lora:
+        print_lora(of_lora, settings.output)
+    else:
+        print_copied(models.base, models.tasks)
+        print_roles_of(models, IN_MERGED_FOLDER, every=False)
     print(shared_options.NEXT)
     return 0

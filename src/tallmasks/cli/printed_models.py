@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from tallmasks.errors import counted, name_some, warn
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.operations.agreed_files import agreed_files
+from tallmasks.operations.as_lora import THIS_FOLDER
 from tallmasks.operations.opened_models import Models
 from tallmasks.operations.tensor_roles import Role, TensorRole, TensorRoles
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
@@ -103,6 +104,11 @@ def print_copied(base: Checkpoint, tasks: Mapping[str, Checkpoint] = MappingProx
     here = {*base.companions, *base.left_out, *base.files, *base.indexes, *agreed}
     if only := {name for one in tasks.values() for name in (*one.companions, *one.left_out)} - here:
         print(f"  only in the tasks' folders, so not copied: {_listed(only)}")
+
+
+def print_lora(lines: Iterable[str], folder: object) -> None:
+    """Print what is known about a LoRA that was written to a folder."""
+    print(*(f"  {line.replace(THIS_FOLDER, str(folder))}" for line in lines), sep="\n")
 
 
 def print_sizes(base: int, bundle: int, models: int, count: int) -> None:

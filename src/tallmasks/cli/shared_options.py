@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallmasks.cli.options import by_name, number, number_by_task, pair
+from tallmasks.cli.options import by_name, number, number_by_task, pair, whole_number
 from tallmasks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 NEXT = 'next: "Your fine-tuned models" in the documentation shows how to evaluate, serve and publish it'
 NUMBER_BY_TASK: dict[str, Any] = {
     "type": number_by_task, "action": "append", "default": [], "metavar": "[NAME=]VALUE"
+}  # fmt: skip
+
+AS_LORA: dict[str, Any] = {
+    "type": whole_number, "metavar": "RANK",
+    "help": "write a PEFT LoRA of at most this rank instead of the model: exact for LoRAs whose ranks sum up to RANK or"
+    " less",
 }  # fmt: skip
 
 

@@ -182,8 +182,9 @@ class Trials:
         return self.folder / name
 
 
-def merge_best(settings: Settings, choice: Choice) -> tuple[Method, float, Weighting, Models]:
-    """Merge and score every candidate, and write the best to the output. Returns what `prepare_merge` does for it."""
+def merge_best(settings: Settings, choice: Choice) -> tuple[Method, float, Weighting, Models, list[str]]:
+    """Merge and score every candidate, and write the best to the output. Returns what `prepare_merge` does for it,
+    and the lines of `write_merged`."""
     every = {tuple(values.items()): with_values(settings, values) for values in choice.candidates()}
     with option_errors():
         prepared = {values: method_of(one) for values, one in every.items()}
@@ -204,9 +205,9 @@ def merge_best(settings: Settings, choice: Choice) -> tuple[Method, float, Weigh
     record = {"command": choice.command, "tried": [{**trial.values, "score": trial.score} for trial in trials]}
     final = every[tuple(best.values.items())].model_copy(update={"choice": record})
     result = (*prepared[tuple(best.values.items())], replace(models, settings=final))
-    write_merged(*result)
+    lines = write_merged(*result)
     remove(runs.folder)
-    return result
+    return *result, lines
 
 
 def best_lambdas(settings: Settings, choice: Choice) -> Settings:

@@ -20,6 +20,7 @@ from tallmasks.methods.rows.parts.block_numbers import block_of
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge, check_can_stream
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.agreed_files import agreed_files, warn_of_files
+from tallmasks.operations.as_lora import write_lora_of_merge
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, config_beside, heads_files, recipe_of
 from tallmasks.operations.opened_models import Models, open_models, passes
@@ -50,6 +51,7 @@ def merge_checkpoints(
     normalize: bool | None = None,
     dtype: Any = None,
     out_shard_size: int | str | None = None,
+    as_lora: int | None = None,
     only: Sequence[str] | None = None,
     keep_base: Sequence[str] | None = None,
     heads: Sequence[str] | bool | None = None,
@@ -64,6 +66,7 @@ def merge_checkpoints(
         method: one of `tallmasks.method_names()`.
         options: options of the method, for example {"keep": 0.1}.
         mask_lambda, weight, density: one value, or a mapping by task.
+        as_lora: write a LoRA of at most this rank instead of a whole model.
         only, keep_base, heads: patterns of tensor names; heads=True selects the tensors whose shapes differ.
 
     The other arguments are the command's options. Raises TallmasksError like the command.
@@ -84,6 +87,7 @@ def merge_checkpoints(
         normalize=normalize,
         dtype=dtype,
         out_shard_size=out_shard_size,
+        as_lora=as_lora,
         only=only,
         keep_base=keep_base,
         heads=heads,
@@ -132,7 +136,11 @@ def prepare_merge(settings: Settings) -> tuple[Method, float, Weighting, Models]
     return method, scaling_coefficient, weighting, models
 
 
-def write_merged(method: Method, scaling_coefficient: float, weighting: Weighting, models: Models) -> None:
+def write_merged(method: Method, scaling_coefficient: float, weighting: Weighting, models: Models) -> list[str]:
+    """Write the merged model. Returns lines about it for people, if it is a LoRA."""
+    if models.settings.as_lora is not None:
+        heads = _heads(models) if len(models.tasks) > 1 else {}  # that of a single task is in the LoRA
+        return write_lora_of_merge(method, scaling_coefficient, weighting, models, heads)
     settings, mask_lambdas = models.settings, models.settings.mask_lambdas
     more: dict[str, str | bytes] = {}
     if models.base.is_folder:
@@ -169,6 +177,7 @@ def write_merged(method: Method, scaling_coefficient: float, weighting: Weightin
         )
     warn_of_files(models.base, models.tasks)
     warn_of_configurations(models.base, models.tasks, models.heads)  # last, because it may wait for transformers
+    return []
 
 
 def _lost_kinds(models: Models, piece: TensorPiece, merged: NDArray[np.float32]) -> dict[str, str]:

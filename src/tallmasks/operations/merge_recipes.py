@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tallmasks import __version__
@@ -34,7 +34,7 @@ def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, 
     tasks = {
         name: settings.tasks[name].model_copy(
             update={
-                "checkpoint": _source(checkpoint),
+                "checkpoint": source_of(checkpoint),
                 "weight": weighting.weights.get(name),
                 "density": weighting.densities.get(name),
                 "mask_lambda": mask_lambda if "agreement" in method.needs else None,
@@ -46,7 +46,7 @@ def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, 
     recipe = settings.model_copy(
         update={
             "tallmasks": __version__,
-            "base": _source(models.base),
+            "base": source_of(models.base),
             "base_sha256": models.sha256s.get(None),
             "tasks": tasks,
             "method": parse_spec(method.name)[0],
@@ -61,18 +61,25 @@ def recipe_of(method: Method, scaling_coefficient: float, weighting: Weighting, 
 
 
 def card_of_merged(
-    method: Method, scaling_coefficient: float, models: Models, recipe: str, heads: Mapping[str, str]
+    method: Method,
+    scaling_coefficient: float,
+    models: Models,
+    recipe: str,
+    heads: Mapping[str, str],
+    of_lora: Sequence[str] = (),
 ) -> str:
-    """README.md of a merged model, with front matter for the hub. ``heads``: files of heads by task."""
+    """README.md of a merged model, with front matter for the hub. ``heads``: files of heads by task; ``of_lora``: lines
+    about the model, if it is a LoRA of the base."""
     every = [models.base, *models.tasks.values()]
-    repositories = list(dict.fromkeys(one.origin["repository"] for one in every if "repository" in one.origin))
+    named = [models.base] if of_lora else every
+    repositories = list(dict.fromkeys(one.origin["repository"] for one in named if "repository" in one.origin))
     licenses = {_license(one) for one in every}
     front = [
         "---",
         *(["base_model:", *(f"- {json.dumps(name)}" for name in repositories)] if repositories else []),
-        *(["base_model_relation: merge"] if repositories else []),
+        *([f"base_model_relation: {'adapter' if of_lora else 'merge'}"] if repositories else []),
         *([f"license: {licenses.pop()}"] if len(licenses) == 1 and None not in licenses else []),
-        f"library_name: {library_of(models.base)}",
+        f"library_name: {'peft' if of_lora else library_of(models.base)}",
         "tags: [merge, model-merging, tallmasks]",
         "---",
     ]
@@ -89,6 +96,7 @@ def card_of_merged(
         *rows,
         "",
         *(_about_choice(models.settings.choice) if models.settings.choice else []),
+        *of_lora,
         *(_about_heads(models, heads) if heads else []),
         '"Your fine-tuned models" in the documentation of tallmasks shows how to evaluate, serve and publish it.',
         f"`tallmasks merge {RECIPE} -o OUT` reproduces it from this file:",
@@ -142,7 +150,7 @@ def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:
     (name, *_) = models.tasks[task].config.get("architectures") or [""]
     if "model_type" in models.base.config and str(name).isidentifier():  # also in sentence-transformers' folders
         has_config = CONFIG in models.tasks[task].companions
-        labels = f"<this folder>/{config_beside(file)}" if has_config else _source(models.tasks[task])
+        labels = f"<this folder>/{config_beside(file)}" if has_config else source_of(models.tasks[task])
         yield code_block(
             f"""from safetensors.torch import load_file
 from transformers import AutoConfig, {name}
@@ -156,7 +164,7 @@ model.load_state_dict(load_file({json.dumps(f"<this folder>/{file}")}), strict=F
         yield ""
 
 
-def _source(checkpoint: Checkpoint) -> str:
+def source_of(checkpoint: Checkpoint) -> str:
     origin = checkpoint.origin
     if "repository" in origin:
         return f"{origin['repository']}@{origin['revision']}"
@@ -167,7 +175,7 @@ def _source(checkpoint: Checkpoint) -> str:
 def _link(checkpoint: Checkpoint) -> str:
     if repository := checkpoint.origin.get("repository"):
         return f"[{repository}](https://huggingface.co/{repository}) at `{checkpoint.origin['revision']}`"
-    return code_span(_source(checkpoint))
+    return code_span(source_of(checkpoint))
 
 
 def _license(checkpoint: Checkpoint) -> str | None:

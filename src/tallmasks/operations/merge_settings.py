@@ -12,8 +12,8 @@
     keep_base: ["embed*"]                  # `only` and `heads` too
     tokens: base
 
-`weight`, `density`, `trim` and `normalize` belong to `tallmasks merge`, `bits` and `include_base` to `tallmasks
-compress`.
+`weight`, `density`, `trim`, `normalize` and `as_lora` belong to `tallmasks merge`, `bits` and `include_base` to
+`tallmasks compress`.
 `mergekit_files` translates mergekit's files.
 """
 
@@ -118,6 +118,7 @@ class Settings(Section):
     step: float = optional()
     bits: Literal[2, 3, 4, 8] = optional()
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
+    as_lora: int = optional()
     only: Patterns = Field([])
     keep_base: Patterns = Field([])
     tokens: Literal["base", "union"] = optional()
@@ -159,7 +160,7 @@ KEYS = tuple(Settings.model_fields)
 BY_TASK = ("mask_lambda", "weight", "density")
 """Settings for all tasks or for one."""
 OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
-            "tokens", "dtype")  # fmt: skip
+            "tokens", "dtype", "as_lora")  # fmt: skip
 OF_COMPRESS = ("step", "bits", "include_base")
 """Settings that only one of the commands has."""
 

@@ -38,7 +38,8 @@ class KnownTensor:
         identity: equal for all names of one tensor: in files of any release, with or without a head, and if tied.
         is_tied: whether the model ties it to another tensor.
         role: "weight", "buffer", or "head" for weights outside the base model.
-        inputs_first: whether it is a Conv1D weight, [inputs, outputs].
+        layer: "Linear", "Conv1D" (whose weight is [inputs, outputs]) or "Embedding" for the weight of a module of
+            exactly this class; "other" for other tensors of modules without submodules; else empty.
         vocabulary_key: the key in config.json of its number of rows, if it has one per token; else empty. All axes
             before that of the tokens have length 1.
     """
@@ -46,8 +47,12 @@ class KnownTensor:
     identity: str
     is_tied: bool
     role: str
-    inputs_first: bool
+    layer: str
     vocabulary_key: str
+
+    @property
+    def module(self) -> str:
+        return self.identity.rpartition(".")[0]
 
 
 def known_tensors(names: Collection[str], *checkpoints: Checkpoint) -> dict[str, KnownTensor]:

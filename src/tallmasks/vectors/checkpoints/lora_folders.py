@@ -26,7 +26,7 @@ from tallmasks.vectors.kernels import read_only
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
 MERGE_IT = "Merge it with peft's merge_and_unload, save the model, and give that folder"
-_PREFIX = "base_model.model."
+PREFIX = "base_model.model."
 _FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<factor>[AB])(?:\.weight)?")
 _INSIDE = re.compile(r"\.\d+\.")  # in names of tensors inside a block, which are never tied
 # Options with which the model is not just its weights plus B A.
@@ -128,14 +128,17 @@ def open_lora(folder: Path, file: str | None, base: Checkpoint | None, attribute
     embeddings = {name for name, module in modules.items() if "embedding" in factors[module]}
     is_plain = not (others or embeddings) and all(name in base.names and _INSIDE.search(name) for name in targets)
     known = {} if is_plain else known_tensors(base.names | targets.keys(), base)
-    copied = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
-    copies = {name for name, stored in others.items() if any(module in stored for module in copied)}
+    kept = [f"{name}." for name in ("modules_to_save", *(config.get("modules_to_save") or ()))]
+    copies = {name for name, stored in others.items() if any(module in stored for module in kept)}
     names = _names_in_base(targets, copies, known, base, title)
     for target, name in names.items():
         stored = others.get(target)
         is_table = target in embeddings or (stored and adapter.info(stored).shape == base.tensors.get(name, (0, 0))[1])
         _refuse_tied(name, bool(is_table), known, base, title)
     replaced = {names[target]: stored for target, stored in others.items()}
+    # peft also stores the base's values of an embedding that has factors
+    copied = [name for name, stored in replaced.items() if name in base.names and adapter.same(base, stored, name)]
+    replaced = {name: stored for name, stored in replaced.items() if name not in copied}
     products: dict[str, _Product] = {}
     for target, module in modules.items():
         scale = _scale(config, module, factors[module], adapter)
@@ -193,16 +196,16 @@ def _sorted_out(adapter: Checkpoint) -> tuple[dict[str, dict[str, str]], dict[st
     for stored in adapter.names:
         if ".original_module." in stored:  # the untrained original of a module in modules_to_save
             continue
-        name = stored.removeprefix(_PREFIX)
+        name = stored.removeprefix(PREFIX)
         names, key = others, name.replace(".modules_to_save.", ".").replace(".base_layer.", ".")
         if match := _FACTOR.fullmatch(name):
             names, key = factors.setdefault(match["module"], {}), match["factor"]
             if match["embedding"]:
                 names["embedding"] = stored
-        if not stored.startswith(_PREFIX) or (match is None and ".lora_" in name):
+        if not stored.startswith(PREFIX) or (match is None and ".lora_" in name):
             raise TallmasksError(
                 f"{title}: found the tensor {stored}; expected names as peft's save_pretrained writes them, such as"
-                f" {_PREFIX}MODULE.lora_A.weight. {MERGE_IT}"
+                f" {PREFIX}MODULE.lora_A.weight. {MERGE_IT}"
             )
         if (other := names.setdefault(key, stored)) != stored and not adapter.same(adapter, other, stored):
             raise TallmasksError(f"{title}: {other} and {stored} are different values of one tensor. {MERGE_IT}")
@@ -325,4 +328,4 @@ def inputs_first(name: str, base: Checkpoint, flag: bool) -> bool | None:
     if not has_conv1d:
         return None if flag else False
     known = known_tensors(base.names, base)
-    return known[name].inputs_first if name in known else None
+    return known[name].layer == "Conv1D" if name in known else None

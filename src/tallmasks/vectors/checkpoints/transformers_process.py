@@ -83,13 +83,21 @@ def tokenizer_in(folder: str | Path) -> Any:
 
 def _tensors(config: str, names: str) -> dict[str, tuple]:
     """The fields of `KnownTensor` for each name in a file that belongs to a tensor of the model."""
+    from torch.nn import Embedding, Linear
     from transformers.pytorch_utils import Conv1D
 
     model = _model(config)
     state, tied = model.state_dict(), dict(model.all_tied_weights_keys)
     several = {*tied, *tied.values()}
     buffers, outside = {name for name, _ in model.named_buffers()}, _outside(model)
-    inputs_first = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)}
+    layers = {
+        f"{name}.{tensor}": type(module).__name__
+        if tensor == "weight" and type(module) in (Conv1D, Embedding, Linear)
+        else "other"
+        for name, module in model.named_modules()
+        if not any(module.children())
+        for tensor in module.state_dict()
+    }
     token_tensors, key = _vocabulary(model)
     known: dict[str, tuple] = {}
     for name, renamed, target in Conversions(model).loaded(json.loads(names), state):
@@ -97,7 +105,7 @@ def _tensors(config: str, names: str) -> dict[str, tuple]:
             is_head = tied.get(target, target) in outside
             role = "buffer" if target in buffers else "head" if is_head else "weight"
             rows = key if renamed in token_tensors else ""
-            known[name] = (tied.get(renamed, renamed), renamed in several, role, renamed in inputs_first, rows)
+            known[name] = (tied.get(renamed, renamed), renamed in several, role, layers.get(renamed, ""), rows)
     return known
 
 
