@@ -12,9 +12,8 @@ from tallmasks.bundles.manifest import Manifest, OriginalFile, TaskModel
 from tallmasks.errors import TallmasksError, name_some
 from tallmasks.io.tensor_files import infos_of_header, open_tensors
 from tallmasks.parallel import parallel
-from tallmasks.vectors.checkpoints.checkpoint import COMPARED, Checkpoint, sha256_of
+from tallmasks.vectors.checkpoints.checkpoint import COMPARED, Checkpoint, PlannedFile, sha256_of
 from tallmasks.vectors.checkpoints.folders import part_prefix
-from tallmasks.vectors.checkpoints.planned_files import PlannedFile
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 
 

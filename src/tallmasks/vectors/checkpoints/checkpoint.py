@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,33 @@ from numpy.typing import NDArray
 from tallmasks.errors import TallmasksError, name_some
 from tallmasks.io.dtypes import DTYPES, FLOATS, ROUNDOFF, nbytes_of
 from tallmasks.io.plain_files import open_plain, read_plain_json
-from tallmasks.io.tensor_files import Layout, TensorInfo
+from tallmasks.io.tensor_files import Layout, TensorInfo, bytes_in_order
 from tallmasks.parallel import parallel
 from tallmasks.vectors.checkpoints.buffers import Buffer, buffers_among
 from tallmasks.vectors.checkpoints.float_bytes import widened
 
-if TYPE_CHECKING:
-    from tallmasks.vectors.checkpoints.planned_files import PlannedFile
-
 COMPARED = 1 << 20  # values compared or hashed at once
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A weight file of a new checkpoint.
+
+    Attributes:
+        infos: its tensors by name in the file, in the order of their bytes.
+        names: the checkpoint's name of each tensor, by name in the file.
+        header: what precedes the data, if it is given.
+    """
+
+    name: str
+    infos: Mapping[str, TensorInfo]
+    names: Mapping[str, str]
+    metadata: Mapping[str, str]
+    header: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        return bytes_in_order(self.infos, self.metadata, self.header)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,7 +60,7 @@ class Checkpoint:
         metadata: of each safetensors file, by file name.
         indexes: the index files of sharded models, by name.
         file_names: names in the files, for tensors that have another name here.
-        originals: its weight files as `planned_files.PlannedFile`s with headers, if they can be written byte for byte.
+        originals: its weight files as `PlannedFile`s with headers, if they can be written byte for byte.
         arrays: each tensor in its shape, memory-mapped and read-only; raw bytes for dtypes not in `DTYPES`.
     """
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallmasks.errors import OptionError, TallmasksError
+from tallmasks.errors import OptionError, TallmasksError, name_some
 from tallmasks.io.dtypes import code_of
-from tallmasks.io.tensor_files import TensorInfo, bytes_in_order, name_some, new_tensor_file
+from tallmasks.io.tensor_files import TensorInfo, bytes_in_order, new_tensor_file
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.float_bytes import narrowed
 from tallmasks.vectors.checkpoints.known_tensors import KnownTensor, known_tensors, library_advice

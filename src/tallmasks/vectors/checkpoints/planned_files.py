@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tallmasks.errors import TallmasksError, short
 from tallmasks.io.dtypes import DTYPES, FLOATS
 from tallmasks.io.plain_files import LARGEST_JSON, read_plain_json, reading
-from tallmasks.io.tensor_files import METADATA, TensorInfo, bytes_in_order, header_of, library_order
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.io.tensor_files import METADATA, TensorInfo, header_of, library_order
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, PlannedFile
 from tallmasks.vectors.checkpoints.folders import part_prefix
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS
 
 _CARD = "README.md"
 _OF_TORCH = {"format": "pt"}  # metadata that transformers requires
-
-
-@dataclass(frozen=True)
-class PlannedFile:
-    """A weight file of a new checkpoint.
-
-    Attributes:
-        infos: its tensors by name in the file, in the order of their bytes.
-        names: the checkpoint's name of each tensor, by name in the file.
-        header: what precedes the data, if it is given.
-    """
-
-    name: str
-    infos: Mapping[str, TensorInfo]
-    names: Mapping[str, str]
-    metadata: Mapping[str, str]
-    header: bytes | None = None
-
-    @property
-    def size(self) -> int:
-        return bytes_in_order(self.infos, self.metadata, self.header)
 
 
 def planned(

@@ -14,9 +14,9 @@ from tallmasks.io.atomic_files import atomic_path, no_disk_space
 from tallmasks.io.dtypes import DTYPES, FLOATS, code_of, nbytes_of, torch_dtypes
 from tallmasks.io.tensor_files import new_tensor_file
 from tallmasks.parallel import parallel
-from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint, PlannedFile
 from tallmasks.vectors.checkpoints.float_bytes import cast, narrowed, rounded
-from tallmasks.vectors.checkpoints.planned_files import PlannedFile, planned, small_files
+from tallmasks.vectors.checkpoints.planned_files import planned, small_files
 from tallmasks.vectors.checkpoints.weight_files import SAFETENSORS, TORCH
 
 _COPIED = 1 << 21  # values copied at once; even, because two values of F4 share a byte
