@@ -101,7 +101,7 @@ def every_row(model: str) -> pd.DataFrame:
     folder = ROOT / "docs" / model / "8tasks"
     table, field = (pd.read_csv(folder / f"{name}.csv").set_index("method") for name in ("table", "field"))
     every = pd.concat([table, field[~field.index.isin(table.index)]])
-    return every.loc[sorted(every.index, key=lambda name: (methods.get(name).row, name))]
+    return every.loc[sorted(every.index, key=lambda name: (methods.get(name).order, name))]
 
 
 def every_method() -> str:
