@@ -20,7 +20,7 @@ from tallmasks.bundles.bundle_models import model_of
 from tallmasks.errors import OptionError, TallmasksError, option_errors, short, warn
 from tallmasks.io.atomic_files import atomic_write_text, remove
 from tallmasks.io.yaml_files import scalar
-from tallmasks.methods import Method
+from tallmasks.methods import Method, registry
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.compress import prepare_bundle, write_bundle
 from tallmasks.operations.merge import method_of, prepare_merge, write_merged
@@ -30,6 +30,8 @@ from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
 _LINES = 10
 """The number of lines of a failed command to show."""
+_LONGEST = 10**6
+"""The longest time limit of a command, in seconds."""
 _SETTINGS = ("scaling_coefficient", "mask_lambda", "weight", "density")
 """Settings that can be chosen; all other keys are options of the method."""
 Values = Mapping[str, Any]
@@ -115,24 +117,33 @@ def choice_of(
     grid: Mapping[str, str], command: str | None, smaller: bool, timeout: float | None, needed: str = "{}"
 ) -> Choice | None:
     """The choice on the command line, None without one. Raises OptionError for options that do not go together."""
-    if not grid and command is None:
+    if not grid and command is None and timeout is None and not smaller:
         return None
     if not grid or command is None:
-        raise OptionError("--choose KEY=VALUE,VALUE and --score COMMAND belong together; give both")
+        raise OptionError(
+            "--choose KEY=VALUE,VALUE and --score COMMAND belong together, with --smaller and --score-timeout; give both"
+        )
+    if timeout is not None and not 0 < timeout <= _LONGEST:
+        raise OptionError(f"--score-timeout: found {timeout:g}, expected seconds, above 0 and at most {_LONGEST:,}")
     if missing := [word for word in needed.split() if word not in command]:
         raise OptionError(
             f"--score: {short(command)} lacks {missing[0]}, which is replaced; for example 'python score.py {needed}'"
         )
     values = {key: [scalar(text) for text in texts.split(",")] for key, texts in grid.items()}
-    if short_lists := [key for key, each in values.items() if len(set(map(str, each))) < 2]:
-        raise OptionError(f"--choose {short_lists[0]}: expected two or more different values")
+    if wrong := [key for key, each in values.items() if None in each or len({*each}) < 2]:
+        raise OptionError(
+            f"--choose {wrong[0]}: found {short(grid[wrong[0]])}, expected two or more different values with commas"
+        )
     return Choice(values, command, smaller, timeout)
 
 
 def with_values(settings: Settings, values: Values) -> Settings:
     """The settings with chosen values. Raises OptionError if one is not allowed."""
     dump = settings.model_dump(exclude_unset=True)
+    options = registry.all_options(registry.get(settings.method))
     for key, value in values.items():
+        if key not in (*_SETTINGS, *options):
+            raise OptionError(f"--choose {key}: expected one of {', '.join((*_SETTINGS, *options))}")
         by_task = any(getattr(task, key, None) is not None for task in settings.tasks.values())
         if by_task or (getattr(settings, key) if key in _SETTINGS else settings.options.get(key)) is not None:
             raise OptionError(f"--choose {key}: a value is also given; leave one of them out")
