@@ -25,7 +25,15 @@ from pathlib import Path
 
 from tallmasks.cli import shared_options
 from tallmasks.cli.options import converted, number, one_of
-from tallmasks.cli.printed_models import IN_MERGED_FOLDER, print_copied, print_lora, print_plan, print_roles_of
+from tallmasks.cli.printed_models import (
+    IN_LORA,
+    IN_LORA_OF_ONE,
+    IN_MERGED_FOLDER,
+    print_copied,
+    print_lora,
+    print_plan,
+    print_roles_of,
+)
 from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.agreed_files import warn_of_files
@@ -113,6 +121,9 @@ def run(arguments: argparse.Namespace) -> int:
     choice = shared_options.read_choice(arguments, "{}")
     chosen = merge_best(settings, choice) if choice else None
     method, scaling_coefficient, weighting, models = chosen[:-1] if chosen else prepare_merge(settings)
+    count, words = len(settings.tasks), IN_MERGED_FOLDER
+    if settings.as_lora is not None:
+        words = IN_LORA if count > 1 else IN_LORA_OF_ONE
     what = f"by {method.title}, alpha = {scaling_coefficient:g}"
     if arguments.dry_run:
         output = settings.output or Path("model" if models.base.is_folder else "model.safetensors")
@@ -120,17 +131,16 @@ def run(arguments: argparse.Namespace) -> int:
             size = bytes_of_new(output, models.base, settings.dtype, settings.out_shard_size)
         else:
             size = adapter_of_merge(method, scaling_coefficient, weighting, models).nbytes
-        print_plan(models, f"merge {what}", IN_MERGED_FOLDER, size)
+        print_plan(models, f"merge {what}", words, size)
         warn_of_files(models.base, models.tasks)
         warn_of_configurations(models.base, models.tasks, models.heads)
         return 0
     of_lora = chosen[-1] if chosen else write_merged(method, scaling_coefficient, weighting, models)
-    count = len(settings.tasks)
     print(f"{settings.output}: {count} model{'s' * (count > 1)} merged {what}")
     if of_lora:
         print_lora(of_lora, settings.output)
     else:
         print_copied(models.base, models.tasks)
-        print_roles_of(models, IN_MERGED_FOLDER, every=False)
+    print_roles_of(models, words, every=False)
     print(shared_options.NEXT)
     return 0

@@ -17,6 +17,8 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 
 IN_BUNDLE = {Role.MERGED: "compressed"}
 IN_MERGED_FOLDER = {Role.OWN: "each task's own, in heads/"}
+IN_LORA = {**IN_MERGED_FOLDER, Role.AVERAGED: "the base's"}
+IN_LORA_OF_ONE = {**IN_LORA, Role.OWN: "the task's own, in the LoRA"}
 _NAMED = 2
 """The most names of tensors in a line."""
 _LISTED = 20

@@ -22,7 +22,7 @@ from tallmasks.methods.merges import TensorPiece, pieces_of
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.input_warnings import warn_of_configurations
-from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, recipe_of, source_of
+from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, heads_files, recipe_of, source_of
 from tallmasks.operations.opened_models import Models, passes
 from tallmasks.operations.tensor_roles import Role
 from tallmasks.parallel import parallel
@@ -112,7 +112,7 @@ def write_lora_of_merge(
     recipe = recipe_of(method, scaling_coefficient, weighting, models)
 
     def card(lines: Sequence[str]) -> str:
-        return card_of_merged(method, scaling_coefficient, models, recipe, {}, lines)
+        return card_of_merged(method, scaling_coefficient, models, recipe, heads_files(models) if heads else {}, lines)
 
     with models.progress("merging", passes(method.merge)) as progress:
         adapter = adapter_of_merge(method, scaling_coefficient, weighting, models, progress)

@@ -121,7 +121,8 @@ def choice_of(
         return None
     if not grid or command is None:
         raise OptionError(
-            "--choose KEY=VALUE,VALUE and --score COMMAND belong together, with --smaller and --score-timeout; give both"
+            "--choose KEY=VALUE,VALUE and --score COMMAND belong together, also for --smaller and --score-timeout;"
+            " give both"
         )
     if timeout is not None and not 0 < timeout <= _LONGEST:
         raise OptionError(f"--score-timeout: found {timeout:g}, expected seconds, above 0 and at most {_LONGEST:,}")

@@ -148,7 +148,8 @@ def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:
     yield ""
     task, file = next(iter(heads.items()))
     (name, *_) = models.tasks[task].config.get("architectures") or [""]
-    if "model_type" in models.base.config and str(name).isidentifier():  # also in sentence-transformers' folders
+    is_model = models.settings.as_lora is None and "model_type" in models.base.config
+    if is_model and str(name).isidentifier():  # also in sentence-transformers' folders
         has_config = CONFIG in models.tasks[task].companions
         labels = f"<this folder>/{config_beside(file)}" if has_config else source_of(models.tasks[task])
         yield code_block(

@@ -170,6 +170,22 @@ def test_the_head_of_a_task_is_in_its_lora() -> None:
             np.testing.assert_allclose(product, change.detach(), atol=1e-5)
 
 
+def test_it_says_where_the_heads_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """One would serve the LoRA of several classifiers with the base's head, or look for a file that is not there."""
+    base = made("ViTForImageClassification")
+    base.save_pretrained("base")
+    for task, count in (("a", 3), ("b", 4)):
+        model = transformers.ViTForImageClassification(transformers.ViTConfig(**SIZE, **IMAGES, num_labels=count))
+        model.vit.load_state_dict(moved(base).vit.state_dict())
+        model.save_pretrained(task)
+    for tasks, where in ((["a=a"], "the task's own, in the LoRA"), (["a=a", "b=b"], "each task's own, in heads/")):
+        call = (*ONE, *(word for task in tasks for word in ("--task", task)), "--as-lora", 4, "--heads")
+        for more in ("--dry-run", ("-o", where[:4])):
+            assert run(*call, *([more] if isinstance(more, str) else more)) == 0
+            assert f"{where}: 2 tensors" in capsys.readouterr().out
+        assert ("heads/b.safetensors" in Path(where[:4], "README.md").read_text()) == (len(tasks) > 1)
+
+
 def test_new_tokens_are_in_the_lora(capsys: pytest.CaptureFixture[str]) -> None:
     """The adapter would have no rows for them, or come without the tokenizer and the size to load it with."""
     words = {word: row for row, word in enumerate(["[UNK]", *"abcdefg"])}
