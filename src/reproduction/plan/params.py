@@ -111,6 +111,15 @@ def refusal(key: str, why: str) -> TallmasksError:
     return TallmasksError(f"{FILE}: {key}: {why}")
 
 
+def _check_unquoted(key: str, value: Any) -> None:
+    """Refuse texts that are numbers or booleans, which networks fail on or misread after the jobs have started."""
+    if isinstance(value, Mapping | list):
+        for name, inside in value.items() if isinstance(value, Mapping) else enumerate(value):
+            _check_unquoted(f"{key}.{name}", inside)
+    elif isinstance(value, str) and isinstance(scalar(value), int | float):
+        raise refusal(key, f"found the text {value!r}; write it without quotes")
+
+
 def check_params(params: Params) -> None:
     """Raises TallmasksError with the key for a value outside `params_model`, or an unknown or repeated name."""
     validated(params, params_model.ParamsFile, FILE)
@@ -132,6 +141,8 @@ def check_params(params: Params) -> None:
         _check_names(f"models.{name}.wording", wording if isinstance(wording, Mapping) else (), tasks)
         imported = checkpoints.get("tasks", ()) if isinstance(checkpoints, Mapping) else ()
         _check_names(f"models.{name}.checkpoints.tasks", imported, tasks)
+        for key in ("architecture", "preprocess"):
+            _check_unquoted(f"models.{name}.{key}", model.get(key))
         family(model).check(name, model)
     benchmarks = {name: Benchmark.of(entry) for name, entry in params["benchmarks"].items()}
     _check_paper(params["paper"], benchmarks)

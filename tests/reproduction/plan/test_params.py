@@ -96,6 +96,21 @@ def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
         ("models tiny finetuning patience", 3, "models.tiny.finetuning: patience: .* validate_every"),
         ("models vit_b32 finetuning augmentation", {"rotation": 7}, "models.vit_b32.finetuning.augmentation"),
         ("models minilm architecture", {"model_type": "bert", "num_labels": 1}, "minilm.architecture.num_labels"),
+        (
+            "models tiny architecture embed_dim",
+            "96",
+            "tiny.architecture.embed_dim: found the text '96'; write it without",
+        ),
+        (
+            "models tiny architecture vision_cfg width",
+            "1e2",
+            "tiny.architecture.vision_cfg.width: found the text '1e2'",
+        ),
+        (
+            "models minilm architecture",
+            {"model_type": "bert", "tie": "true"},
+            "minilm.architecture.tie: found the text",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(params: dict[str, Any], keys: str, value: Any, said: str) -> None:
