@@ -96,11 +96,10 @@ def test_numbers_are_those_that_dvc_reads(project: Path) -> None:
         ("models tiny finetuning patience", 3, "models.tiny.finetuning: patience: .* validate_every"),
         ("models vit_b32 finetuning augmentation", {"rotation": 7}, "models.vit_b32.finetuning.augmentation"),
         ("models minilm architecture", {"model_type": "bert", "num_labels": 1}, "minilm.architecture.num_labels"),
-        (
-            "models tiny architecture embed_dim",
-            "96",
-            "tiny.architecture.embed_dim: found the text '96'; write it without",
-        ),
+        ("models tiny architecture", "ViT-B-33", "open_clip has no model 'ViT-B-33'"),
+        ("models tiny architecture vision_cfg", 3, "architecture.vision_cfg: found 3, expected keys with values"),
+        ("models tiny architecture embed_dim", 96.5, "architecture.embed_dim: found 96.5, expected a whole number"),
+        ("models tiny architecture text_cfg", None, "architecture.text_cfg: found None, expected keys with values"),
         (
             "models tiny architecture vision_cfg width",
             "1e2",

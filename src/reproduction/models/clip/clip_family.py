@@ -14,7 +14,7 @@ from reproduction.models.clip.foreign_checkpoints import PUBLISHERS
 from reproduction.models.families import HEAD, STATISTICS, ModelParams, Precision, refuse_keys
 from reproduction.models.vision.image_examples import ImageExamples, open_examples
 from reproduction.tasks.task import Task
-from tallmasks.errors import TallmasksError, nearest
+from tallmasks.errors import TallmasksError, nearest, short
 from tallmasks.io import hub
 from tallmasks.io.tensor_files import load_state
 from tallmasks.methods.merges import Statistic
@@ -39,12 +39,6 @@ class Clip:
     def check(self, name: str, spec: ModelParams) -> None:
         refuse_keys(name, spec, ("adapter", "scoring", "heads"), "CLIP models")
         architecture = spec["architecture"]
-        if isinstance(architecture, str) and architecture not in architectures():
-            raise TallmasksError(
-                f"params.yaml: models.{name}.architecture: open_clip has no model {architecture!r}"
-                f"{nearest(architecture, architectures())}; "
-                "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
-            )
         expected = image_size(architecture)
         if "preprocess" in spec and expected not in (None, found := spec["preprocess"]["size"]):
             raise TallmasksError(
@@ -108,12 +102,27 @@ def architectures() -> tuple[str, ...]:
 
 
 def image_size(architecture: str | Mapping[str, Any]) -> int | None:
-    """The side of a network's images; None if they are not square."""
-    config: Mapping[str, Any] = (
-        json.loads((_open_clip() / "model_configs" / f"{architecture}.json").read_text())
-        if isinstance(architecture, str)
-        else architecture
-    )
+    """The side of a network's images; None if they are not square. Raises TallmasksError if open_clip has no model of
+    this name, or a setting that all models have is missing or of the wrong type."""
+    if not isinstance(architecture, str):
+        config: Mapping[str, Any] = architecture
+    elif architecture in architectures():
+        config = json.loads((_open_clip() / "model_configs" / f"{architecture}.json").read_text())
+    else:
+        raise TallmasksError(
+            f"params.yaml: architecture: open_clip has no model {architecture!r}"
+            f"{nearest(architecture, architectures())}; "
+            "`python -c 'import open_clip; print(open_clip.list_models())'` lists them"
+        )
+    for key, kind, expected in (
+        ("embed_dim", int, "a whole number"),
+        ("vision_cfg", Mapping, "keys with values"),
+        ("text_cfg", Mapping, "keys with values"),
+    ):
+        if not isinstance(config.get(key), kind):
+            raise TallmasksError(
+                f"params.yaml: architecture.{key}: found {short(config.get(key))}, expected {expected}"
+            )
     size = config["vision_cfg"].get("image_size", 224)
     height, *width = size if isinstance(size, list) else [size]
     return height if set(width) <= {height} else None
