@@ -38,7 +38,6 @@ from tallmasks.io.dtypes import DTYPE_ALIASES, MERGED_DTYPES
 from tallmasks.methods.weighting import TRIMS
 from tallmasks.operations.agreed_files import warn_of_files
 from tallmasks.operations.as_lora import adapter_of_merge
-from tallmasks.operations.choosing import merge_best
 from tallmasks.operations.input_warnings import warn_of_configurations
 from tallmasks.operations.merge import method_names, prepare_merge, write_merged
 from tallmasks.vectors.checkpoints.writing import bytes_of_new
@@ -115,7 +114,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from tallmasks.operations.merge_settings import OF_COMPRESS  # its libraries are slow to import
+    from tallmasks.operations.choosing import merge_best  # their libraries are slow to import
+    from tallmasks.operations.merge_settings import OF_COMPRESS
 
     settings = shared_options.read_settings(arguments, None, OF_COMPRESS)
     choice = shared_options.read_choice(arguments, "{}")

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from tallmasks.bundles.bundle_models import BundleModel
 from tallmasks.errors import OptionError, name_some, warn
 from tallmasks.io.atomic_files import atomic_path
 from tallmasks.io.markdown import code_block, plain_markdown
@@ -31,6 +31,9 @@ from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.lora_writing import Adapter, Difference, planned_adapter
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.low_rank import Matrix
+
+if TYPE_CHECKING:
+    from tallmasks.bundles.bundle_models import BundleModel
 
 THIS_FOLDER = "<this folder>"
 """The adapter's folder, in the line that loads it."""
