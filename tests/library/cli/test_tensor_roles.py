@@ -6,7 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import tallmasks
 from models_made import run
+from tallmasks.operations.merge_settings import from_python
+from tallmasks.operations.opened_models import open_models
 from tallmasks.operations.tensor_roles import Role, tensor_roles
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
@@ -101,3 +104,34 @@ def test_a_tensor_is_unchanged_if_it_is_in_every_task(models: Path) -> None:
     found = tensor_roles(base, dict(zip(TASKS, tasks, strict=True)), {})
     assert found.names(Role.UNCHANGED) == ("b.weight",)
     assert found.names(Role.MERGED) == ("a.weight", "long.weight")
+
+
+def test_a_task_has_the_bases_values_where_its_tensor_has_another_shape(models: Path) -> None:
+    """A task with a resized embedding would change the others' shared vector; or a threshold would count other
+    weights."""
+    torch.manual_seed(1)
+    base = {
+        "body.weight": torch.randn(64, 64),
+        "table.weight": torch.randn(48, 64),
+        "frozen.weight": torch.ones(40, 40),
+    }
+    base["own.bias"] = torch.ones(4)
+    save_file(base, "base.safetensors")
+    body = base["body.weight"] + 0.1 * torch.randn(64, 64)
+    resized = base | {"body.weight": body, "table.weight": torch.randn(50, 64), "own.bias": torch.zeros(4)}
+    moved = base | {"body.weight": 2 * body, "table.weight": base["table.weight"] + 0.1 * torch.randn(48, 64)}
+    save_file(resized, "cars.safetensors")
+    save_file(moved, "dtd.safetensors")
+    paths = {task: f"{task}.safetensors" for task in TASKS}
+    settings = from_python("base.safetensors", paths, "bundle", method="ties")
+    opened = open_models(settings, for_bundle=True)
+    with opened.progress("", 1) as progress:
+        stream = opened.stream(progress)
+    assert stream.layout.names == ("body.weight", "table.weight") and stream.frozen == 40 * 40 + 4
+    assert not stream.changes["cars"]("table.weight", 0, 48 * 64).any()
+    change = stream.changes["dtd"]("table.weight", 0, 48 * 64)
+    torch.testing.assert_close(torch.from_numpy(change).view(48, 64), moved["table.weight"] - base["table.weight"])
+    assert run("compress", *CALL, "--method", "lossless", "-o", "bundle") == 0
+    for task, model in (("cars", resized), ("dtd", moved)):
+        restored = tallmasks.load_bundle("bundle").state_dict(task)
+        assert restored.keys() == model.keys() and all(torch.equal(restored[name], model[name]) for name in model)
