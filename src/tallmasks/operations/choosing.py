@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -10,6 +11,7 @@ import os
 import shlex
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,7 +72,8 @@ class Choice:
         found = (min if self.smaller else max)(trials, key=lambda trial: trial.score)
         for key, values in self.grid.items():
             numbers = [value for value in values if isinstance(value, int | float)]
-            if len(numbers) > 1 and found.values[key] in (min(numbers), max(numbers)):
+            as_good = {trial.values[key] for trial in trials if trial.score == found.score}
+            if len(numbers) > 1 and as_good in ({min(numbers)}, {max(numbers)}):
                 end = "smallest" if found.values[key] == min(numbers) else "largest"
                 warn(
                     f"{whose}the best {key}, {found.values[key]:g}, is the {end} of those tried; another may be better"
@@ -80,20 +83,21 @@ class Choice:
     def score(self, model: Path, task: str | None) -> float:
         """Run the command. Raises TallmasksError if it fails, takes too long, or prints no number."""
         command = self.command.replace("{}", shlex.quote(str(model))).replace("{task}", shlex.quote(task or ""))
-        process = subprocess.Popen(
-            command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        try:
-            output, _ = process.communicate(timeout=self.timeout)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            output, _ = process.communicate()
-            raise _failed(command, f"did not end within {self.timeout:g} seconds", output) from None
-        except BaseException:
-            _kill(process)
-            raise
-        if process.returncode:
-            raise _failed(command, f"ended with status {process.returncode}", output)
+        with tempfile.TemporaryFile("w+", errors="replace") as file:  # a pipe would wait for processes left behind
+            process = subprocess.Popen(
+                command, shell=True, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            try:
+                process.wait(self.timeout)
+                problem = f"ended with status {process.returncode}" if process.returncode else None
+            except subprocess.TimeoutExpired:
+                problem = f"did not end within {self.timeout:g} seconds"
+            finally:
+                _kill(process)
+            file.seek(0)
+            output = file.read()
+        if problem is not None:
+            raise _failed(command, problem, output)
         *_, last = [line for line in output.splitlines() if line.strip()] or [""]
         try:
             number = float(last)
@@ -104,8 +108,11 @@ class Choice:
         return number
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill what runs of a command: itself and its children, also those in the background."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _failed(command: str, what: str, output: str) -> TallmasksError:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 import tallmasks
 from models_made import run
 from tallmasks.io.yaml_files import read_yaml
+from tallmasks.operations.choosing import Choice, Trial
 
 TASKS = ("cars", "dtd")
 CALL = ["--base", "base", *(word for task in TASKS for word in ("--task", f"{task}={task}")), "-o", "out"]
@@ -90,8 +91,8 @@ def test_what_was_tried_is_not_tried_again(capsys: pytest.CaptureFixture[str]) -
     [
         ("echo hm; true {}", "printed no number in its last line; it printed:"),
         ("echo nan {}", "no number"),
-        ("sleep 60; echo {}", "did not end within 0.3 seconds"),
-        ("echo {}; exit 3", "ended with status 3"),
+        ("setsid sleep 60 & sleep 60; echo {}", "did not end within 0.3 seconds"),
+        ("printf '\\377 {}'; exit 3", "ended with status 3"),
     ],
 )
 def test_a_command_without_a_score_ends_the_run(command: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,6 +100,14 @@ def test_a_command_without_a_score_ends_the_run(command: str, problem: str, caps
     options = ["--choose", "scaling_coefficient=0.2,0.4", "--score-timeout", "0.3", "--score", command]
     assert run("merge", *CALL, "--method", "ties", *options) == 1
     assert problem in capsys.readouterr().err and not Path("out").exists()
+
+
+def test_equal_scores_at_both_ends_are_no_edge(recwarn: pytest.WarningsRecorder) -> None:
+    choice = Choice({"keep": [0.1, 0.2, 0.3]}, f"setsid sleep 60 & {COMMAND}")
+    trials = [Trial({"keep": keep}, score) for keep, score in ((0.1, 2.0), (0.2, 1.0), (0.3, 2.0))]
+    assert choice.best(trials) == trials[0] and not recwarn
+    assert choice.best(trials[:2]) == trials[0] and "the best keep, 0.1, is the smallest" in str(recwarn.pop().message)
+    assert choice.score(Path("cars"), None) == 0.0, "and a process in the background is not waited for"
 
 
 @pytest.mark.parametrize(
