@@ -36,6 +36,8 @@ PICTURE = {
     "task_arithmetic": "task arithmetic",
 }
 """The rows of docs/overview.png, the picture of the README."""
+PICTURED = {"minilm": "text", "dinov2": "image"}
+"""Its models, and what they classify."""
 
 LANGUAGE = {
     "tiny_t5": ("per_task", "mask_agreement", "threshold", "task_count"),
@@ -148,28 +150,30 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
 
 
 def draw_picture() -> None:
-    """docs/overview.png: accuracy and sizes of files of a few methods on the real model, as bars.
+    """docs/overview.png: accuracy and size (of files; of masks by formula) of a few methods on the real models, as bars.
 
     It is 400 pixels wide at 96 dpi, with labels of 9 points, so a phone shows it at its own size.
     """
-    rows = pd.read_csv(ROOT / "docs" / "minilm" / "8tasks" / "table.csv").set_index("method").loc[[*PICTURE]]
-    unit, factor = byte_unit(rows["file_gbit"])
-    columns = {
-        "relative accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
-        "size, 8 tasks": (factor * rows["file_gbit"], f"{{:.0f}} {unit}"),
-    }
     colors = [style.KINDS[style.kind_of(method)].color for method in PICTURE]
     with style.plt.rc_context({**style.SETTINGS, "font.family": "DejaVu Sans", "savefig.dpi": 2 * 96}):
-        figure, panels = style.plt.subplots(1, 2, figsize=(400 / 96, 2.3), sharey=True, layout="constrained")
-        for panel, (name, (values, text)) in zip(panels, columns.items(), strict=True):
-            bars = panel.barh([*PICTURE.values()], values, color=colors)
-            panel.bar_label(bars, [text.format(value) for value in values], fontsize=9, padding=2)
-            panel.set_title(name, fontsize=9, loc="left")
-            panel.set(xlim=(0, 1.55 * values.max()), xticks=[])
-            panel.tick_params("y", length=0, labelsize=9)
-            panel.grid(False)
-            panel.spines["bottom"].set_visible(False)
-        panels[0].invert_yaxis()
+        figure, every = style.plt.subplots(len(PICTURED), 2, figsize=(400 / 96, 4.4), sharey=True, layout="constrained")
+        for (model, kind), panels in zip(PICTURED.items(), every, strict=True):
+            rows = every_row(model).loc[[*PICTURE]]
+            sizes = rows["file_gbit"].fillna(rows["formula_gbit"])
+            unit, factor = byte_unit(sizes)
+            columns = {
+                f"8 {kind} classifiers: accuracy": (rows["normalized_accuracy"], "{:.1f} %"),
+                "size": (factor * sizes, f"{{:.0f}} {unit}"),
+            }
+            for panel, (name, (values, text)) in zip(panels, columns.items(), strict=True):
+                bars = panel.barh([*PICTURE.values()], values, color=colors)
+                panel.bar_label(bars, [text.format(value) for value in values], fontsize=9, padding=2)
+                panel.set_title(name, fontsize=9, loc="left" if name == "size" else "right")
+                panel.set(xlim=(0, 1.55 * values.max()), xticks=[])
+                panel.tick_params("y", length=0, labelsize=9)
+                panel.grid(False)
+                panel.spines["bottom"].set_visible(False)
+        every[0][0].invert_yaxis()
         style.legend_of_kinds(figure)
         (ROOT / "docs" / "overview.png").write_bytes(style.rendered(figure, "png"))
     style.plt.close(figure)
