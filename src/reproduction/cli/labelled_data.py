@@ -98,7 +98,8 @@ def outputs_of(config: Path, examples: str, labels: Collection[str]) -> dict[str
     if (kind := content.get("problem_type")) not in (None, "single_label_classification"):
         raise TallmasksError(f"{config}: problem_type: found {short(kind)}, expected one label for each example")
     sizes = [len(content[key]) for key in ("id2label", "label2id") if isinstance(content.get(key), dict)]
-    count = next(size for size in (*sizes, content.get("num_labels"), 2) if isinstance(size, int))  # 2: transformers'
+    sizes += [content.get(key) for key in ("num_labels", "num_classes")]  # num_classes: timm's
+    count = next(size for size in (*sizes, 2) if isinstance(size, int))  # 2: transformers' default
     numbers = list(map(str, range(count)))
     for forms in (names, numbers, [f"LABEL_{index}" for index in numbers]):
         if count > 1 and {*labels} <= {*forms} and len({*forms}) == count:

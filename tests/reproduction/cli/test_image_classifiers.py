@@ -8,12 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 import yaml
 from PIL import Image
 from transformers import (
+    AutoImageProcessor,
     ResNetConfig,
     ResNetForImageClassification,
+    TimmWrapperConfig,
+    TimmWrapperForImageClassification,
     ViTConfig,
     ViTForImageClassification,
     ViTImageProcessor,
@@ -123,6 +127,32 @@ def renamed(folder: Path, *names: str) -> Path:
     for old, new in zip(CLASSES, names, strict=True):
         (folder / old).rename(folder / new)
     return folder
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_model_of_timm_is_evaluated(
+    named: bool, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its names and outputs have other keys in config.json, and its head is a part of the body."""
+    torch.manual_seed(0)
+    shown = timm.get_pretrained_cfg("test_vit").to_dict()
+    network = TimmWrapperForImageClassification(
+        TimmWrapperConfig(architecture="test_vit", id2label={0: "dark", 1: "b"}, pretrained_cfg=shown)
+    )
+    network.save_pretrained(tmp_path / "model")
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    assert config["label_names"] == ["dark", "b"] and "id2label" not in config
+    names = {"label_names": [*CLASSES]} if named else {"label_names": None, "num_classes": 2}
+    (tmp_path / "model/config.json").write_text(json.dumps(config | names))
+    images = shutil.copytree(trained / "images", tmp_path / "images")
+    files = [file for name in CLASSES for file in sorted((images / name).iterdir())]
+    inputs = AutoImageProcessor.from_pretrained(tmp_path / "model")([Image.open(file) for file in files])
+    with torch.inference_mode():
+        found = network.eval()(torch.stack([*inputs["pixel_values"]])).logits.argmax(dim=1).tolist()
+    right = sum(file.parent.name == CLASSES[output] for file, output in zip(files, found, strict=True))
+    folders = images if named else renamed(images, "0", "1")
+    assert main(["evaluate", str(tmp_path / "model"), f"--images={folders}"]) == 0
+    assert f"{right / len(files):.2%} of {len(files)} images" in capsys.readouterr().out and 0 < right < len(files)
 
 
 @pytest.mark.parametrize(

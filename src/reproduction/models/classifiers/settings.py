@@ -66,6 +66,8 @@ def class_names_of(path: Path) -> list[str]:
     Raises TallmasksError if it is not a configuration, or if its `id2label` and `label2id` contradict each other.
     """
     config = json_of(path)
+    if isinstance(of_timm := config.get("label_names"), list):
+        config = {"id2label": dict(enumerate(of_timm))} | config
     found = (config.get(key) for key in ("id2label", "label2id"))
     by_number, by_name = (one if isinstance(one, dict) else {} for one in found)
     names, others = _in_order(by_number), {number: name for name, number in by_name.items()}

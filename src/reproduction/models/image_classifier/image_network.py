@@ -82,7 +82,7 @@ class ImageClassifierModel(networks.Classifier, ImageBatches):
 
     def logits(self, batch: ImageBatch) -> torch.Tensor:
         """float32 [N, C]."""
-        if not self._head_parameters:
+        if CLASS_VECTORS in batch.head:
             features = functional.normalize(self._features(batch.pixels) - batch.head[CENTRE], dim=1)
             return self._scale * features @ batch.head[CLASS_VECTORS].T
         self._use_head(batch.head)

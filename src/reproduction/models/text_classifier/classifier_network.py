@@ -122,7 +122,7 @@ class ClassifierModel(networks.Classifier):
 
     def logits(self, batch: ClassifierBatch) -> torch.Tensor:
         """float32 [N, C]."""
-        if not self._head_parameters:
+        if CLASS_VECTORS in batch.head:
             return self._scale * self._features(batch) @ batch.head[CLASS_VECTORS].T
         self._use_head(batch.head)
         return self._as_alone(lambda some: self._output(some).logits.float(), batch)
