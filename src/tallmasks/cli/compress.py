@@ -29,7 +29,7 @@ from tallmasks.bundles.bundle_writer import fixed_bytes
 from tallmasks.bundles.manifest import BASE
 from tallmasks.bundles.original_files import exactness
 from tallmasks.cli import shared_options
-from tallmasks.cli.options import whole_number
+from tallmasks.cli.options import converted
 from tallmasks.cli.printed_models import IN_BUNDLE, print_copied, print_files, print_plan, print_roles_of, print_sizes
 from tallmasks.methods import registry
 from tallmasks.operations.choosing import best_lambdas
@@ -46,12 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     chosen.add_argument(
         "--step",
-        type=float,
+        type=converted(lambda text: ("step", float(text)), "a number"),
+        action="append",
+        dest="option",
+        metavar="STEP",
         help="step of stochastic_rounding, in units of the root mean square of each row of the base (default: 0.1)",
     )
     chosen.add_argument(
         "--bits",
-        type=whole_number,
+        type=converted(lambda text: ("bits", int(text)), "a whole number"),
+        action="append",
+        dest="option",
         metavar="BITS",
         help="for methods with masks: approximate bits per value of the shared vector: 2, 3, 4 or 8 (default: 3)",
     )

@@ -73,6 +73,11 @@ def compress(
     """
     from tallmasks.operations.merge_settings import from_python  # its libraries are slow to import
 
+    for name, value in (("step", step), ("bits", bits)):
+        if value is not None and name in (options or {}):
+            raise OptionError(f"{name} is also given as an option of the method; leave one of them out")
+        if value is not None:
+            options = {**(options or {}), name: value}
     settings = from_python(
         base,
         tasks,
@@ -80,8 +85,6 @@ def compress(
         method=method,
         options=options,
         mask_lambda=mask_lambda,
-        step=step,
-        bits=bits,
         include_base=include_base,
         keep_base=keep_base,
     )
@@ -135,23 +138,16 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
 def _method_of(settings: Settings) -> Method:
     """The method with its options. Raises OptionError or TallmasksError for options that it does not have."""
     registry.check_name(settings.method, registry.names_with_masks(), "method")
-    if isinstance(registry.get(settings.spec).usage, PerTask) and not registry.get(settings.spec).codec:
-        raise OptionError(f"method: {settings.method} cannot be stored in a bundle; use {METHOD}, the default")
-    method = registry.masks_over(settings.spec)
-    given = parse_spec(settings.method)[1].keys() | settings.options
-    wanted = {"step": settings.step, "bits": settings.bits}
-    if method.codec is None:
-        check_can_stream(method)
-        if settings.bits is None and "bits" not in given:
-            wanted["bits"] = BITS
+    name, options = parse_spec(settings.method)
+    if isinstance(registry.get(name).usage, PerTask) and not registry.get(name).codec:
+        raise OptionError(f"method: {name} cannot be stored in a bundle; use {METHOD}, the default")
+    row, given = registry.masks_over(name), {**options, **settings.options}
+    if row.codec is None:
+        check_can_stream(row)
+        given = {"bits": BITS} | given
     elif settings.by_task("mask_lambda"):
-        raise OptionError(f"mask_lambda: {method.name} has no mask lambdas; leave it out, or use method ties")
-    for name, value in wanted.items():
-        if value is not None and name in given:
-            raise OptionError(f"{name} is also given as an option of the method; leave one of them out")
-        if value is not None:
-            method = registry.with_option(method, name, value)
-    return method
+        raise OptionError(f"mask_lambda: {row.name} has no mask lambdas; leave it out, or use method ties")
+    return registry.get(registry.spec_of({row.name: given}, "method"))
 
 
 def _check_forms(models: Models) -> None:

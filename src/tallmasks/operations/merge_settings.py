@@ -115,8 +115,6 @@ class Settings(Section):
     trim: Literal["model", "tensor"] = optional()
     normalize: bool = optional()
     dtype: Annotated[str, BeforeValidator(_dtype)] = optional()
-    step: float = optional()
-    bits: Literal[2, 3, 4, 8] = optional()
     out_shard_size: Annotated[int, BeforeValidator(_shard_size)] = optional()
     as_lora: int = optional()
     only: Patterns = Field([])
@@ -161,7 +159,7 @@ BY_TASK = ("mask_lambda", "weight", "density")
 """Settings for all tasks or for one."""
 OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "out_shard_size", "only", "heads",
             "tokens", "dtype", "as_lora")  # fmt: skip
-OF_COMPRESS = ("step", "bits", "include_base")
+OF_COMPRESS = ("include_base",)
 """Settings that only one of the commands has."""
 
 

@@ -29,7 +29,7 @@ CALLS = {
     "stochastic_rounding": [],
     "stochastic_rounding:step=0.3": ["--step", "0.3"],
     "lossless": ["--method", "lossless"],
-    "tall_mask_task_arithmetic:bits=3": ["--method", "task_arithmetic", *CHOSEN],
+    "tall_mask_task_arithmetic:bits=3": ["--method", "task_arithmetic", "--option", "bits=3", *CHOSEN],
     "tall_mask_ties:bits=2": ["--method", "ties", "--bits", "2", *CHOSEN],
     "tall_mask_ties_equal_length:bits=3": ["--method", "ties"],
 }

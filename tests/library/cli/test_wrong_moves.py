@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import tallmasks
 from models_made import refusal, run
 from tallmasks.cli.main import COMMANDS, main
+from tallmasks.errors import OptionError
 
 MODELS = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "-o", "out", "--method"]
 
@@ -24,6 +26,8 @@ MODELS = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "-o", "o
         (["merge", *MODELS, "weight_averaging", "--weight", "cars=1", "--weight", "dtd=-1"], "the weights sum to 0"),
         (["compress", *MODELS, "t_switch"], "t_switch cannot be stored in a bundle"),
         (["compress", *MODELS, "lossless", "--mask-lambda", "0.3"], "lossless has no mask lambdas"),
+        (["compress", *MODELS, "ties", "--step", "0.2"], "there is no option 'step'; its options: bits, keep"),
+        (["compress", *MODELS, "ties", "--bits", "3", "--option", "bits=4"], "found two values, 3 and 4"),
     ],
 )
 def test_a_wrong_command_is_one_line(
@@ -32,6 +36,12 @@ def test_a_wrong_command_is_one_line(
     """The mistake would be lost below a page of usage, or a setting be taken and not be followed."""
     Path("s.yaml").write_text("wieght: 1\n")
     assert fact in refusal(capsys, *words) and not Path("out").exists()
+
+
+def test_a_value_given_twice_is_refused(small: Path) -> None:
+    """One of the two would be dropped in silence."""
+    with pytest.raises(OptionError, match="bits is also given"):
+        tallmasks.compress("base", {"cars": "cars"}, "out", method="ties", bits=3, options={"bits": 4})
 
 
 def test_outputs_stay_out_of_inputs(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
