@@ -34,7 +34,7 @@ def main() -> None:
         for task in manifest.tasks:
             tensors, number = parts.of_task(task), 0
             ends = ends_of_pieces(tensors)
-            for name, tensor in manifest.stored.items():
+            for name, tensor in manifest.encoded.items():
                 kind = "vectors" if is_vector(tensor.shape) else layer_of(name)[1]
                 for start, stop in pieces(tensor.size):
                     piece = stored_piece(tensors, ends, number)

@@ -43,7 +43,7 @@ def _benchmark(folder: Path, tasks: tuple[str, ...]) -> None:
         scores = np.clip(45 + 5 * place + draw.normal(0, 4, (2, len(tasks))), 0, 100).round(4)
         for split, row in zip(("validation", "test"), scores, strict=True):
             per_task += [(name, task, split, score, score + 3, "", "") for task, score in zip(tasks, row, strict=True)]
-        kind = method.storage(len(tasks), 1_400_000, 200_000)
+        kind = method.stored_size(len(tasks), 1_400_000, 200_000)
         files = "" if method.stores_more else round(1.02 * kind.gigabits, 4)
         table.append((method.section, name, scores[1].mean(), scores[1].mean() + 3, kind.gigabits, files))
         if isinstance(method.usage, methods.Scaled):
@@ -78,7 +78,7 @@ def _field(folder: Path, tasks: int) -> None:
     rows = []
     for place, name in enumerate(methods.names()):
         method, score = methods.get(name), 45 + 1.5 * place + draw.normal()
-        stored = method.stored(tasks, 1_400_000, 200_000).gigabits
+        stored = method.stored_size(tasks, 1_400_000, 200_000).gigabits
         rows.append((method.section, name, score, score - 1, score + 1, score + 3, stored))
     columns = "section method accuracy accuracy_low accuracy_high normalized_accuracy formula_gbit"
     _write(folder / "field.csv", rows, columns)

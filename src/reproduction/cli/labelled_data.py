@@ -97,20 +97,20 @@ def outputs_of(config: Path, examples: str, labels: Collection[str]) -> dict[str
     content, names = json_of(config), class_names_of(config)
     if (kind := content.get("problem_type")) not in (None, "single_label_classification"):
         raise TallmasksError(f"{config}: problem_type: found {short(kind)}, expected one label for each example")
-    sizes = [len(content[key]) for key in ("id2label", "label2id") if isinstance(content.get(key), dict)]
-    sizes += [content.get(key) for key in ("num_labels", "num_classes")]  # num_classes: timm's
-    count = next(size for size in (*sizes, 2) if isinstance(size, int))  # 2: transformers' default
+    named = [len(content[key]) for key in ("id2label", "label2id") if isinstance(content.get(key), dict)]
+    numbered = (content.get("num_labels"), content.get("num_classes"), 2)  # timm's name; transformers' default
+    count = next(size for size in (*named, *numbered) if isinstance(size, int))
     numbers = list(map(str, range(count)))
     for forms in (names, numbers, [f"LABEL_{index}" for index in numbers]):
         if count > 1 and {*labels} <= {*forms} and len({*forms}) == count:
             return {label: output for output, label in enumerate(forms)}
-    numbered = all(re.fullmatch(r"(LABEL_)?\d+", label) for label in labels)
-    if count < 2 or len(labels) > count or (len(labels) < count and not (names or numbered)):
+    are_numbers = all(re.fullmatch(r"(LABEL_)?\d+", label) for label in labels)
+    if count < 2 or len(labels) > count or (len(labels) < count and not (names or are_numbers)):
         raise TallmasksError(
             f"{config}: found a head with {counted(count, 'output')}, but {examples} has {len(labels)} different "
             "labels; expected a model that was trained for these labels"
         )
-    if names or numbered:
+    if names or are_numbers:
         odd = min(labels, key=lambda label: label in (*names, *numbers))
         expected = f"{', '.join(map(short, names[:20]))}, or " if names else ""
         raise TallmasksError(

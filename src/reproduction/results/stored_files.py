@@ -94,7 +94,7 @@ def stored_gigabits(evaluation: Evaluation, start: StartingPoint) -> float | Non
     row, tensors, size = methods.get(evaluation.method), start.base.tensors, start.base.nbytes
     if row.section == "merging":
         stored = size
-    elif row.stored(1, 1, 1).of_checkpoints:
+    elif row.stored_size(1, 1, 1).of_checkpoints:
         values = sum(FLOATS[tensors[name].dtype] * math.prod(tensors[name].shape) for name in start.trainable)
         infos = {name: TensorInfo("F32", tensors[name].shape) for name in start.trainable}
         stored = len(evaluation.tasks) * bytes_of_file(infos, {}) + size - values

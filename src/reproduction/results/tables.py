@@ -38,12 +38,12 @@ class ParameterCounts:
 
     def stored(self, method: Method, tasks: int) -> float:
         """Storage in 1e9 bits by formula, rounded to 4 decimals."""
-        return round(method.stored(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
+        return round(method.stored_size(tasks, self.trainable, self.frozen, self.shapes).gigabits, 4)
 
     def stored_by(self, evaluation: Evaluation, digits: int = 4) -> float:
         """As :meth:`stored`, of an evaluated method; with its streams, where these were measured."""
         method, streams = methods.get(evaluation.method), 8 * sum(evaluation.coded_bytes) / 1e9
-        bits = method.stored(len(evaluation.tasks), self.trainable, self.frozen, self.shapes)
+        bits = method.stored_size(len(evaluation.tasks), self.trainable, self.frozen, self.shapes)
         return round(bits.gigabits + streams, digits)
 
 

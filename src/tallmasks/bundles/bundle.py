@@ -46,7 +46,7 @@ class Bundle:
         self._device = device
         self._find_base_once = cached(lambda: find_base(parts, base))
         self._of_module: Checkpoint | None = None  # theta_0 copied from the first module, if the base is unavailable
-        self._kept: DeviceWeights | None = None
+        self._on_device: DeviceWeights | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = self.parts.location.title, self._base_spec, self._device
@@ -54,7 +54,7 @@ class Bundle:
 
     def __repr__(self) -> str:
         tasks = f"{counted(len(self.tasks), 'task')} ({name_some(self.tasks)}) by {self.manifest.method}"
-        nbytes = self.parts.kept_bytes if self._kept is None else self._kept.nbytes
+        nbytes = self.parts.cached_bytes if self._on_device is None else self._on_device.nbytes
         kept = f", {decimal(nbytes)} decoded on {self._device or 'cpu'}" if nbytes else ""
         return f"<Bundle of {tasks}, {decimal(size_of_bundle(self))}{kept}>"
 
@@ -84,11 +84,11 @@ class Bundle:
             raise TallmasksError(f"The bundle has no tensor {name!r}{nearest(name, self.manifest.tensors)}.")
         tensor = self.manifest.tensors[name]
         start, stop, _ = slice(start, stop).indices(tensor.size)
-        if name not in self.manifest.stored or stop <= start:
+        if name not in self.manifest.encoded or stop <= start:
             return np.zeros(max(stop - start, 0), np.float32)
         first, last, dtype = start // PIECE, -(-stop // PIECE), tensor.dtype
         updates = [self.parts.update(task, name, number, self.base) for number in range(first, last)]
-        theta = [self.base.stored(name, *piece) for piece in pieces(tensor.size)[first:last]]
+        theta = [self.base.raw_bytes(name, *piece) for piece in pieces(tensor.size)[first:last]]
         every = [update.added(of_piece, dtype) for update, of_piece in zip(updates, theta, strict=True)]
         return np.concatenate(every)[start - first * PIECE : stop - first * PIECE]
 
@@ -230,10 +230,10 @@ class Bundle:
                 f"{name_some(unknown)}: the base's values of these tensors are unknown, because the module of the first"
                 " call did not have them. Pass the base: load_bundle(..., base=...)"
             )
-        if self._device is not None and self._kept is None:
-            self._kept = DeviceWeights(self.parts, base, self._device, self.manifest.stored, keep=True)
+        if self._device is not None and self._on_device is None:
+            self._on_device = DeviceWeights(self.parts, base, self._device, self.manifest.encoded, keep=True)
         forget_old_weights(module)
-        overwrite(tensors, weights, TaskWeights(self.parts, base, None), self._kept)
+        overwrite(tensors, weights, TaskWeights(self.parts, base, None), self._on_device)
         return left
 
     def weights(self, task: str) -> TaskWeights:

@@ -30,7 +30,7 @@ class BundleModel(Checkpoint):
     weights: TaskWeights
     manifest: Path
 
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+    def raw_bytes(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
         if not self.weights.is_updated(name):
             return self.weights.constant(name, start, stop)

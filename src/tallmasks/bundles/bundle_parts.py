@@ -120,8 +120,8 @@ class BundleParts:
 
     Attributes:
         checked: ``(file) -> path`` of a file, after checking its size and sha256 against bundle.json.
-        kept: as :meth:`update`, which then stays in memory.
-        kept_bytes: of the updates that stay in memory.
+        cached_update: as :meth:`update`, which then stays in memory.
+        cached_bytes: of the updates that stay in memory.
     """
 
     def __init__(self, location: BundleLocation, manifest: Manifest) -> None:
@@ -132,8 +132,8 @@ class BundleParts:
         self._ends = cached(lambda file: ends_of_pieces(self._opened(file)))
         self._task_of = {file: task for task, file in manifest.task_files.items()}
         self._task_of |= {str(model.own_file): task for task, model in manifest.models.items()}
-        self.kept = cached(self._keep)
-        self.kept_bytes, self._lock = 0, threading.Lock()
+        self.cached_update = cached(self._keep)
+        self.cached_bytes, self._lock = 0, threading.Lock()
 
     def of_task(self, task: str) -> Arrays:
         """One task's tensors by name: streams and buffers."""
@@ -143,7 +143,7 @@ class BundleParts:
     def update(self, task: str, name: str, number: int, base: Checkpoint) -> Update:
         """A piece of a stored tensor's update, decoded. ``number``: of the piece in the tensor."""
         integers, steps = self._integers(task, name, number)
-        tensor = self.manifest.stored[name]
+        tensor = self.manifest.encoded[name]
         start, stop = piece(tensor.size, number)
         if steps is None:
             return Update(stop - start, *integers, are_bit_deltas=True)
@@ -155,7 +155,7 @@ class BundleParts:
 
     def _integers(self, task: str, name: str, number: int) -> tuple[Integers, NDArray[np.float32] | None]:
         """The integers of a piece, and its own step, [1], if they are multiples."""
-        tensor, index = self.manifest.stored[name], self.manifest.first_piece[name] + number
+        tensor, index = self.manifest.encoded[name], self.manifest.first_piece[name] + number
         start, stop = piece(tensor.size, number)
         file, size = self.manifest.task_files[task], stop - start
         if self.manifest.coding == "bit_deltas":
@@ -209,7 +209,7 @@ class BundleParts:
             self._integers(task, *one)
 
         self.check(task)
-        stored = self.manifest.stored.items()
+        stored = self.manifest.encoded.items()
         parallel(decode, [(name, number) for name, tensor in stored for number in range(piece_count(tensor.size))])
 
     def included_base(self) -> Path:
@@ -260,7 +260,7 @@ class BundleParts:
     def _keep(self, task: str, name: str, number: int, base: Checkpoint) -> Update:
         update = self.update(task, name, number, base)
         with self._lock:
-            self.kept_bytes += update.nbytes
+            self.cached_bytes += update.nbytes
         return update
 
 

@@ -101,7 +101,7 @@ class NewBundle:
     @property
     def pieces(self) -> list[tuple[str, int, int]]:
         """Name, start and stop of every piece of the stored tensors, in the order of :meth:`append`."""
-        return [(name, *piece) for name, tensor in self.manifest.stored.items() for piece in pieces(tensor.size)]
+        return [(name, *piece) for name, tensor in self.manifest.encoded.items() for piece in pieces(tensor.size)]
 
     def append(self, task: str | None, piece: Coded, step: np.float32 | None = None) -> None:
         """Writes the next piece of a task, or of tau_MTL if it is None, as `encoded`. ``step``: of multiples."""
@@ -160,7 +160,7 @@ def _copy_buffers(contents: BundleContents, draft: Manifest, files: Mapping[str 
         if name in averages and model.info(name).dtype != dtype:
             data = cast(model.piece(name, start, stop), dtype, f"{task}: tensor {name}")
         else:
-            data = converted(model.stored(name, start, stop), model.info(name).dtype, dtype)
+            data = converted(model.raw_bytes(name, start, stop), model.info(name).dtype, dtype)
         files[task].raw[name][nbytes_of(dtype, start) : nbytes_of(dtype, stop)] = data
 
     buffers = draft.buffers.items()
@@ -259,7 +259,7 @@ def _describe(folder: Path, contents: BundleContents, draft: Manifest) -> None:
         if model.own_file is not None:
             with new_tensors(folder / model.own_file, infos[model.own_file], metadata_of(draft, task)) as new:
                 for name, raw in new.raw.items():
-                    raw[...] = contents.models[task].stored(name, 0, contents.models[task].info(name).size)
+                    raw[...] = contents.models[task].raw_bytes(name, 0, contents.models[task].info(name).size)
     copied = _copied_files(contents)
     for name, source in copied.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -197,7 +197,7 @@ class Manifest(_Object):
         return self.masks or self.updates
 
     @cached_property
-    def stored(self) -> dict[str, BundledTensor]:
+    def encoded(self) -> dict[str, BundledTensor]:
         """Tensors that tasks change. The streams are in the order of their names, not in that of bundle.json."""
         return {name: tensor for name, tensor in sorted(self.tensors.items()) if tensor.stored is True}
 
@@ -219,12 +219,12 @@ class Manifest(_Object):
     @cached_property
     def first_piece(self) -> dict[str, int]:
         """The number of each stored tensor's first piece, among all pieces in the order of the names."""
-        counts = accumulate((piece_count(tensor.size) for tensor in self.stored.values()), initial=0)
-        return dict(zip(self.stored, counts, strict=False))
+        counts = accumulate((piece_count(tensor.size) for tensor in self.encoded.values()), initial=0)
+        return dict(zip(self.encoded, counts, strict=False))
 
     @property
     def piece_count(self) -> int:
-        return sum(piece_count(tensor.size) for tensor in self.stored.values())
+        return sum(piece_count(tensor.size) for tensor in self.encoded.values())
 
     @property
     def size(self) -> int:

@@ -22,7 +22,7 @@ def model_card(manifest: Manifest, model_class: str | None = None) -> str:
         origin = f"[{base.repository}](https://huggingface.co/{base.repository}) at `{base.revision}`"
     where = "included here, under `base/`" if base.included else "not included"
     values = sum(tensor.size for tensor in manifest.tensors.values())
-    kept = sum(tensor.size for tensor in (*manifest.stored.values(), *manifest.buffers.values()))
+    kept = sum(tensor.size for tensor in (*manifest.encoded.values(), *manifest.buffers.values()))
     total = sum(part.size for part in manifest.files.values())
     sizes = {task: decimal(manifest.files[file].size) for task, file in manifest.task_files.items()}
     if manifest.masks:

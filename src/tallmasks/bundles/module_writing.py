@@ -39,7 +39,7 @@ class Group:
 
 
 def groups_of(parts: BundleParts, base: Checkpoint, names: Iterable[str]) -> list[Group]:
-    stored = parts.manifest.stored
+    stored = parts.manifest.encoded
     by_dtype: dict[str, list[str]] = {}
     for name in sorted({*names} & stored.keys() & base.tensors.keys()):
         by_dtype.setdefault(stored[name].dtype, []).append(name)
@@ -98,9 +98,9 @@ class DeviceWeights:
         self._parts, self._base, self._device, self._keep = parts, base, device, keep
         self._groups, self.nbytes = groups_of(parts, base, names), 0
         self._weights = cached(lambda task: TaskWeights(parts, base, task))
-        kept = cached if keep else lambda upload: upload
-        self._theta, self._update = kept(self._upload_theta), kept(self._upload_update)
-        self._constant = kept(self._upload_constant)
+        cached_if_kept = cached if keep else lambda upload: upload
+        self._theta, self._update = cached_if_kept(self._upload_theta), cached_if_kept(self._upload_update)
+        self._constant = cached_if_kept(self._upload_constant)
 
     @torch.no_grad()
     def write(self, tensors: Sequence[ModuleTensor], task: str | None) -> None:
@@ -133,7 +133,7 @@ class DeviceWeights:
     def _upload_theta(self, group: Group) -> torch.Tensor:
         dtypes = self._base.tensors
         pieces = (
-            (start, converted(self._base.stored(name, 0, size), dtypes[name].dtype, group.dtype))
+            (start, converted(self._base.raw_bytes(name, 0, size), dtypes[name].dtype, group.dtype))
             for name, (start, size) in group.parts.items()
         )
         return self._upload(group.dtype, group.size, pieces)
@@ -142,7 +142,9 @@ class DeviceWeights:
         positions, values, others = [np.empty(0, np.int64)], [np.empty(0, self._dtype_of_few(group))], []
         for name, (first, size) in group.parts.items():
             for number, (start, _) in enumerate(pieces(size)):
-                update = (self._parts.update if self._keep else self._parts.kept)(task, name, number, self._base)
+                update = (self._parts.update if self._keep else self._parts.cached_update)(
+                    task, name, number, self._base
+                )
                 if update.positions is not None:
                     positions.append(update.positions.astype(np.int64) + (first + start))
                     values.append(update.values)
@@ -196,21 +198,21 @@ def copy_of(tensors: list[ModuleTensor]) -> Checkpoint:
 
 
 def overwrite(
-    tensors: list[ModuleTensor], weights: TaskWeights, before: TaskWeights, kept: DeviceWeights | None
+    tensors: list[ModuleTensor], weights: TaskWeights, before: TaskWeights, on_device: DeviceWeights | None
 ) -> None:
     """Writes ``weights`` to a module's tensors. If that fails, resets them to ``before``, except tensors whose shape
-    differs. All files must have been checked. ``kept``: the tensors kept on a device, if any."""
+    differs. All files must have been checked. ``on_device``: the tensors kept on a device, if any."""
     try:
-        _write(tensors, weights, kept)
+        _write(tensors, weights, on_device)
     except BaseException:
         shapes = {name: info.shape for name, info in before.tensors.items()}
-        _write([one for one in tensors if shapes.get(one.name) == tuple(one.tensor.shape)], before, kept)
+        _write([one for one in tensors if shapes.get(one.name) == tuple(one.tensor.shape)], before, on_device)
         raise
 
 
-def _write(tensors: list[ModuleTensor], weights: TaskWeights, kept: DeviceWeights | None) -> None:
-    if kept is not None:
-        kept.write(tensors, weights.task)
+def _write(tensors: list[ModuleTensor], weights: TaskWeights, on_device: DeviceWeights | None) -> None:
+    if on_device is not None:
+        on_device.write(tensors, weights.task)
         return
     contiguous: list[ModuleTensor] = []
     others: dict[torch.device, list[ModuleTensor]] = {}

@@ -32,9 +32,9 @@ def originals_of(task: Checkpoint, base: Checkpoint) -> tuple[dict[str, Original
             if part_prefix(file) + in_file in names:
                 continue
             copied = (name for name, one in task.tensors.items() if one == info)  # of a tied tensor, which is left out
-            content = opened.stored(in_file)
+            content = opened.raw_bytes(in_file)
             if (
-                name := next((n for n in copied if np.array_equal(task.stored(n, 0, info.size), content)), None)
+                name := next((n for n in copied if np.array_equal(task.raw_bytes(n, 0, info.size), content)), None)
             ) is None:
                 return {}, {}
             copies[in_file] = name
@@ -76,7 +76,7 @@ def sha256_of_planned(model: Checkpoint, file: PlannedFile) -> str:
     digest = hashlib.sha256(file.header or b"")
     for in_file, info in file.infos.items():
         for start in range(0, info.size, COMPARED):
-            digest.update(model.stored(file.names[in_file], start, min(start + COMPARED, info.size)).data)
+            digest.update(model.raw_bytes(file.names[in_file], start, min(start + COMPARED, info.size)).data)
     return digest.hexdigest()
 
 

@@ -63,11 +63,11 @@ class TaskWeights:
         """Writes the bytes of a piece of an updated tensor, in the dtype of the bundle's base."""
         info, dtype = self.base.tensors[name], self.parts.manifest.tensors[name].dtype
         start, stop = piece(info.size, number)
-        update = (self.parts.kept if self.keep else self.parts.update)(str(self.task), name, number, self.base)
-        update.apply(converted(self.base.stored(name, start, stop), info.dtype, dtype), dtype, out)
+        update = (self.parts.cached_update if self.keep else self.parts.update)(str(self.task), name, number, self.base)
+        update.apply(converted(self.base.raw_bytes(name, start, stop), info.dtype, dtype), dtype, out)
 
     def is_updated(self, name: str) -> bool:
-        return self.task is not None and name in self.parts.manifest.stored and name not in self._model.own
+        return self.task is not None and name in self.parts.manifest.encoded and name not in self._model.own
 
     def is_of_base(self, name: str) -> bool:
         """For a tensor without an update: True if it is theta_0's, False if it is the task's own."""
@@ -78,7 +78,7 @@ class TaskWeights:
         if self.task is not None and name in self._model.own:
             return self.parts.own(self.task, name, start, stop)
         if self.is_of_base(name):
-            return self.base.stored(name, start, stop)
+            return self.base.raw_bytes(name, start, stop)
         own = self.parts.buffer(str(self.task), name, start, stop)
         return converted(own, self.parts.manifest.tensors[name].dtype, self.base.tensors[name].dtype)
 
@@ -91,7 +91,7 @@ class TaskWeights:
                 raws[name] = np.empty(info.nbytes, np.uint8)
                 rows.append((name, info.dtype, raws[name]))
             else:
-                raws[name] = np.array(self.base.stored(name, 0, info.size))
+                raws[name] = np.array(self.base.raw_bytes(name, 0, info.size))
         self.fill(rows)
         return raws
 

@@ -95,7 +95,7 @@ def roles_of(manifest: Manifest) -> TensorRoles:
 
 def of_bundle(bundle: Bundle) -> None:
     manifest = bundle.manifest
-    stored = sum(tensor.size for tensor in manifest.stored.values())
+    stored = sum(tensor.size for tensor in manifest.encoded.values())
     values = sum(tensor.size for tensor in manifest.tensors.values())
     base = manifest.base.repository or manifest.base.path or "unknown"
     where = "included" if manifest.base.included else "not included"

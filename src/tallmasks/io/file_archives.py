@@ -31,4 +31,4 @@ def archived_files(path: Path) -> dict[str, NDArray[np.uint8]]:
     for name in archive.names:
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise TallmasksError(f"{path}: file name {name!a} is not a path within the folder. Delete the archive.")
-    return {name: archive.stored(name) for name in archive.names}
+    return {name: archive.raw_bytes(name) for name in archive.names}

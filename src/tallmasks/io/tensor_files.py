@@ -142,13 +142,13 @@ class TensorFile:
         if code not in DTYPES:
             raise TallmasksError(f"{self.path}: tensor {name} has unknown dtype {code}; save it as float32")
         try:
-            return self.stored(name).view(DTYPES[code].numpy).reshape(self._entry(name)["shape"])
+            return self.raw_bytes(name).view(DTYPES[code].numpy).reshape(self._entry(name)["shape"])
         except ValueError as error:  # for example 65 axes, or axes of size 2^62 and 0
             raise TallmasksError(f"{self.path}: tensor {name} is not a valid array: {error}") from None
 
     def array(self, name: str) -> NDArray:
         """As `view`, or the stored bytes if NumPy has no whole bytes for a value, as for F4."""
-        return self.view(name) if self.dtype(name) in DTYPES else self.stored(name)
+        return self.view(name) if self.dtype(name) in DTYPES else self.raw_bytes(name)
 
     def read(self, name: str) -> NDArray:
         """A copy of one tensor in its stored dtype; bfloat16 is returned as uint16 bits."""
@@ -169,7 +169,7 @@ class TensorFile:
             end = stop
         return np.require(self.data[:end].view(DTYPES[code].numpy), requirements="A")
 
-    def stored(self, name: str) -> NDArray[np.uint8]:
+    def raw_bytes(self, name: str) -> NDArray[np.uint8]:
         """The bytes of one tensor of any dtype, memory-mapped and read-only."""
         start, stop = self._entry(name)["data_offsets"]
         return self.data[start:stop]

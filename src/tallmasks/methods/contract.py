@@ -144,7 +144,9 @@ class Method:
         share = self.kept.share(tasks, **options_for(self.kept.share, self.chosen))
         return vector.threshold(share, of_trainable=self.kept.of_trainable)
 
-    def stored(self, tasks: int, trainable: int, frozen: int, shapes: Shapes = storage_formulas.NO_SHAPES) -> Storage:
+    def stored_size(
+        self, tasks: int, trainable: int, frozen: int, shapes: Shapes = storage_formulas.NO_SHAPES
+    ) -> Storage:
         """Storage for T tasks, P' trainable and F frozen parameters; exact if ``shapes`` is given."""
         assert self.storage is not None
         by_shape = {"shapes": shapes} if "shapes" in options_of(self.storage) else {}
@@ -153,7 +155,7 @@ class Method:
     @property
     def stores_more(self) -> bool:
         """True if its storage is a lower bound."""
-        return self.stored(1, 1, 1).lower_bound
+        return self.stored_size(1, 1, 1).lower_bound
 
     @property
     def looks_at_one_task(self) -> bool:

@@ -257,7 +257,7 @@ def encoder(method: Method, models: Models, stream: Stream) -> Callable[[TensorP
     def exact(piece: TensorPiece) -> list[Encoded]:
         width = models.base.info(piece.name).nbytes // models.base.info(piece.name).size
         patterns = [
-            one.stored(piece.name, piece.start, piece.stop).view(f"i{width}")
+            one.raw_bytes(piece.name, piece.start, piece.stop).view(f"i{width}")
             for one in (models.base, *(models.source(task, piece.name) for task in models.tasks))
         ]
         return [(encode_bit_deltas(one, patterns[0]), None, np.zeros(3)) for one in patterns[1:]]

@@ -147,7 +147,7 @@ def test_small_tensors_of_unknown_models_come_back_whole_or_are_warned_of(
     assert run("compress", *CALL, "--method", method, "-o", "bundle") == 0
     assert "each task's own: 3 tensors, 800 bytes (vectors and small tensors): episodes" in capsys.readouterr().out
     bundle = tallmasks.load_bundle("bundle")
-    assert list(bundle.manifest.stored) == ["policy.weight"]
+    assert list(bundle.manifest.encoded) == ["policy.weight"]
     for task in TASKS:
         state = bundle.state_dict(task)
         assert all(torch.equal(models[task][name], state[name]) for name in state if name != "policy.weight")

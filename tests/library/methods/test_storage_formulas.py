@@ -32,10 +32,10 @@ def test_storage_is_counted_tensor_by_tensor(name: str, bits_of_a_task: int) -> 
     """The table would leave out tensors that a method stores with 32 bits per weight."""
     method, frozen = methods.get(name), 1000
     expected = 32 * (TRAINABLE + frozen) + 8 * bits_of_a_task
-    assert abs(method.stored(8, TRAINABLE, frozen, SHAPES).bits - expected) <= 8 * len(SHAPES)  # rounding
+    assert abs(method.stored_size(8, TRAINABLE, frozen, SHAPES).bits - expected) <= 8 * len(SHAPES)  # rounding
 
 
 def test_without_shapes_storage_is_the_leading_term() -> None:
     """A model of which only parameter counts are known would have no storage, or a wrong order of magnitude."""
-    each = {name: (methods.get(name).stored(8, 10**8, 0).bits / 10**8 - 32) / 8 for name in ("tsv_c", "bitdelta")}
+    each = {name: (methods.get(name).stored_size(8, 10**8, 0).bits / 10**8 - 32) / 8 for name in ("tsv_c", "bitdelta")}
     assert each == pytest.approx({"tsv_c": 8, "bitdelta": 1}, rel=1e-2)

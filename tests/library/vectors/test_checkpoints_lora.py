@@ -153,7 +153,7 @@ def test_small_deltas_of_half_models_are_not_rounded_away(tmp_path):
     checkpoint = open_checkpoint(folder, base)
     np.testing.assert_allclose(delta(checkpoint, base, "layers.0.q.weight"), 2e-5 * product, rtol=1e-4, atol=1e-10)
     values = torch.from_numpy(checkpoint.piece("layers.0.q.weight", 0, 30)).bfloat16()
-    assert bytes(checkpoint.stored("layers.0.q.weight", 0, 30)) == values.view(torch.uint8).numpy().tobytes()
+    assert bytes(checkpoint.raw_bytes("layers.0.q.weight", 0, 30)) == values.view(torch.uint8).numpy().tobytes()
 
 
 @pytest.mark.parametrize("start", [False, None, "Gaussian", "EVA", "orthogonal", "mica", "MiCA"])

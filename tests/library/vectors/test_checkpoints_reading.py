@@ -25,7 +25,7 @@ def check_state(checkpoint, tensors):
     assert list(checkpoint.tensors) == sorted(tensors)
     for name, tensor in tensors.items():
         assert checkpoint.tensors[name].shape == tuple(tensor.shape)
-        run = checkpoint.stored(name, 0, tensor.numel())
+        run = checkpoint.raw_bytes(name, 0, tensor.numel())
         assert bytes(run) == tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(), name
         if tensor.is_floating_point():
             np.testing.assert_array_equal(whole(checkpoint, name), tensor.float().numpy())

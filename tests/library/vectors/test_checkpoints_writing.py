@@ -18,7 +18,7 @@ def same_as(found, expected, names):
     for name in names:
         size = expected.info(name).size
         assert found.info(name) == expected.info(name), name
-        assert bytes(found.stored(name, 0, size)) == bytes(expected.stored(name, 0, size)), name
+        assert bytes(found.raw_bytes(name, 0, size)) == bytes(expected.raw_bytes(name, 0, size)), name
 
 
 @pytest.mark.parametrize(("shards", "tied"), [("5GB", True), ("20KB", False)])

@@ -230,5 +230,5 @@ def test_storage_is_that_of_the_paper(number: int) -> None:
     """A reader would compare accuracies at a cost that is not the method's."""
     for row in paper_table(number).itertuples():
         method, tasks = methods.get(str(row.method)), int("".join(filter(str.isdigit, str(row.benchmark))))
-        stored = method.stored(tasks, *COUNTS[str(row.model)], {}).gigabits
+        stored = method.stored_size(tasks, *COUNTS[str(row.model)], {}).gigabits
         assert round(stored, 1) == row.formula_gbit and method.stores_more == row.lower_bound, row

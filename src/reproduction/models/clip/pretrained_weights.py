@@ -77,7 +77,7 @@ def convert_pretrained(spec: Mapping[str, Any], weights: Path) -> dict[str, NDAr
         infos = {name: checkpoint.info(name) for name in checkpoint.names}
         with new_tensors(copied, infos, {}) as new:
             for name, info in infos.items():
-                new.raw[name][...] = checkpoint.stored(name, 0, info.size)
+                new.raw[name][...] = checkpoint.raw_bytes(name, 0, info.size)
         try:
             open_clip.load_checkpoint(network, str(copied), strict=True)
         except Exception as error:  # many types, depending on the damage

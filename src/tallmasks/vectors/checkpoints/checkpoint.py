@@ -134,7 +134,7 @@ class Checkpoint:
     def nbytes(self) -> int:
         return sum(path.stat().st_size for path in self.files.values())
 
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+    def raw_bytes(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """The stored bytes of values start..stop of a flattened tensor, uint8; read-only or a copy. Raises
         TallmasksError if there is no such tensor."""
         info, array = self.info(name), self.arrays[self.aliases.get(name, name)]
@@ -146,7 +146,7 @@ class Checkpoint:
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
         """Values start..stop of a flattened float tensor, as float32 [stop - start]; F64 is rounded. The array is
         read-only or a copy. Raises TallmasksError if there is no such float tensor."""
-        return widened(self.stored(name, start, stop), self._float(name))
+        return widened(self.raw_bytes(name, start, stop), self._float(name))
 
     def float32(self, name: str) -> NDArray[np.float32]:
         """A whole float tensor as float32, in its shape; see `piece`."""
@@ -177,7 +177,7 @@ class Checkpoint:
 
     def raw_pieces(self, name: str) -> Iterator[NDArray[np.uint8]]:
         size = self.info(name).size
-        return (self.stored(name, start, min(start + COMPARED, size)) for start in range(0, size, COMPARED))
+        return (self.raw_bytes(name, start, min(start + COMPARED, size)) for start in range(0, size, COMPARED))
 
     def digest(self, name: str) -> str:
         """The sha256 of a tensor's stored bytes."""

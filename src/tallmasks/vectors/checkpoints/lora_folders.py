@@ -69,11 +69,11 @@ class LoraCheckpoint(Checkpoint):
     products: Mapping[str, _Product]
     replaced: Mapping[str, str]  # names in the adapter of tensors that it replaces
 
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+    def raw_bytes(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
         if name in self.products:
             return narrowed(self.piece(name, start, stop), self.info(name).dtype, f"{self.title}: tensor {name}")
-        return self._before(name).stored(self.replaced.get(name, name), start, stop)
+        return self._before(name).raw_bytes(self.replaced.get(name, name), start, stop)
 
     def piece(self, name: str, start: int, stop: int) -> NDArray[np.float32]:
         name = self.aliases.get(name, name)

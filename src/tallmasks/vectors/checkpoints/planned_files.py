@@ -86,7 +86,7 @@ def tensors_file(checkpoint: Checkpoint, names: Sequence[str]) -> bytes:
     """A safetensors file of some tensors, as bytes."""
     infos = {name: checkpoint.info(name) for name in names}
     file = _planned_file(checkpoint, "", infos, _OF_TORCH)
-    values = [checkpoint.stored(name, 0, info.size).tobytes() for name, info in infos.items()]
+    values = [checkpoint.raw_bytes(name, 0, info.size).tobytes() for name, info in infos.items()]
     return header_of(file.infos, file.metadata) + b"".join(values)
 
 

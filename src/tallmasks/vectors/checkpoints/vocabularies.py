@@ -156,10 +156,10 @@ class _WithTokens(Checkpoint):
     lacking: Callable[[str, Rows], Values]
     folder: TemporaryFolder | None = None
 
-    def stored(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
+    def raw_bytes(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         name = self.aliases.get(name, name)
         if name not in self.rows:
-            return super().stored(name, start, stop)
+            return super().raw_bytes(name, start, stop)
         dtype, width = self.tensors[name].dtype, _shape_of_rows(self, name)[1]
         numbers = np.arange(start // width, -(-stop // width))
         stored_rows = self.rows[name][numbers]

@@ -66,7 +66,7 @@ class NewCheckpoint:
             data = rounded(values, dtype) if is_mask else cast(values, dtype, f"{self._out}: tensor {name}")
             self._put(name, start * FLOATS[dtype], data)
             return
-        self._put(name, nbytes_of(dtype, start), self._base.stored(name, start, stop))
+        self._put(name, nbytes_of(dtype, start), self._base.raw_bytes(name, start, stop))
 
     def _put(self, name: str, start: int, data: NDArray[np.uint8]) -> None:
         for place in self._bytes_of[name]:
