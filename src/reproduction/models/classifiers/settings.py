@@ -18,6 +18,8 @@ BOOKKEEPING = known_tensors.BOOKKEEPING | {
     *("bos_token_id", "eos_token_id", "sep_token_id", "pad_token_id", "summary_proj_to_labels"),
 }
 """Settings that do not change what the body computes."""
+BUFFERS = "buffers."
+"""Prefix of the running statistics in a pretrained file."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")
 _KINDS = (
     (r"bias$", "biases"),

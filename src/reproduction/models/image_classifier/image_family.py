@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reproduction.models.classifiers.classifier_family import ClassifierFamily
 from reproduction.models.classifiers.heads import TRAINED
+from reproduction.models.classifiers.settings import BUFFERS
 from reproduction.models.families import HEAD, ModelParams, Precision
 from reproduction.models.vision.image_examples import ImageExamples, open_examples
 from tallmasks.errors import TallmasksError
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from reproduction.models.cuda import Wanted
     from reproduction.models.image_classifier.image_network import ImageClassifierModel
-
-_BUFFERS = "buffers."
 
 
 class ImageClassifier(ClassifierFamily):
@@ -51,7 +50,7 @@ class ImageClassifier(ClassifierFamily):
         return not self.trains_heads(spec)
 
     def is_trained(self, tensor: str) -> bool:
-        return not tensor.startswith(_BUFFERS)
+        return not tensor.startswith(BUFFERS)
 
     def load(
         self, spec: ModelParams, weights: Path, precision: Precision = "float32", device: Wanted | None = None
@@ -64,11 +63,15 @@ class ImageClassifier(ClassifierFamily):
         return open_examples(path, load_state(task_files[HEAD]) if HEAD in task_files else {})
 
     def convert_pretrained(self, spec: ModelParams, weights: Path) -> dict[str, NDArray[Any]]:
-        from reproduction.models.image_classifier import image_network
+        from transformers import AutoModelForImageClassification
 
-        return image_network.pretrained_state(spec, weights)
+        from reproduction.models.classifiers.weights import pretrained_state
+
+        return pretrained_state(spec, weights, AutoModelForImageClassification)
 
     def convert_checkpoint(self, spec: ModelParams, path: Path, pretrained: Path) -> dict[str, NDArray[Any]]:
-        from reproduction.models.image_classifier import image_network
+        from transformers import AutoModelForImageClassification
 
-        return image_network.fine_tuned_state(spec, path)
+        from reproduction.models.classifiers.weights import fine_tuned_state
+
+        return fine_tuned_state(spec, path, AutoModelForImageClassification)
