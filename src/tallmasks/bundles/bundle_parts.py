@@ -158,7 +158,7 @@ class BundleParts:
         tensor, index = self.manifest.encoded[name], self.manifest.first_piece[name] + number
         start, stop = piece(tensor.size, number)
         file, size = self.manifest.task_files[task], stop - start
-        if self.manifest.coding == "bit_deltas":
+        if self.manifest.is_exact:
             return self._decoded(file, index, f"i{DTYPES[tensor.dtype].width}", size), None
         if self.manifest.masks:
             words, file = self._decoded(file, index, np.uint16, -(-size // 16)).dense(-(-size // 16)), MERGED

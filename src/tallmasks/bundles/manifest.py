@@ -206,6 +206,11 @@ class Manifest(_Object):
         """Tensors stored whole for every task, in the base's dtype."""
         return {name: tensor for name, tensor in self.tensors.items() if tensor.stored == BUFFER}
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every tensor of every model comes back bit for bit."""
+        return self.coding != "multiples"
+
     def model(self, task: str) -> TaskModel:
         return self.models.get(task, TaskModel())
 

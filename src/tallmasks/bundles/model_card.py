@@ -39,7 +39,7 @@ def model_card(manifest: Manifest, model_class: str | None = None) -> str:
         f"| {plain_markdown(task)} | {sizes[task]} | {noise_of(manifest, task)} |{end}"
         for task, end in zip(manifest.tasks, ends, strict=True)
     ]
-    if manifest.coding == "bit_deltas":
+    if manifest.is_exact:
         what += " Every tensor comes back exactly, bit for bit."
     else:
         what += (
@@ -78,6 +78,6 @@ bundle.restore_(model)  # back to the base
 
 def noise_of(manifest: Manifest, task: str) -> str:
     """The noise of a task, for people."""
-    if manifest.coding == "bit_deltas":
+    if manifest.is_exact:
         return "exact"
     return f"{manifest.noise[task]:.2%}" if task in manifest.noise else ""

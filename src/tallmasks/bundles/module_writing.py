@@ -155,7 +155,7 @@ class DeviceWeights:
         return DeviceUpdate(self._array(np.concatenate(positions)), self._array(np.concatenate(values)), others)
 
     def _dtype_of_few(self, group: Group) -> str:
-        return f"i{DTYPES[group.dtype].width}" if self._parts.manifest.coding == "bit_deltas" else "f4"
+        return f"i{DTYPES[group.dtype].width}" if self._parts.manifest.is_exact else "f4"
 
     def _array(self, values: NDArray) -> torch.Tensor:
         return self._upload(code_of(values.dtype), values.size, [(0, values)])

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     for task, value in lambdas.items():
         print(f"  {task}: lambda = {value:g}")
     print_sizes(models.nbytes[0], size, models.nbytes[1], count)
-    if manifest.coding == "bit_deltas":
+    if manifest.is_exact:
         print("every tensor of every model comes back exactly, bit for bit")
         print(exactness(manifest))
     else:

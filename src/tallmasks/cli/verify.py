@@ -38,6 +38,6 @@ def print_problems(bundle: Path) -> int:
 
     problems = verify_bundle(bundle)
     print(*problems, f"{bundle}: all files of the bundle checked: {counted(len(problems), 'problem')}", sep="\n")
-    if not problems and (manifest := manifest_of(open_location(bundle))).coding == "bit_deltas":
+    if not problems and (manifest := manifest_of(open_location(bundle))).is_exact:
         print(exactness(manifest))
     return len(problems)

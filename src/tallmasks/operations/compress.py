@@ -95,7 +95,7 @@ def compress(
 def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     with option_errors():
         method = _method_of(settings)
-    is_exact = bool(method.codec and method.codec.coding == "bit_deltas")
+    is_exact = bool(method.codec and method.codec.encode is None)
     if is_exact and settings.keep_base:
         raise OptionError(f"keep_base: {method.name} stores every tensor exactly; leave it out")
     models = open_models(settings, for_bundle=True, exact=is_exact)

@@ -8,6 +8,7 @@ import pytest
 import reference
 from tallmasks import methods
 from tallmasks.io.tensor_files import Layout
+from tallmasks.methods.weighting import WeightedMerge, Weighting
 from tallmasks.vectors.task_vectors import TaskVector
 from task_statistics import for_merge
 
@@ -52,6 +53,17 @@ def test_the_order_of_the_tasks_does_not_count(name: str) -> None:
     given, of_data = vectors(0), for_merge(name, LAYOUT, range(4))
     other = merged(name, given[::-1], of_data[::-1])
     np.testing.assert_allclose(other, merged(name, given, of_data), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in OVER if MERGES[name].combine])
+def test_weights_of_one_change_nothing(name: str) -> None:
+    """A merge that changes a task alone, other than making it sparse, would be another one once a task has a weight."""
+    given = vectors(0)
+    weighted = WeightedMerge(MERGES[name], given, ["a", "b", "c", "d"], Weighting({"a": 1.0}))
+    for tensor, values in LAYOUT.split(merged(name, given)).items():
+        rows = [LAYOUT.split(vector.flat)[tensor].reshape(-1) for vector in given]
+        found = weighted(rows, methods.TensorPiece(tensor, 0, values.size))
+        np.testing.assert_array_equal(found, values.reshape(-1))
 
 
 def test_iso_c_and_emr_are_the_plain_statements() -> None:
