@@ -150,7 +150,7 @@ def copy_figure(results: Path, target: Path, name: str) -> None:
 
 
 def draw_picture() -> None:
-    """docs/overview.png: accuracy and size (of files; of masks by formula) of a few methods on the real models, as bars.
+    """docs/overview.png: bars of accuracy and size (of files; of masks by formula) of a few methods on the real models.
 
     It is 400 pixels wide at 96 dpi, with labels of 9 points, so a phone shows it at its own size.
     """
