@@ -77,8 +77,7 @@ def bundle_contents(method: str, tasks: Sequence[str], start: StartingPoint) -> 
         method=method,
         base=start.base,
         tasks=tasks,
-        coding=row.codec.coding if row.codec else None,
-        row_step=row.codec.row_step_of(row.values) if row.codec else 0.0,
+        **(row.codec.form(row.values) if row.codec else {}),
         unchanged=[name for name in floats if name not in start.trainable],
         include_base=start.included,
     )

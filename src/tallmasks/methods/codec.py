@@ -40,6 +40,10 @@ class Codec:
     def row_step_of(self, options: Mapping[str, Any]) -> float:
         return 0.0 if self.row_step is None else float(options[self.row_step])
 
+    def form(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What `BundleContents` says of the integers, by field."""
+        return {"coding": self.coding, "row_step": self.row_step_of(options)}
+
     def update(self) -> Callable[..., Any]:
         """The update of a method whose bundles have multiples of steps."""
         assert self.encode is not None
