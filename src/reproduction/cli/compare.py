@@ -80,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _print_results(Path(arguments.settings))
     if not arguments.base:
         raise OptionError("missing: --base; see `tallmasks compare --help`")
+    params = read_params(FILE)
     models, (kind, paths) = by_name("--task", arguments.task), data_of(arguments)
     if len(models) < 2 or models.keys() != paths.keys():
         option = f"--{kind}" if paths else "--texts or --images"
@@ -133,11 +134,10 @@ def run(arguments: argparse.Namespace) -> int:
         "data": data,
         "models": {COMPARED: entry(arguments.base, models) | own},
     }
-    if FILE.exists():
-        check_params(overridden(read_params(FILE), settings))  # as snakemake will
+    check_params(overridden(params, settings))  # as snakemake will
     atomic_write_text(out, yaml_text(settings))
     print(f"{out}: {len(models)} models")
-    print(f"next: snakemake -j4 results/mine/all/table.csv --configfile {out}")
+    print(f"next: {_snakemake('results/mine/all/table.csv', out)}")
     return 0
 
 
@@ -236,7 +236,7 @@ def _print_results(settings: Path) -> int:
     plan = Plan(overridden(read_params(FILE), values))
     table = VIEWS["tables"](plan, COMPARED, "all")
     if problem := Files().problem(table):
-        raise TallmasksError(f"{problem}; first run `snakemake -j4 {table.files[0]} --configfile {settings}`")
+        raise TallmasksError(f"{problem}; first run `{_snakemake(table.files[0], settings)}`")
     print(Path(table.files[1]).read_text().strip())
     words = ["--base", model["pretrained"]]
     for task, path in model["checkpoints"]["tasks"].items():
@@ -251,6 +251,10 @@ def _print_results(settings: Path) -> int:
         except TallmasksError as reason:
             print(f"# {reason}")
     return 0
+
+
+def _snakemake(target: str, settings: Path) -> str:
+    return shlex.join(["snakemake", "-j4", target, "--configfile", str(settings)])
 
 
 def _evaluation(plan: Plan, row: str) -> Evaluation:

@@ -37,7 +37,9 @@ from reproduction.tasks.vision.own_images import images_of, own_image_task
 from tallmasks.cli.options import converted
 from tallmasks.errors import OptionError, TallmasksError, name_some, one_line
 from tallmasks.io.temporary_folders import TemporaryFolder
+from tallmasks.io.tensor_files import load_state
 from tallmasks.parallel import cores
+from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
 HEADS = "heads"
 
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _named(text: str) -> tuple[str | None, str]:
-    name, equals, path = text.partition("=")
+    name, equals, path = text.partition("=") if not Path(text).exists() else ("", "", text)
     if not path and equals:
         raise ValueError
     return (name, path) if equals else (None, text)
@@ -62,6 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     model, (kind, paths) = Path(arguments.model), data_of(arguments)
     if not paths:
         raise OptionError("missing: --texts or --images; see `tallmasks evaluate --help`")
+    if not model.is_dir() and "#" not in model.name:
+        found = "found a file" if model.is_file() else "no such folder"
+        raise OptionError(f"{model}: {found}; expected the folder of a model or a bundle, or BUNDLE#TASK")
     with _folders(model, arguments.base, list(paths)) as folders:
         if missing := [name or "a path without a name" for name in paths if name not in folders]:
             tasks = ", ".join(str(name) for name in folders if name) or f"none: give --{kind} one path without NAME="
@@ -117,11 +122,18 @@ def _images(arguments: argparse.Namespace, name: str, path: str, folder: Path, h
 @contextmanager
 def _folders(model: Path, base: str | None, names: list[str | None]) -> Iterator[dict[str | None, tuple[Path, Any]]]:
     """The folder and, for merged models, the file of the head, by task."""
-    if (model / "bundle.json").is_file():
-        from tallmasks.bundles.bundle import load_bundle
-        from tallmasks.bundles.bundle_models import model_of
-        from tallmasks.vectors.checkpoints.writing import new_checkpoint
+    from tallmasks.bundles.bundle import load_bundle
+    from tallmasks.bundles.bundle_models import model_of, open_model
+    from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
+    one = [None, *(names if len(names) == 1 else ())]
+    if not model.is_dir():
+        opened = open_model(model, open_checkpoint(base) if base else None)
+        with TemporaryFolder() as temporary:
+            with new_checkpoint(temporary / "model", opened):
+                pass
+            yield dict.fromkeys(one, (temporary / "model", None))
+    elif (model / "bundle.json").is_file():
         bundle = load_bundle(model, base)
         with TemporaryFolder() as temporary:
             folders: dict[str | None, tuple[Path, Any]] = dict.fromkeys(bundle.tasks, (temporary, None))
@@ -133,7 +145,7 @@ def _folders(model: Path, base: str | None, names: list[str | None]) -> Iterator
     elif (model / HEADS).is_dir():
         yield {unquote(file.stem): (model, file) for file in sorted((model / HEADS).glob("*.safetensors"))}
     else:
-        yield dict.fromkeys([None, *(names if len(names) == 1 else ())], (model, None))
+        yield dict.fromkeys(one, (model, None))
 
 
 def _config(folder: Path, head: Path | None) -> Path:
@@ -161,7 +173,6 @@ def _load(kind: str, folder: Path, head: Path | None) -> Any:
     """The network of a folder, of the class `transformers.<kind>`, on its device, with the head of a file."""
     import torch
     import transformers
-    from safetensors.torch import load_file
 
     from reproduction.models import cuda
 
@@ -173,9 +184,10 @@ def _load(kind: str, folder: Path, head: Path | None) -> Any:
             folder, config=config, dtype=torch.float32, ignore_mismatched_sizes=head is not None,
             output_loading_info=True, local_files_only=True,
         )  # fmt: skip
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # for a damaged file, those of every library that reads it
+        open_checkpoint(folder)  # says which file is damaged
         raise TallmasksError(f"{folder}: transformers cannot load it: {one_line(error)[:200]}") from None
-    state = {} if head is None else load_file(head)
+    state = {name: torch.from_numpy(values) for name, values in (load_state(head) if head else {}).items()}
     if absent := sorted({*report["missing_keys"]} - state.keys()):
         raise TallmasksError(f"{folder}: found no {name_some(absent)}; expected a classifier with its head")
     network.load_state_dict(state, strict=False)

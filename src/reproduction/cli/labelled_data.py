@@ -104,17 +104,18 @@ def outputs_of(config: Path, examples: str, labels: Collection[str]) -> dict[str
     for forms in (names, numbers, [f"LABEL_{index}" for index in numbers]):
         if count > 1 and {*labels} <= {*forms} and len({*forms}) == count:
             return {label: output for output, label in enumerate(forms)}
-    are_numbers = all(re.fullmatch(r"(LABEL_)?\d+", label) for label in labels)
-    if count < 2 or len(labels) > count or (len(labels) < count and not (names or are_numbers)):
+    known = names or all(re.fullmatch(r"(LABEL_)?\d+", label) for label in labels)
+    odd = [label for label in labels if label not in (*names, *numbers)]
+    fits = len(labels) == count or (known and (len(labels) < count or (names and len(odd) < len(labels))))
+    if count < 2 or not fits:
         raise TallmasksError(
             f"{config}: found a head with {counted(count, 'output')}, but {examples} has {len(labels)} different "
             "labels; expected a model that was trained for these labels"
         )
-    if names or are_numbers:
-        odd = min(labels, key=lambda label: label in (*names, *numbers))
+    if known:
         expected = f"{', '.join(map(short, names[:20]))}, or " if names else ""
         raise TallmasksError(
-            f"{examples}: found the label {short(odd)}, which the model does not have; expected {expected}the numbers "
-            f"0 to {count - 1}, in the order of the outputs of {config}"
+            f"{examples}: found the label {short([*odd, *labels][0])}, which the model does not have; expected "
+            f"{expected}the numbers 0 to {count - 1}, in the order of the outputs of {config}"
         )
     return {}

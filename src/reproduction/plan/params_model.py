@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 
 from reproduction.tasks.own_data import FRACTIONS
 from tallmasks.errors import short
-from tallmasks.io.validation import Section, optional
+from tallmasks.io.validation import Section, matching, optional
 from tallmasks.methods.contract import Group
 
 
@@ -35,8 +35,8 @@ def _leave_some(fractions: dict[str, float]) -> dict[str, float]:
 WholeNumber = Annotated[int, Field(ge=1)]
 # used in file names, which are limited to 255 bytes
 NAME = "letters, digits, dots, dashes and underscores, at most 100, with a letter or a digit first"
-Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description=NAME)]
-Path = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x1f]+$", description="a path")]
+Name = Annotated[str, matching(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", NAME, max_length=100)]
+Path = Annotated[str, matching(r"^[^\x00-\x1f]+$", "a path", min_length=1, max_length=4000)]
 Different = AfterValidator(_different)
 Texts = Annotated[list[str], Different, Field(min_length=1, description="no duplicates")]
 Names = Annotated[Literal["all"] | Texts, Field(description='"all" or a list of names')]
@@ -56,12 +56,10 @@ Precision = Annotated[
     Literal["float32", "tf32", "bfloat16"],
     Field(description="precision of matrix products; weights stay float32; on a CPU tf32 means float32"),
 ]
-Repository = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$", description="organisation/name")
-]
-Commit = Annotated[str, Field(pattern="^[0-9a-f]{40}$", description="a full commit hash")]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="sha256 of the file")]
-Registered = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
+Repository = Annotated[str, matching(r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$", "organisation/name")]
+Commit = Annotated[str, matching("^[0-9a-f]{40}$", "a full commit hash")]
+Sha256 = Annotated[str, matching("^[0-9a-f]{64}$", "sha256 of the file")]
+Registered = Annotated[str, matching(r"^[A-Za-z_][A-Za-z0-9_.]*$", "a name", max_length=200)]
 Wording = Annotated[Literal["ours", "published", "fusionbench"], Field(description="class names")]
 Origin = Annotated[Path, Field(description="finetune, published, fusionbench, or a folder of checkpoints")]
 AUGMENTATION = "crop (open_clip's training transform), or ranges of random changes"
@@ -69,7 +67,7 @@ Column = Annotated[str, Field(min_length=1)]
 Fractions = Annotated[
     dict[Literal["validation", "test"], Annotated[float, Field(gt=0, lt=1)]], AfterValidator(_leave_some)
 ]
-Prompt = Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$", description="a prompt with one {} for the class name")]
+Prompt = Annotated[str, matching(r"^[^{}]*\{\}[^{}]*$", "a prompt with one {} for the class name")]
 
 Setting = TypeAliasType("Setting", "float | str | bool | list[Setting] | dict[str, Setting] | None")
 """A value of a network's configuration."""

@@ -27,8 +27,13 @@ _EXPECTED = {
     "less_than": "less than {lt}",
     "too_short": "at least {min_length} entries",
     "too_long": "at most {max_length} entries",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "string_pattern_mismatch": "{pattern}",
 }
 """By pydantic's type of error. For the others, pydantic's own message is shown."""
+_WORDS: dict[str, str] = {}
+"""What texts that match a pattern are."""
 
 
 class Section(BaseModel):
@@ -52,6 +57,12 @@ def optional(description: str | None = None) -> Any:
     return Field(None, description=description) if description else Field(None)
 
 
+def matching(pattern: str, description: str, min_length: int | None = None, max_length: int | None = None) -> Any:
+    """A field of texts that match a pattern, which messages describe in words."""
+    _WORDS[pattern] = description
+    return Field(pattern=pattern, description=description, min_length=min_length, max_length=max_length)
+
+
 def validated(value: Any, model: type[Model], file: object) -> Model:
     """Validate a value. Raises TallmasksError with the file and the key if the model does not allow it."""
     try:
@@ -67,7 +78,8 @@ def validated(value: Any, model: type[Model], file: object) -> Model:
     elif first["type"] in _EXPECTED:
         here = (one for others, one in errors if others == keys and one["type"] in _EXPECTED)
         expected = dict.fromkeys(_EXPECTED[one["type"]].format(**one.get("ctx", {})) for one in here)
-        reason = f"found {short(first['input'])}, expected {' or '.join(expected)}"
+        words = (_WORDS.get(one, one) for one in expected)
+        reason = f"found {short(first['input'])}, expected {' or '.join(words)}"
     else:
         reason = f"found {short(first['input'])}; {first['msg']}"
     raise TallmasksError(": ".join(filter(None, [str(file), ".".join(str(key)[:60] for key in keys), reason])))

@@ -1,6 +1,7 @@
 """`tallmasks compare`: the settings of a table of one's own classifiers."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from conftest import shipped_params
+from conftest import ROOT, shipped_params
 from reproduction.artifacts.labels import write_json
 from reproduction.cli.compare import entry
 from reproduction.cli.labelled_data import outputs_of
@@ -122,17 +123,26 @@ def test_models_that_one_network_cannot_evaluate_are_told(
     rows = [f"{('X', 'x')[n % 2]} {n},{('red', 'blue')[n // 2 % 2]}\n" for n in range(40)]
     Path("a.csv").write_text("".join(["text,label\n", *rows]))
     write_model(Path("c"), **NAMED)  # as a Trainer without tokenizer saves it
+    shutil.copy(ROOT / "params.yaml", ".")
     words = ["--base", "./base", "--task", "a=./a", "--texts", "a=./a.csv", "--task", "c=./c", "--texts", "c=./a.csv"]
     assert main(["compare", *words]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("warning") == 1 and "./a: its tokenizer reads 9 of 16 texts differently from the base's;" in said
 
 
-def test_what_snakemake_would_refuse_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_snakemake_would_refuse_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The table would stop after hours, with a message about keys of a file that nobody has written by hand."""
     assert main(two_models(tmp_path, {"id2label": {n: f"LABEL_{n}" for n in range(5)}}, ["a", "b"])) == 1
     error = capsys.readouterr().err
     assert "5 outputs," in error and "2 different labels" in error
+    assert main([word.replace("one=", "a b=") for word in two_models(tmp_path / "space", NAMED, ["red", "blue"])]) == 1
+    assert "data.a b: found 'a b', expected letters, digits, dots, dashes" in capsys.readouterr().err
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(tmp_path)
+        assert main(two_models(tmp_path / "elsewhere", NAMED, ["red", "blue"])) == 1
+    assert "params.yaml: no such file; run this in the project's folder" in capsys.readouterr().err
     assert main([word for word in two_models(tmp_path / "of_one", NAMED, ["a", "b"]) if "=one=" not in word]) == 2
     assert "expected both for the same two or more names" in capsys.readouterr().err
     assert main([*two_models(tmp_path / "all", NAMED, ["red", "blue"]), "--fractions", "0.5", "0.5"]) == 2
@@ -245,6 +255,15 @@ def test_each_task_is_evaluated_with_its_own_model_and_head(
         capsys.readouterr()
         assert main(["evaluate", model, "--texts=a=a.jsonl", "--texts=b=b.jsonl"]) == 0
         assert capsys.readouterr().out == "a: 100.00% of 40 texts\nb: 100.00% of 40 texts\n"
+    Path("lr=1").mkdir()
+    shutil.copy("a.jsonl", "lr=1/a.jsonl")
+    assert main(["evaluate", "bundle#a", "--texts=lr=1/a.jsonl"]) == 0 and "100.00%" in capsys.readouterr().out
+    assert main(["evaluate", "bundle/bundle.json", "--texts=a.jsonl"]) == 2
+    assert "found a file; expected the folder of a model or a bundle, or BUNDLE#TASK" in capsys.readouterr().err
+    for damaged in ("merged/heads/a.safetensors", "merged/model.safetensors", "a/model.safetensors"):
+        Path(damaged).write_bytes(Path(damaged).read_bytes()[:-1])
+        assert main(["evaluate", damaged.split("/")[0], "--texts=a=a.jsonl"]) == 1
+        assert f"error: {damaged} is not a complete safetensors file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -258,6 +277,8 @@ def test_each_task_is_evaluated_with_its_own_model_and_head(
         (NUMBERED, ("red", "blue"), {}),
         (NUMBERED, ("1", "2"), "'2'.* the numbers 0 to 1"),
         (NAMED, ("red", "green"), "'green'.*'red', 'blue', or the numbers 0 to 1"),
+        (NAMED, ("red", "blue", "Red"), "the label 'Red', .*'red', 'blue', or the numbers 0 to 1"),
+        (NAMED, ("a", "b", "c"), "2 outputs, .*3 different labels"),
         (NUMBERED, ("0", "1", "2"), "2 outputs, .*3 different labels"),
         (NUMBERED, ("red",), "2 outputs, .*1 different labels"),
         ({"id2label": {"0": "LABEL_0"}}, ("0",), "1 output, "),
