@@ -24,6 +24,7 @@ from pathlib import Path
 
 from reproduction.artifacts.folders import CHECKED, PROVENANCE, RESULTS, STORE, entries_under, leads_nowhere, set_aside
 from reproduction.artifacts.labels import ARTIFACT, Damaged, check
+from tallmasks.cli.shared_options import BUNDLES_BASE
 from tallmasks.cli.verify import is_bundle, print_problems
 from tallmasks.errors import TallmasksError, counted
 from tallmasks.progress import work_progress
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="check only files that changed since their last check, as `dvc repro` does first",
     )
+    parser.add_argument("--base", **BUNDLES_BASE)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in wanted:
         if not path.exists() and not path.is_symlink():
             raise TallmasksError(f"{path}: no such file or folder")
-    problems = sum(map(print_problems, filter(is_bundle, wanted)))
+    problems = sum(print_problems(path, arguments.base) for path in filter(is_bundle, wanted))
     wanted = [path for path in wanted if not is_bundle(path) or (path / PROVENANCE).is_file()]
     problems += _verify_files(wanted, arguments)
     return int(problems > 0)

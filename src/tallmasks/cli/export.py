@@ -19,7 +19,7 @@ from tallmasks.bundles.bundle import Bundle, load_bundle
 from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.manifest import task_files
 from tallmasks.cli.printed_models import print_copied, print_lora
-from tallmasks.cli.shared_options import AS_LORA
+from tallmasks.cli.shared_options import AS_LORA, BUNDLES_BASE
 from tallmasks.errors import option_errors
 from tallmasks.io.atomic_files import atomic_path, refuse_inside
 from tallmasks.io.markdown import code_span, plain_markdown
@@ -37,11 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tasks = inputs.add_mutually_exclusive_group(required=True)
     tasks.add_argument("--task", help="name of the task")
     tasks.add_argument("--all", action="store_true", help="every task, each in a folder of its own inside OUT")
-    inputs.add_argument(
-        "--base",
-        type=expanded,
-        help="pretrained model: a file, a folder, or a repository (default: the one that the bundle names)",
-    )
+    inputs.add_argument("--base", **BUNDLES_BASE)
     output.add_argument("-o", "--output", required=True, metavar="OUT", help="new file or folder")
     output.add_argument("--as-lora", **AS_LORA)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallmasks.cli.options import by_name, number, number_by_task, pair, whole_number
 from tallmasks.errors import OptionError
+from tallmasks.io.plain_files import expanded
 
 if TYPE_CHECKING:
     from tallmasks.operations.choosing import Choice
@@ -24,6 +25,12 @@ AS_LORA: dict[str, Any] = {
     "help": "write a PEFT LoRA of at most this rank instead of the model: exact for LoRAs whose ranks sum up to RANK or"
     " less",
 }  # fmt: skip
+
+
+BUNDLES_BASE: dict[str, Any] = {
+    "type": expanded,
+    "help": "pretrained model: a file, a folder, or a repository (default: the one that the bundle names)",
+}
 
 
 def add_arguments(

@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tallmasks.cli.shared_options import BUNDLES_BASE
 from tallmasks.errors import TallmasksError, counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="BUNDLE", help="folders of bundles")
+    parser.add_argument("--base", **BUNDLES_BASE)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -23,20 +25,20 @@ def run(arguments: argparse.Namespace) -> int:
             raise TallmasksError(f"{path}: no such file or folder")
         if not is_bundle(path):
             raise TallmasksError(f"{path}: found no bundle.json; expected the folder of a bundle")
-    return int(sum(map(print_problems, arguments.paths)) > 0)
+    return int(sum(print_problems(path, arguments.base) for path in arguments.paths) > 0)
 
 
 def is_bundle(path: Path) -> bool:
     return (path / "bundle.json").is_file() or path.name == "bundle.json"
 
 
-def print_problems(bundle: Path) -> int:
+def print_problems(bundle: Path, base: str | None) -> int:
     """Check a bundle, print its problems, and return their number."""
     from tallmasks.bundles.bundle_parts import manifest_of, open_location  # slow to import
     from tallmasks.bundles.original_files import exactness
     from tallmasks.bundles.verification import verify_bundle
 
-    problems = verify_bundle(bundle)
+    problems = verify_bundle(bundle, base)
     print(*problems, f"{bundle}: all files of the bundle checked: {counted(len(problems), 'problem')}", sep="\n")
     if not problems and (manifest := manifest_of(open_location(bundle))).is_exact:
         print(exactness(manifest))

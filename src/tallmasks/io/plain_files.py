@@ -13,6 +13,7 @@ from typing import Any
 from tallmasks.errors import TallmasksError, cut, naming, one_line
 
 LARGEST_JSON = 1 << 24  # bytes; parsed JSON takes up to thirty times as much memory
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _LONGEST = 255  # bytes of a file's name
 
 
@@ -34,10 +35,14 @@ def reading(path: Path | str, expected: str) -> Iterator[None]:
 
 def open_plain(path: Path | str) -> BufferedReader:
     """Open a regular file for reading in binary; links are followed. Raises TallmasksError if it is something else,
-    such as a named pipe, and OSError if it cannot be opened."""
+    such as a named pipe or a pointer of Git LFS, and OSError if it cannot be opened."""
     if not stat.S_ISREG(Path(path).stat().st_mode):  # checked first: opening a pipe blocks
         raise TallmasksError(f"{path} is not a regular file; expected one, not a folder, device or named pipe")
-    return Path(path).open("rb")
+    file = Path(path).open("rb")
+    if file.peek().startswith(_LFS_POINTER):
+        file.close()
+        raise TallmasksError(f"{path} is a pointer of Git LFS, not the file; run `git lfs pull` in its repository")
+    return file
 
 
 def read_bytes(path: Path | str) -> bytes:

@@ -244,7 +244,11 @@ def _flats(
                 raise TallmasksError(f"{what} is quantised: {sign}; expected 16 bits or more; dequantise it first")
         arrays = {name: array for name, tensor in own.items() if (array := _array(tensor, dtype)) is not None}
         if not arrays:
-            raise TallmasksError(f"{what}: found no tensors of {dtype or 'floats'}; pass a state dict")
+            found = {str(getattr(one, "dtype", type(one).__name__)).removeprefix("torch.") for one in own.values()}
+            raise TallmasksError(
+                f"{what}: found {name_some(sorted(found)) or 'nothing'}; expected a state dict with tensors of "
+                f"{dtype or 'floats'}"
+            )
         _check_finite(arrays, what)
         layout = Layout.of(arrays)
         values = np.concatenate([arrays[name].reshape(-1) for name in layout.names])

@@ -180,7 +180,11 @@ class Trials:
         return self._scores().get(self._key(values, task))
 
     def scored(self, model: Path, values: Values, task: str | None = None) -> float:
-        number = self.choice.score(model, task)
+        """Score a candidate and remove it."""
+        try:
+            number = self.choice.score(model, task)
+        finally:
+            remove(model)
         scores = self._scores() | {self._key(values, task): number}
         atomic_write_text(self.folder / "scores.json", json.dumps(scores))
         return number
@@ -217,7 +221,6 @@ def merge_best(settings: Settings, choice: Choice) -> tuple[Method, float, Weigh
             here = one.model_copy(update={"output": candidate})
             write_merged(*prepared[key], replace(models, settings=here))
             score = runs.scored(candidate, values)
-            remove(candidate)
         trials.append(Trial(values, score))
         print(f"  {_written(values)}: {score:g}", flush=True)
     best = choice.best(trials)
@@ -250,7 +253,6 @@ def best_lambdas(settings: Settings, choice: Choice) -> Settings:
                 with new_checkpoint(candidate, model, ""):
                     pass
                 scores[task] = runs.scored(candidate, values, task)
-                remove(candidate)
         for task, score in scores.items():
             trials[task].append(Trial(values, float(score or 0)))
         print(f"  {_written(values)}: {', '.join(f'{task} {score:g}' for task, score in scores.items())}", flush=True)

@@ -100,6 +100,7 @@ def test_a_command_without_a_score_ends_the_run(command: str, problem: str, caps
     options = ["--choose", "scaling_coefficient=0.2,0.4", "--score-timeout", "0.3", "--score", command]
     assert run("merge", *CALL, "--method", "ties", *options) == 1
     assert problem in capsys.readouterr().err and not Path("out").exists()
+    assert not Path("out.choosing/model").exists(), "a model of gigabytes"
 
 
 def test_equal_scores_at_both_ends_are_no_edge(recwarn: pytest.WarningsRecorder) -> None:

@@ -240,7 +240,8 @@ def test_a_task_of_a_bundle_is_a_checkpoint(small: Path, capsys: pytest.CaptureF
     twice = ["compress", "--base", "base", "--task", "b=bundle#b", "-o", "twice"]
     assert "bundle#b: found a task of a bundle" in refusal(capsys, *twice)
     Path("base").rename("moved")
-    assert run("verify", "bundle") == 1 and "base" in capsys.readouterr().out
+    assert run("verify", "bundle") == 1 and "Give --base" in capsys.readouterr().out
+    assert [run("verify", "bundle", "--base", base) for base in ("moved", "dtd")] == [0, 1]
     assert run("merge", "--base", "moved", "--task", "b=bundle#b", "--method", "ties", "-o", "with-base") == 0
 
 

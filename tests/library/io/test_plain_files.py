@@ -11,13 +11,23 @@ from tallmasks.io.plain_files import read_plain_json
 from tallmasks.io.tensor_files import open_tensors
 from tallmasks.io.yaml_files import read_foreign_yaml
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir()])
-def test_pipes_devices_and_folders_are_refused(tmp_path: Path, make: Callable[[Path], object]) -> None:
-    """A command would wait forever for data in a named pipe, or read an endless device."""
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (os.mkfifo, "not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (lambda path: path.mkdir(), "not a regular file"),
+        (lambda path: path.write_text(POINTER), "a pointer of Git LFS, .*`git lfs pull`"),
+    ],
+)
+def test_what_is_no_file_with_content_is_refused(tmp_path: Path, make: Callable[[Path], object], problem: str) -> None:
+    """A command would wait forever for data in a named pipe, read an endless device, or call a download damaged."""
     make(tmp_path / "values.safetensors")
     for read in (read_plain_json, open_tensors):
-        with pytest.raises(TallmasksError, match=r"values\.safetensors"):
+        with pytest.raises(TallmasksError, match=rf"values\.safetensors.*{problem}"):
             read(tmp_path / "values.safetensors")
 
 
