@@ -9,7 +9,7 @@ import pytest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import read_plain_json
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.io.yaml_files import read_foreign_yaml
+from tallmasks.io.yaml_files import read_foreign_yamlfrom tallmasks.vectors.checkpoints.torch_files import tensors_in
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
 
@@ -26,7 +26,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
 def test_what_is_no_file_with_content_is_refused(tmp_path: Path, make: Callable[[Path], object], problem: str) -> None:
     """A command would wait forever for data in a named pipe, read an endless device, or call a download damaged."""
     make(tmp_path / "values.safetensors")
-    for read in (read_plain_json, open_tensors):
+    for read in (read_plain_json, open_tensors, tensors_in):
         with pytest.raises(TallmasksError, match=rf"values\.safetensors.*{problem}"):
             read(tmp_path / "values.safetensors")
 

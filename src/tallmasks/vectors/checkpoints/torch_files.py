@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.io.dtypes import DTYPES, code_of
+from tallmasks.io.plain_files import open_plain
 from tallmasks.io.tensor_files import LONGEST_NAME
 from tallmasks.vectors.checkpoints.pickled_tensors import (
     LONGEST,
@@ -38,7 +39,7 @@ def tensors_in(path: Path) -> dict[str, tuple[str, NDArray]]:
     """The safetensors dtype code and the read-only array of each tensor in a file, or in the only state dict in it.
     Tied tensors share one array object; dtypes that NumPy lacks are unsigned integers. Values that are not aligned are
     read into memory. Raises Unusable with the reason, and any type if the file is damaged."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         mapped = np.asarray(np.memmap(file, np.uint8, mode="r"))
         if bytes(mapped[:4]) != _ZIP:
             return _tensors(*_before_1_6(mapped))
