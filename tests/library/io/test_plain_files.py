@@ -9,7 +9,8 @@ import pytest
 from tallmasks.errors import TallmasksError
 from tallmasks.io.plain_files import read_plain_json
 from tallmasks.io.tensor_files import open_tensors
-from tallmasks.io.yaml_files import read_foreign_yamlfrom tallmasks.vectors.checkpoints.torch_files import tensors_in
+from tallmasks.io.yaml_files import read_foreign_yaml
+from tallmasks.vectors.checkpoints.torch_files import tensors_in
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 9\n"
 
