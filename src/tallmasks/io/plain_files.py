@@ -38,10 +38,11 @@ def open_plain(path: Path | str) -> BufferedReader:
     such as a named pipe or a pointer of Git LFS, and OSError if it cannot be opened."""
     if not stat.S_ISREG(Path(path).stat().st_mode):  # checked first: opening a pipe blocks
         raise TallmasksError(f"{path} is not a regular file; expected one, not a folder, device or named pipe")
-    with Path(path).open("rb") as file:
-        if file.peek().startswith(_LFS_POINTER):
-            raise TallmasksError(f"{path} is a pointer of Git LFS, not the file; run `git lfs pull` in its repository")
-    return Path(path).open("rb")
+    file = Path(path).open("rb")  # noqa: SIM115 (the caller closes it)
+    if file.peek().startswith(_LFS_POINTER):
+        file.close()
+        raise TallmasksError(f"{path} is a pointer of Git LFS, not the file; run `git lfs pull` in its repository")
+    return file
 
 
 def read_bytes(path: Path | str) -> bytes:
