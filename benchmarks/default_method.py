@@ -89,7 +89,7 @@ def stored(model: str, benchmark: str) -> tuple[list[TaskVector], Flat, Accuracy
             compute_task_vector(pretrained, checkpoint, initial, out, {}, [], 0)
             vector = open_task_vector(out)
             vectors.append(TaskVector(np.array(vector.flat), vector.layout, {}))
-            inputs = chain.task_inputs(plan, model, task, plan.seeds[0])
+            inputs = chain.task_inputs(plan, model, [task], plan.seeds[0])
             own = {role: Path(nodes[0].path) for role, nodes in inputs.items()}
             paths = {split: Path(chain.examples(plan, model, task, split).path) for split in SPLITS}
             data = {split: model_family.examples(path, own) for split, path in paths.items()}
