@@ -51,7 +51,7 @@ def test_a_light_installation_merges_compresses_and_loads(models: Path) -> None:
         models,
         f"""
 import numpy, safetensors.numpy, tallmasks
-for number, method in enumerate(("task_arithmetic", "ties", "dare", "consensus_ties", "tsv_m", "iso_c", "wudi")):
+for number, method in enumerate(("task_arithmetic", "ties", "dare", "consensus_ties", "tsv_m", "iso_c", "swudi_a")):
     assert run(f"merge {TASKS} --method {{method}} -o merged{{number}}") == 0
 for method in ("stochastic_rounding", "lossless", "task_arithmetic", "ties"):
     assert run(f"compress {TASKS} --method {{method}} -o {{method}}") == 0

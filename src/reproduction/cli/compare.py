@@ -50,7 +50,7 @@ from tallmasks.methods.options import parse_spec
 from tallmasks.vectors.checkpoints.folders import VOCABULARIES, matches
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 
-_METHODS = ["paper", "tsv_m", "wudi", "t_switch", {"tall_mask_ties": {"bits": 3}}]
+_METHODS = ["paper", "tsv_m", "swudi_a", "t_switch", {"tall_mask_ties": {"bits": 3}}]
 _SAMPLED = 1000
 """Number of texts for which tokenizers are compared."""
 _SAMPLED_IMAGES = 100
