@@ -1,6 +1,8 @@
-"""Memory use of `merge` and `compress` does not depend on the number of layers."""
+"""Benchmarks: memory of `merge` and `compress`, and those of the workflow's models run."""
 
+import os
 import shutil
+import subprocess
 import sys
 from math import prod
 from pathlib import Path
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
+from project import Project
 
 
 def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]], header: bytes, seed: int) -> None:
@@ -48,3 +51,17 @@ def test_memory_does_not_grow_with_depth(
         shutil.rmtree(folder)
     assert min(peaks) > 20 and max(peaks) < 512
     assert abs(peaks[1] - peaks[0]) < 24
+
+
+@pytest.mark.parametrize("script", ["default_method.py stored", "lora_ranks.py --ranks 2"])
+def test_benchmarks_of_fine_tuned_models_run(script: str, project: Project) -> None:
+    """The numbers of the pages could not be printed again."""
+    words = [sys.executable, str(ROOT / "benchmarks" / script.split()[0]), *script.split()[1:]]
+    at = len(words) if "stored" in words else 2
+    words[at:at] = ["tiny", "two"]
+    done = subprocess.run(
+        words, cwd=project.path("."), env={**os.environ, "PYTHONPATH": str(project.path("src"))}, capture_output=True,
+        text=True, timeout=600,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    assert "tiny,two" in done.stdout or "tiny,2," in done.stdout
