@@ -10,7 +10,7 @@ from rich.filesize import decimal
 from tallmasks.errors import counted, name_some, warn
 from tallmasks.io.tensor_files import TensorInfo
 from tallmasks.operations.agreed_files import agreed_files
-from tallmasks.operations.as_lora import THIS_FOLDER
+from tallmasks.operations.merge_recipes import THIS_FOLDER
 from tallmasks.operations.opened_models import Models
 from tallmasks.operations.tensor_roles import Role, TensorRole, TensorRoles
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +20,24 @@ from tallmasks.methods.contract import MethodUpdates
 from tallmasks.methods.merges import TensorPiece, pieces_of
 from tallmasks.methods.streaming import PieceInputs, StreamedMerge
 from tallmasks.methods.weighting import Weighting
-from tallmasks.operations.input_warnings import warn_of_configurations
-from tallmasks.operations.merge_recipes import CARD, RECIPE, card_of_merged, heads_files, recipe_of, source_of
+from tallmasks.operations.agreed_files import agreed_files, warn_of_files
+from tallmasks.operations.input_warnings import changes, warn_of_configurations
+from tallmasks.operations.merge_recipes import (
+    CARD,
+    RECIPE,
+    THIS_FOLDER,
+    base_arguments,
+    base_name,
+    card_of_merged,
+    heads_files,
+    recipe_of,
+)
 from tallmasks.operations.opened_models import Models, passes
 from tallmasks.operations.tensor_roles import Role
 from tallmasks.parallel import parallel
 from tallmasks.vectors import kernels
+from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
+from tallmasks.vectors.checkpoints.folders import CONFIG, TOKENIZERS, matches
 from tallmasks.vectors.checkpoints.lora_folders import LoraCheckpoint
 from tallmasks.vectors.checkpoints.lora_writing import Adapter, Difference, planned_adapter
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
@@ -34,9 +45,6 @@ from tallmasks.vectors.low_rank import Matrix
 
 if TYPE_CHECKING:
     from tallmasks.bundles.bundle_models import BundleModel
-
-THIS_FOLDER = "<this folder>"
-"""The adapter's folder, in the line that loads it."""
 
 
 def adapter_of_merge(
@@ -47,7 +55,7 @@ def adapter_of_merge(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Adapter:
     """The planned adapter. The merge is prepared when the first tensor is read. Raises like `planned_adapter`."""
-    settings, stream, (task, *others) = models.settings, models.stream(progress), models.tasks.values()
+    settings, stream = models.settings, models.stream(progress)
     if settings.out_shard_size is not None:
         raise OptionError("out_shard_size: a LoRA is a single file; leave out out_shard_size or as_lora")
     if settings.tokens == "union" and models.heads:
@@ -66,18 +74,19 @@ def adapter_of_merge(
         parallel(work, pieces_of({name: info.size}, step), prepared.threads)
         return change.reshape(info.shape)
 
-    base, own = models.base, list[str]()
+    base, model, own = models.base, models.base, list[str]()
     if settings.tokens == "union":
         base = open_checkpoint(settings.base)
         own = [name for name, info in models.base.tensors.items() if info.shape != base.info(name).shape]
-    elif not others:
-        own = [name for names in models.heads.values() for name in names]
+    elif models.heads:
+        task, heads = next(iter(models.heads.items()))
+        model, own = models.tasks[task], heads if len(models.tasks) == 1 else own
     difference = Difference(
         base,
-        base.origin.get("repository") or source_of(base),
+        base_name(base),
         models.layout.names,
         read,
-        models.base if settings.tokens == "union" or not own else task,
+        model,
         own,
         _factors(method, scaling_coefficient, weighting, models),
         [one for one in models.tasks.values() if isinstance(one, LoraCheckpoint)],
@@ -117,12 +126,19 @@ def write_lora_of_merge(
     def card(lines: Sequence[str]) -> str:
         return card_of_merged(method, scaling_coefficient, models, recipe, heads_files(models) if heads else {}, lines)
 
+    # planned before the progress begins, because transformers is slow to import
+    adapter = adapter_of_merge(method, scaling_coefficient, weighting, models, lambda count: progress(count))
+    task, *others = models.tasks.values()
+    model = task if models.heads and not others else models.base  # a single task with its head
+    agreed = agreed_files(models.base, models.tasks) if model is models.base else {}
+    files = _files(adapter, model, {name: file.content for name, file in agreed.items()})
     with models.progress("merging", passes(method.merge)) as progress:
-        adapter = adapter_of_merge(method, scaling_coefficient, weighting, models, progress)
-        lines = _written(models.settings.output, adapter, card, {RECIPE: recipe.encode(), **heads})
+        lines = _written(models.settings.output, adapter, card, files, {RECIPE: recipe.encode(), **heads})
     if lost := models.roles.names(Role.AVERAGED):
         warn(f"a LoRA cannot store buffers, so these keep the base's values: {name_some(lost)}")
-    warn_of_configurations(models.base, models.tasks, models.heads)
+    if model is models.base:
+        warn_of_files(models.base, models.tasks)
+        warn_of_configurations(models.base, models.tasks, models.heads)
     return lines
 
 
@@ -138,26 +154,48 @@ def write_lora_of_task(model: BundleModel, output: Path, rank: int, card: str) -
         info = base.info(name)
         return model.difference(base, name, 0, info.size).reshape(info.shape)
 
-    base_name = base.origin.get("repository") or source_of(base)
-    adapter = planned_adapter(Difference(base, base_name, changed, read, model if own else base, own), rank)
-    return _written(output, adapter, lambda lines: "\n".join([card, *lines]), {})
+    adapter = planned_adapter(Difference(base, base_name(base), changed, read, model, own), rank)
+    return _written(output, adapter, lambda lines: "\n".join([card, *lines]), _files(adapter, model, {}), {})
+
+
+def _files(adapter: Adapter, model: Checkpoint, agreed: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The small files of the whole model that are not the base's: those of ``model``, and ``agreed``.
+
+    With a config.json in the folder, transformers no longer finds the base by the folder alone. So it is written only
+    if its settings are others, and then with the tokenizer: without, transformers would make an empty one.
+    """
+    difference, base = adapter.difference, adapter.difference.base
+    whole = {name: path.read_bytes() for name, path in model.companions.items()} | {**agreed}
+    of_base = {name: path.read_bytes() for name, path in base.companions.items()}
+    names = {name for name, content in whole.items() if content != of_base.get(name)}
+    if not (difference.own or changes("", base.config, model.config)):
+        names.discard(CONFIG)
+    of_tokenizers = {name for name in whole if matches(name.rpartition("/")[2], TOKENIZERS)}
+    if names & {CONFIG, *of_tokenizers}:
+        names |= of_tokenizers
+    return {name: whole[name] for name in sorted(names)}
 
 
 def _written(
-    output: Path, adapter: Adapter, card: Callable[[Sequence[str]], str], files: Mapping[str, bytes]
+    output: Path,
+    adapter: Adapter,
+    card: Callable[[Sequence[str]], str],
+    files: Mapping[str, bytes],
+    others: Mapping[str, bytes],
 ) -> list[str]:
-    if adapter.difference.own:  # the class names or the tokens are not the base's
-        files = {name: path.read_bytes() for name, path in adapter.difference.model.companions.items()} | {**files}
+    """``files``: of the model, which are named in the lines and the card; ``others``: the rest of the folder."""
     with atomic_path(output, adapter.nbytes, folder=True, new=True) as hidden:
-        lines, line = _about(adapter, *adapter.write(hidden)), _loading(adapter)
+        lines, line = _about(adapter, files, *adapter.write(hidden)), _loading(adapter, files)
         in_card = [*(f"- {plain_markdown(line)}" for line in lines), "", code_block(f"{line}\n", "python"), ""]
-        for name, content in {**files, CARD: card(in_card).encode()}.items():
+        for name, content in {**files, **others, CARD: card(in_card).encode()}.items():
             (hidden / name).parent.mkdir(parents=True, exist_ok=True)
             (hidden / name).write_bytes(content)
     return [*lines, line]
 
 
-def _about(adapter: Adapter, shares: Mapping[str, float], share: float, lost: Mapping[str, float]) -> list[str]:
+def _about(
+    adapter: Adapter, files: Collection[str], shares: Mapping[str, float], share: float, lost: Mapping[str, float]
+) -> list[str]:
     """What an adapter keeps, for people, from the result of `Adapter.write`."""
     worst = min(shares, key=lambda name: shares[name], default="")
     kept = f"kept of the change's squared norm: {share:.1%}; of the worst matrix, {worst}: {shares.get(worst, 1):.1%}"
@@ -172,14 +210,16 @@ def _about(adapter: Adapter, shares: Mapping[str, float], share: float, lost: Ma
         )
     if adapter.whole:
         lines.append(f"stored whole, for PEFT but not vLLM: {name_some(adapter.modules_to_save)}")
+    if files:
+        lines.append(f"files of the model, in place of the base's: {', '.join(files)}")
     return lines
 
 
-def _loading(adapter: Adapter) -> str:
+def _loading(adapter: Adapter, files: Collection[str]) -> str:
     """The line of Python that loads it."""
-    difference, revision = adapter.difference, adapter.difference.base.origin.get("revision")
+    difference = adapter.difference
     (name, *_) = difference.model.config.get("architectures") or ["AutoModel"]
-    arguments = [json.dumps(difference.base_name), *([f"revision={json.dumps(revision)}"] if revision else [])]
-    if difference.own:
-        arguments += [f'config=AutoConfig.from_pretrained("{THIS_FOLDER}")', "ignore_mismatched_sizes=True"]
+    arguments = [base_arguments(difference.base)]
+    arguments += [f'config=AutoConfig.from_pretrained("{THIS_FOLDER}")'] if CONFIG in files else []
+    arguments += ["ignore_mismatched_sizes=True"] if difference.own else []
     return f'PeftModel.from_pretrained({name}.from_pretrained({", ".join(arguments)}), "{THIS_FOLDER}")'

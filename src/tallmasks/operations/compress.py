@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -26,6 +25,7 @@ from tallmasks.methods.codec import encode_bit_deltas, quantized_piece, value_of
 from tallmasks.methods.merges import pieces_of_layout
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.streaming import Stream, StreamedMerge, check_can_stream
+from tallmasks.operations.merge_recipes import path_from
 from tallmasks.operations.opened_models import Models, open_models, passes
 from tallmasks.operations.tensor_roles import Role
 from tallmasks.parallel import in_batches
@@ -114,7 +114,7 @@ def prepare_bundle(settings: Settings) -> tuple[Method, Models, BundleContents]:
     origin = dict(models.base.origin)
     if "path" in origin:
         folder = settings.output.parent if settings.output else Path()
-        origin["path"] = _path_from(folder, Path(origin["path"]))
+        origin["path"] = path_from(folder, Path(origin["path"]))
     contents = BundleContents(
         method=method.name,
         base=replace(models.base, origin=origin),
@@ -157,15 +157,6 @@ def _check_forms(models: Models) -> None:
                     f"{task}: tensor {name} is {found.dtype} {list(found.shape)} and the base's is {expected.dtype}"
                     f" {list(expected.shape)}; method lossless needs models of one dtype. Save both in the same one"
                 )
-
-
-def _path_from(folder: Path, base: Path) -> str:
-    """The relative path of the base, or only its name if the path would publish the name of the home folder."""
-    base, folder = base.absolute().parent.resolve() / base.name, folder.resolve()
-    home = Path("~").expanduser().resolve()
-    if base.is_relative_to(home) and not folder.is_relative_to(home):
-        return base.name
-    return os.path.relpath(base, folder)
 
 
 def write_bundle(method: Method, models: Models, contents: BundleContents) -> tuple[dict[str, float], Manifest]:

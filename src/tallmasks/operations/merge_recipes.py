@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tallmasks import __version__
@@ -18,6 +20,8 @@ from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folders import CONFIG
 
 RECIPE, CARD = "merge.yaml", "README.md"
+THIS_FOLDER = "<this folder>"
+"""The folder of a card, in the code that loads the model."""
 _LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license: *[\"']?([\w.-]+)")
 _LONGEST_CARD = 1 << 20
 _LIBRARIES = {
@@ -148,18 +152,21 @@ def _about_heads(models: Models, heads: Mapping[str, str]) -> Iterator[str]:
     yield ""
     task, file = next(iter(heads.items()))
     (name, *_) = models.tasks[task].config.get("architectures") or [""]
-    is_model = models.settings.as_lora is None and "model_type" in models.base.config
-    if is_model and str(name).isidentifier():  # also in sentence-transformers' folders
+    if "model_type" in models.base.config and str(name).isidentifier():  # also in sentence-transformers' folders
         has_config = CONFIG in models.tasks[task].companions
-        labels = f"<this folder>/{config_beside(file)}" if has_config else source_of(models.tasks[task])
+        labels = f"{THIS_FOLDER}/{config_beside(file)}" if has_config else source_of(models.tasks[task])
+        weights, of_peft, last = json.dumps(THIS_FOLDER), "", ""
+        if models.settings.as_lora is not None:
+            weights, of_peft = base_arguments(models.base), "from peft import PeftModel\n"
+            last = f"model = PeftModel.from_pretrained(model, {json.dumps(THIS_FOLDER)})\n"
         yield code_block(
-            f"""from safetensors.torch import load_file
+            f"""{of_peft}from safetensors.torch import load_file
 from transformers import AutoConfig, {name}
 
 config = AutoConfig.from_pretrained({json.dumps(labels)})  # the labels of the task
-model = {name}.from_pretrained("<this folder>", config=config, ignore_mismatched_sizes=True)
-model.load_state_dict(load_file({json.dumps(f"<this folder>/{file}")}), strict=False)
-""",
+model = {name}.from_pretrained({weights}, config=config, ignore_mismatched_sizes=True)
+model.load_state_dict(load_file({json.dumps(f"{THIS_FOLDER}/{file}")}), strict=False)
+{last}""",
             "python",
         )
         yield ""
@@ -169,8 +176,32 @@ def source_of(checkpoint: Checkpoint) -> str:
     origin = checkpoint.origin
     if "repository" in origin:
         return f"{origin['repository']}@{origin['revision']}"
-    # without ./ a path could also be a repository of the hub
-    return checkpoint.title if checkpoint.title.startswith(("/", ".", "~")) else f"./{checkpoint.title}"
+    return _as_path(checkpoint.title)
+
+
+def _as_path(text: str) -> str:
+    """Without ./ a path could also be a repository of the hub."""
+    return text if text.startswith(("/", ".", "~")) else f"./{text}"
+
+
+def path_from(folder: Path, base: Path) -> str:
+    """The relative path of the base, or only its name if the path would publish the name of the home folder."""
+    base, folder = base.absolute().parent.resolve() / base.name, folder.resolve()
+    home = Path("~").expanduser().resolve()
+    if base.is_relative_to(home) and not folder.is_relative_to(home):
+        return base.name
+    return os.path.relpath(base, folder)
+
+
+def base_name(base: Checkpoint) -> str:
+    """The repository of a LoRA's base, or its path from the current folder, which is where PEFT looks."""
+    return base.origin.get("repository") or _as_path(path_from(Path(), Path(base.origin.get("path", base.title))))
+
+
+def base_arguments(base: Checkpoint) -> str:
+    """The arguments of transformers' `from_pretrained` for a LoRA's base."""
+    revision = base.origin.get("revision")
+    return json.dumps(base_name(base)) + (f", revision={json.dumps(revision)}" if revision else "")
 
 
 def _link(checkpoint: Checkpoint) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -18,6 +19,9 @@ import tallmasks
 from models_made import refusal, run
 from small_checkpoints import lora
 from small_models import IMAGES, SIZE, made, moved
+from tallmasks.operations import as_lora
+from tallmasks.operations.opened_models import Models
+from tallmasks.vectors.checkpoints.lora_writing import planned_adapter
 from tallmasks.vectors.checkpoints.opening import open_checkpoint
 from tallmasks.vectors.low_rank import squared_norm, truncated_svd
 
@@ -170,6 +174,62 @@ def test_the_head_of_a_task_is_in_its_lora() -> None:
             np.testing.assert_allclose(product, change.detach(), atol=1e-5)
 
 
+def test_the_files_of_a_task_come_with_its_lora(capsys: pytest.CaptureFixture[str]) -> None:
+    """The classes would be swapped, images be scaled as for the base, or texts be split by an empty tokenizer."""
+    base = made("ViTForImageClassification")
+
+    def save(folder: str, names: list[str], seed: int, **more: object) -> None:
+        model = moved(base, seed) if seed else base
+        model.config.id2label, model.config.label2id = dict(enumerate(names)), {name: i for i, name in enumerate(names)}
+        model.config.update(more)
+        model.save_pretrained(folder)
+        Path(folder, "preprocessor_config.json").write_text(json.dumps({"image_mean": [seed > 0]}))
+        Path(folder, "tokenizer.json").write_text("{}")
+
+    save("base", ["no", "yes"], 0)
+    save("a", ["yes", "no"], 1)
+    save("c", ["no", "yes"], 2, use_cache=False)
+    tallmasks.compress("base", {"a": "a", "c": "c"}, "bundle", method="lossless")
+    assert run("export", "bundle", "--all", "-o", "all", "--as-lora", 4) == 0
+    assert run(*ONE, "--task", "a=a", "--task", "c=c", "-o", "merged", "--as-lora", 4) == 0
+    texts = capsys.readouterr()
+    assert "a: config.json differs from the base's in id2label, label2id; the result keeps the base's" in texts.err
+    # a config.json that only says how a model was trained keeps transformers from loading the LoRA with its base
+    for folder, task, files in (
+        ("all/a", "a", ["config.json", "preprocessor_config.json", "tokenizer.json"]),
+        ("all/c", "c", ["preprocessor_config.json"]),
+        ("merged", "a", ["preprocessor_config.json"]),
+    ):
+        found = {path.name for path in Path(folder).iterdir()} - {"README.md", "merge.yaml"}
+        assert found == {"adapter_config.json", "adapter_model.safetensors", *files}, folder
+        assert all(
+            json.loads(Path(folder, name).read_text()) == json.loads(Path(task, name).read_text()) for name in files
+        )
+        assert f"in place of the base's: {', '.join(files)}" in texts.out
+        assert ("AutoConfig" in Path(folder, "README.md").read_text()) == ("config.json" in files)
+
+
+def test_a_lora_names_its_base_as_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PEFT would not find the base from where the user is, or whoever gets the LoRA read the user's name."""
+    base, home = made("ViTForImageClassification"), tmp_path / "users" / "tim"
+    base.save_pretrained(home / "base")
+    moved(base).save_pretrained(home / "task")
+    tallmasks.compress(home / "base", {"x": home / "task"}, home / "bundle", method="lossless")
+    of_merge = ("merge", "--base", home / "base", *ONE[3:], "--task", f"x={home}/task")
+    for words in (of_merge, ("export", home / "bundle", "--task", "x")):
+        for place, user, expected in (
+            ("users", "else", "./tim/base"),
+            ("users", "tim", "./base"),
+            (home, "tim", "./base"),
+        ):
+            monkeypatch.chdir(tmp_path / place)
+            monkeypatch.setenv("HOME", str(tmp_path / "users" / user))
+            output = tmp_path / f"{words[0]}-{Path(place).name}-{user}"
+            assert run(*words, "-o", output, "--as-lora", 2) == 0
+            assert config(str(output))["base_model_name_or_path"] == expected
+            assert f'from_pretrained("{expected}"' in (output / "README.md").read_text()
+
+
 def test_it_says_where_the_heads_are(capsys: pytest.CaptureFixture[str]) -> None:
     """One would serve the LoRA of several classifiers with the base's head, or look for a file that is not there."""
     base = made("ViTForImageClassification")
@@ -183,7 +243,9 @@ def test_it_says_where_the_heads_are(capsys: pytest.CaptureFixture[str]) -> None
         for more in ("--dry-run", ("-o", where[:4])):
             assert run(*call, *([more] if isinstance(more, str) else more)) == 0
             assert f"{where}: 2 tensors" in capsys.readouterr().out
-        assert ("heads/b.safetensors" in Path(where[:4], "README.md").read_text()) == (len(tasks) > 1)
+        card = Path(where[:4], "README.md").read_text()
+        assert ("heads/b.safetensors" in card) == (len(tasks) > 1)
+        assert ('model = PeftModel.from_pretrained(model, "<this folder>")' in card) == (len(tasks) > 1)
 
 
 def test_new_tokens_are_in_the_lora(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,7 +320,10 @@ def test_wrong_moves_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ((*call, "lora", "--as-lora", "much"), "found 'much', expected a whole number"),
         ((*call, "full", "--as-lora", 2), "already exists"),
         ((*call, "lora", "--as-lora", 2, "--out-shard-size", "5GB"), "a LoRA is a single file"),
-        ((*call, "lora", "--as-lora", 2, "--only", "*norm*"), "expected the matrix of a layer"),
+        (
+            (*call, "lora", "--as-lora", 2, "--only", "*norm*"),
+            "of no matrix of a linear layer, heads aside; expected one",
+        ),
         ((*call, "lora", "--as-lora", 2, "--scaling-coefficient", "1e39"), "finite numbers"),
     ):
         assert fact in refusal(capsys, *words)
@@ -267,6 +332,17 @@ def test_wrong_moves_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     file = ("merge", "--base", "base/model.safetensors", "--task", "x=task/model.safetensors", "--method", "ties")
     assert "of a transformers model" in refusal(capsys, *file, "-o", "lora", "--as-lora", 2)
     assert not Path("lora").exists()
+
+
+def test_the_time_left_is_that_of_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge of seconds would be said to take ten minutes, because the import of transformers counts."""
+    base, done = made("LlamaForCausalLM"), list[int | str]()
+    base.save_pretrained("base")
+    moved(base).save_pretrained("task")
+    monkeypatch.setattr(as_lora, "planned_adapter", lambda *args: done.append("planned") or planned_adapter(*args))
+    monkeypatch.setattr(Models, "progress", lambda *_: done.append("begun") or contextlib.nullcontext(done.append))
+    assert run(*ONE, "--task", "x=task", "-o", "lora", "--as-lora", 2) == 0
+    assert done[:2] == ["planned", "begun"] and sum(done[2:]) > 0
 
 
 def test_a_dry_run_tells_the_size(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ class Difference:
         base_name: the path or repository of the base, for PEFT.
         names: the base's float tensors that differ.
         read: the difference theta - theta_0 of one of them, float32 in its shape.
-        model: the model of the class that the adapter is for: the base, or the owner of ``own``.
+        model: the model of the class that the adapter is for, such as the base; the owner of ``own``.
         own: its tensors that the base lacks or has in another shape.
         factors: left [rows, r] and right [r, columns], whose product is the difference of a tensor, if they are known.
         loras: the LoRAs that it was made from.
@@ -143,12 +143,13 @@ def planned_adapter(difference: Difference, rank: int, dtype: str | None = None)
     if rank < 1:
         raise OptionError(f"as_lora: found the rank {rank}, expected at least 1")
     can_be_loaded = "repository" in base.origin or Path(base.origin.get("path", "")).is_dir()
-    if not (known := known_tensors({*base.names, *own}, model, base) if can_be_loaded else {}):
+    if not (known := known_tensors({*base.names, *model.names}, model, base) if can_be_loaded else {}):
         raise OptionError(
             f"as_lora: found the base {base.title}; expected a folder or repository of a transformers model, because"
             f" PEFT needs the class in its config.json{library_advice(base)}. Leave out as_lora to write a whole model"
         )
-    untied = {name: one for name, one in known.items() if one.layer and not one.is_tied}
+    stored = base.names | {*own}
+    untied = {name: one for name, one in known.items() if one.layer and not one.is_tied and name in stored}
     changed = {name: untied[name] for name in (*own, *difference.names) if name in untied}
     replaced = {name for one in difference.loras for name in one.replaced if name.endswith(".weight")}
     modules = {one.module for name, one in changed.items() if name in own or one.role == "head" or name in replaced}
@@ -176,9 +177,10 @@ def planned_adapter(difference: Difference, rank: int, dtype: str | None = None)
 
     low_rank = {name: one for name, one in changed.items() if is_low_rank(name, one)}
     if not low_rank:
+        ordered = sorted([*own, *difference.names], key=whole.__contains__)
         raise TallmasksError(
-            f"as_lora: found changes of {name_some([*own, *difference.names])}; expected the matrix of a layer, because"
-            " only these can have a LoRA. Leave out as_lora to write a whole model"
+            f"as_lora: found changes of {name_some(ordered)}, but of no matrix of a linear layer, heads aside; expected"
+            " one, because only these can have a LoRA. Leave out as_lora to write a whole model"
         )
     found = {name: pair for name in low_rank if (pair := difference.factors(name))}
     factors = {name: pair for name, pair in found.items() if pair[0].shape[1] <= rank}
