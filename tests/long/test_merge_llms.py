@@ -109,7 +109,8 @@ def test_a_lora_is_merged_as_by_peft(
 
 
 OF_PEFT = """
-import copy, sys
+import copy, re, sys
+from pathlib import Path
 import torch, transformers
 from peft import PeftModel
 from tallmasks.cli.main import main
@@ -131,10 +132,20 @@ base.save_pretrained("base")
 task = copy.deepcopy(base)
 for parameter in task.parameters():
     parameter.data += 0.05 * torch.randn_like(parameter)
+task.config.id2label = {0: "yes", 1: "no"}
 task.save_pretrained("task")
-words = "merge --base base --task x=task --method task_arithmetic --scaling-coefficient 1 --as-lora 4 -o lora"
-assert main(words.split()) == 0
-by_peft = PeftModel.from_pretrained(kind.from_pretrained("base"), "lora").eval()
+words = "merge --base base --task x=task --method weight_averaging --as-lora 4".split()
+words += ["--heads", "classifier*"] if hasattr(task, "classifier") else []
+
+
+def code_of(folder):
+    blocks = re.findall("```python\\n(.*?)```", Path(folder, "README.md").read_text(), re.S)
+    return [block.replace("<this folder>", folder) for block in blocks]
+
+
+assert main([*words, "-o", "lora"]) == 0
+names = {"PeftModel": PeftModel, "AutoConfig": transformers.AutoConfig, kind.__name__: kind}
+by_peft = eval(code_of("lora")[0], names).eval()
 
 expected, of_task = copy.deepcopy(base), dict(task.named_modules())
 adapted = {key.split(".lora_")[0] for key in by_peft.state_dict() if ".lora_" in key}
@@ -151,6 +162,12 @@ inputs |= {"decoder_input_ids": ids} if name.startswith("T5") else {}
 with torch.no_grad():
     before, wanted, found = (model(**inputs).logits for model in (base, expected, by_peft))
 assert (found - wanted).abs().max() < 1e-4 < 0.01 < (wanted - before).abs().max()
+if hasattr(task, "classifier"):
+    assert by_peft.config.id2label == task.config.id2label != base.config.id2label
+    assert main([*words, "--task", "y=task", "-o", "two"]) == 0
+    exec(code_of("two")[1], names)
+    assert names["model"].config.id2label == task.config.id2label
+    assert (names["model"].eval()(**inputs).logits - wanted).abs().max() < 1e-4
 """
 
 
