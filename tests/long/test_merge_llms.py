@@ -133,6 +133,8 @@ task = copy.deepcopy(base)
 for parameter in task.parameters():
     parameter.data += 0.05 * torch.randn_like(parameter)
 task.config.id2label = {0: "yes", 1: "no"}
+if task.can_generate():
+    task.generation_config.eos_token_id = 7
 task.save_pretrained("task")
 words = "merge --base base --task x=task --method weight_averaging --as-lora 4".split()
 words += ["--heads", "classifier*"] if hasattr(task, "classifier") else []
@@ -144,8 +146,10 @@ def code_of(folder):
 
 
 assert main([*words, "-o", "lora"]) == 0
-names = {"PeftModel": PeftModel, "AutoConfig": transformers.AutoConfig, kind.__name__: kind}
+names = {"PeftModel": PeftModel, kind.__name__: kind}
+names |= {name: getattr(transformers, name) for name in ("AutoConfig", "GenerationConfig")}
 by_peft = eval(code_of("lora")[0], names).eval()
+assert not task.can_generate() or by_peft.generation_config.eos_token_id == 7
 
 expected, of_task = copy.deepcopy(base), dict(task.named_modules())
 adapted = {key.split(".lora_")[0] for key in by_peft.state_dict() if ".lora_" in key}

@@ -46,6 +46,8 @@ from tallmasks.vectors.low_rank import Matrix
 if TYPE_CHECKING:
     from tallmasks.bundles.bundle_models import BundleModel
 
+GENERATION_CONFIG = "generation_config.json"
+
 
 def adapter_of_merge(
     method: Method,
@@ -220,6 +222,7 @@ def _loading(adapter: Adapter, files: Collection[str]) -> str:
     difference = adapter.difference
     (name, *_) = difference.model.config.get("architectures") or ["AutoModel"]
     arguments = [base_arguments(difference.base)]
-    arguments += [f'config=AutoConfig.from_pretrained("{THIS_FOLDER}")'] if CONFIG in files else []
+    for file, read in ((CONFIG, "config=AutoConfig"), (GENERATION_CONFIG, "generation_config=GenerationConfig")):
+        arguments += [f'{read}.from_pretrained("{THIS_FOLDER}")'] if file in files else []
     arguments += ["ignore_mismatched_sizes=True"] if difference.own else []
     return f'PeftModel.from_pretrained({name}.from_pretrained({", ".join(arguments)}), "{THIS_FOLDER}")'

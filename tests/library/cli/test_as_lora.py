@@ -175,7 +175,7 @@ def test_the_head_of_a_task_is_in_its_lora() -> None:
 
 
 def test_the_files_of_a_task_come_with_its_lora(capsys: pytest.CaptureFixture[str]) -> None:
-    """The classes would be swapped, images be scaled as for the base, or texts be split by an empty tokenizer."""
+    """Classes would be swapped, images scaled and texts ended as by the base, or texts split by an empty tokenizer."""
     base = made("ViTForImageClassification")
 
     def save(folder: str, names: list[str], seed: int, **more: object) -> None:
@@ -184,6 +184,7 @@ def test_the_files_of_a_task_come_with_its_lora(capsys: pytest.CaptureFixture[st
         model.config.update(more)
         model.save_pretrained(folder)
         Path(folder, "preprocessor_config.json").write_text(json.dumps({"image_mean": [seed > 0]}))
+        Path(folder, "generation_config.json").write_text(json.dumps({"eos_token_id": int(seed > 0)}))
         Path(folder, "tokenizer.json").write_text("{}")
 
     save("base", ["no", "yes"], 0)
@@ -196,9 +197,9 @@ def test_the_files_of_a_task_come_with_its_lora(capsys: pytest.CaptureFixture[st
     assert "a: config.json differs from the base's in id2label, label2id; the result keeps the base's" in texts.err
     # a config.json that only says how a model was trained keeps transformers from loading the LoRA with its base
     for folder, task, files in (
-        ("all/a", "a", ["config.json", "preprocessor_config.json", "tokenizer.json"]),
-        ("all/c", "c", ["preprocessor_config.json"]),
-        ("merged", "a", ["preprocessor_config.json"]),
+        ("all/a", "a", ["config.json", "generation_config.json", "preprocessor_config.json", "tokenizer.json"]),
+        ("all/c", "c", ["generation_config.json", "preprocessor_config.json"]),
+        ("merged", "a", ["generation_config.json", "preprocessor_config.json"]),
     ):
         found = {path.name for path in Path(folder).iterdir()} - {"README.md", "merge.yaml"}
         assert found == {"adapter_config.json", "adapter_model.safetensors", *files}, folder
@@ -206,7 +207,8 @@ def test_the_files_of_a_task_come_with_its_lora(capsys: pytest.CaptureFixture[st
             json.loads(Path(folder, name).read_text()) == json.loads(Path(task, name).read_text()) for name in files
         )
         assert f"in place of the base's: {', '.join(files)}" in texts.out
-        assert ("AutoConfig" in Path(folder, "README.md").read_text()) == ("config.json" in files)
+        card = Path(folder, "README.md").read_text()
+        assert ("AutoConfig" in card) == ("config.json" in files) and "generation_config=GenerationConfig.from" in card
 
 
 def test_a_lora_names_its_base_as_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
