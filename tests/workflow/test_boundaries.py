@@ -27,7 +27,7 @@ TABLE = "results/tiny/two/table.csv"
     ("target", "expected"),
     [
         ("results/tiny/tow/table.csv", "did you mean 'two'"),
-        ("results/mine/all/table.csv", "add --configfile"),
+        ("results/mine/all/table.csv", "snakemake --configfile FILE.yaml"),
         ("all --config build=[tinny]", "did you mean 'tiny'"),
     ],
 )

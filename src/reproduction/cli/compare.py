@@ -117,6 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         data[name]["classes"] = class_names_of(config) or list(outputs or task.classes)
     longest, base = arguments.max_tokens or LONGEST, Path(arguments.base)
+    model = entry(arguments.base, models)
     if kind == TEXTS:
         own: dict[str, Any] = {"scoring": {"max_input_tokens": longest}}  # or the model's positions, if they are fewer
         _warn_of_tokenizers(base, models, tasks, longest)
@@ -132,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = {
         "methods": _METHODS,
         "data": data,
-        "models": {COMPARED: entry(arguments.base, models) | own},
+        "models": {COMPARED: model | own},
     }
     check_params(overridden(params, settings))  # as snakemake will
     atomic_write_text(out, yaml_text(settings))

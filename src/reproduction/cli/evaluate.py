@@ -32,6 +32,7 @@ from reproduction.cli.labelled_data import (
     image_labels,
     outputs_of,
 )
+from reproduction.models.checkpoint_sources import refuse_adapter
 from reproduction.tasks.text.own_texts import evaluated_texts
 from reproduction.tasks.vision.own_images import images_of, own_image_task
 from tallmasks.cli.options import converted
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not model.is_dir() and "#" not in model.name:
         found = "found a file" if model.is_file() else "no such folder"
         raise OptionError(f"{model}: {found}; expected the folder of a model or a bundle, or BUNDLE#TASK")
+    refuse_adapter(model)
     with _folders(model, arguments.base, list(paths)) as folders:
         if missing := [name or "a path without a name" for name in paths if name not in folders]:
             tasks = ", ".join(str(name) for name in folders if name) or f"none: give --{kind} one path without NAME="

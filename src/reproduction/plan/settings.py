@@ -54,7 +54,7 @@ class Plan:
             names = ", ".join(entries)
             near = nearest(name, entries)
             if (kind, name) == ("model", COMPARED):
-                near = "; it is in the file that `tallmasks compare` wrote: add --configfile FILE.yaml"
+                near = "; it is in the file that `tallmasks compare` wrote: use `snakemake --configfile FILE.yaml`"
             raise TallmasksError(f"no {kind} {name!r} in params.yaml{near}; expected one of: {names}")
         return entries[name]
 

@@ -82,7 +82,8 @@ def read_columns(task: str, file: Path, columns: Sequence[str]) -> dict[str, lis
     import pyarrow as pa
 
     try:
-        names, table = _table(file, columns)
+        suffix = file.suffix.lower()
+        names, table = _table(file, suffix, columns)
         for column in columns:
             if names.count(column) != 1:
                 raise TallmasksError(
@@ -91,9 +92,11 @@ def read_columns(task: str, file: Path, columns: Sequence[str]) -> dict[str, lis
                     f"data.{task} in params.yaml, name the columns"
                 )
         values = {column: [value or "" for value in table[column].cast(pa.string()).to_pylist()] for column in columns}
-        if file.suffix == ".tsv" and any(re.fullmatch('".*"', value) for texts in values.values() for value in texts):
+        if suffix == ".tsv" and any(re.fullmatch('".*"', value) for texts in values.values() for value in texts):
             raise ValueError("in a .tsv file, quotation marks around a text can belong to it; save it as .csv")
-    except (OSError, ValueError, TypeError, AttributeError) as error:  # Arrow's are of these
+    except TallmasksError:
+        raise
+    except Exception as error:  # of Arrow, JSON or Python, by what is wrong with the file
         raise TallmasksError(
             f"{file}: cannot be read as {file.suffix}: {' '.join(str(error).split())[:200]}; expected {FORMATS}, in "
             "UTF-8, with columns of strings or numbers"
@@ -101,25 +104,23 @@ def read_columns(task: str, file: Path, columns: Sequence[str]) -> dict[str, lis
     return values
 
 
-def _table(file: Path, columns: Sequence[str]) -> tuple[list[str], pa.Table]:
+def _table(file: Path, suffix: str, columns: Sequence[str]) -> tuple[list[str], pa.Table]:
     """The names of all columns, and a table with those of ``columns`` that the file has."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    if file.suffix in (".csv", ".tsv"):
-        layout: Any = (
-            {"newlines_in_values": True} if file.suffix == ".csv" else {"delimiter": "\t", "quote_char": False}
-        )
+    if suffix in (".csv", ".tsv"):
+        layout: Any = {"newlines_in_values": True} if suffix == ".csv" else {"delimiter": "\t", "quote_char": False}
         parsing, reading = csv.ParseOptions(**layout), csv.ReadOptions(block_size=BLOCK)
         names = csv.open_csv(file, reading, parsing).schema.names
         present = [column for column in columns if column in names]
         converting = csv.ConvertOptions(include_columns=present, column_types=dict.fromkeys(present, pa.string()))
         return names, csv.read_csv(file, reading, parsing, converting)
-    if file.suffix == ".parquet":
+    if suffix == ".parquet":
         content = parquet.ParquetFile(file)
         names = content.schema_arrow.names
         return names, content.read([column for column in columns if column in names])
-    if file.suffix not in (".jsonl", ".json"):
+    if suffix not in (".jsonl", ".json"):
         raise ValueError("another format")
     found, values = dict[str, None](), {column: list[Any]() for column in columns}
     with file.open(encoding="utf-8-sig") as lines:

@@ -56,6 +56,7 @@ class Option:
 
     def checked(self, value: Any, whose: str) -> Value:
         """The value; integers become floats for a float option. Raises TallmasksError if it is not allowed."""
+        value = value.item() if getattr(value, "shape", None) == () else value  # of NumPy or torch
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if number and isinstance(self.default, float):
             with suppress(OverflowError):

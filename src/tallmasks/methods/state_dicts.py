@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallmasks.bundles.bundle_models import open_model
-from tallmasks.errors import TallmasksError, name_some, warn
+from tallmasks.errors import TallmasksError, name_some, short, warn
 from tallmasks.io.tensor_files import Layout
 from tallmasks.masks.mask_grids import apply_mask as apply_mask_to_flat
 from tallmasks.methods import registry
@@ -98,6 +98,8 @@ def merge(task_vectors: Sequence[StateDict] | Mapping[str, StateDict], name: str
 
 def _merge_of(name: str, count: int) -> tuple[str, float]:
     """The merge behind the name of a merge or method, and the method's fixed coefficient for ``count`` tasks, or 1."""
+    if not isinstance(name, str):
+        raise TallmasksError(f"found {short(name)}, expected the name of a merge, such as 'ties'")
     if parse_spec(name)[0] in registry.merge_names():
         return name, 1.0
     rows = (row for row in registry.names() if registry.get(row).is_merge)

@@ -26,7 +26,7 @@ from tallmasks.methods import Method, registry
 from tallmasks.methods.weighting import Weighting
 from tallmasks.operations.compress import prepare_bundle, write_bundle
 from tallmasks.operations.merge import method_of, prepare_merge, write_merged
-from tallmasks.operations.merge_settings import Settings, complete
+from tallmasks.operations.merge_settings import ChoiceRecord, Settings, complete
 from tallmasks.operations.opened_models import Models
 from tallmasks.vectors.checkpoints.writing import new_checkpoint
 
@@ -224,7 +224,7 @@ def merge_best(settings: Settings, choice: Choice) -> tuple[Method, float, Weigh
         trials.append(Trial(values, score))
         print(f"  {_written(values)}: {score:g}", flush=True)
     best = choice.best(trials)
-    record = {"command": choice.command, "tried": [{**trial.values, "score": trial.score} for trial in trials]}
+    record = ChoiceRecord(command=choice.command, tried=[{**trial.values, "score": trial.score} for trial in trials])
     final = every[tuple(best.values.items())].model_copy(update={"choice": record})
     result = (*prepared[tuple(best.values.items())], replace(models, settings=final))
     lines = write_merged(*result)

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tallmasks import __version__
 from tallmasks.io.markdown import code_block, code_span, plain_markdown
@@ -15,6 +14,7 @@ from tallmasks.io.yaml_files import yaml_text
 from tallmasks.methods import Fixed, Method, registry
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.weighting import Weighting
+from tallmasks.operations.merge_settings import ChoiceRecord
 from tallmasks.operations.opened_models import Models
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folders import CONFIG
@@ -135,12 +135,12 @@ def config_beside(file: str) -> str:
     return f"{file.removesuffix('.safetensors')}.json"
 
 
-def _about_choice(choice: Mapping[str, Any]) -> Iterator[str]:
+def _about_choice(choice: ChoiceRecord) -> Iterator[str]:
     """Lines of the card: the values that were tried, and their scores."""
-    keys = list(choice["tried"][0])
-    yield f"Chosen among these by the score that {code_span(choice['command'])} printed:"
+    keys = list(choice.tried[0])
+    yield f"Chosen among these by the score that {code_span(choice.command)} printed:"
     yield from ["", f"| {' | '.join(keys)} |", f"|{'---:|' * len(keys)}"]
-    yield from (f"| {' | '.join(plain_markdown(str(trial[key])) for key in keys)} |" for trial in choice["tried"])
+    yield from (f"| {' | '.join(plain_markdown(str(trial[key])) for key in keys)} |" for trial in choice.tried)
     yield ""
 
 

@@ -60,6 +60,13 @@ class TaskSettings(Section):
     sha256: dict[str, str] = optional()
 
 
+class ChoiceRecord(Section):
+    """What `--choose` tried, in a recipe."""
+
+    command: str
+    tried: list[dict[str, Any]]
+
+
 def _shard_size(value: Any) -> int:
     """The bytes of "5GB", "500MB" or a number of bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", str(value).strip(), re.IGNORECASE)
@@ -105,7 +112,7 @@ class Settings(Section):
     tallmasks: str = optional()  # the version that wrote it
     base: CheckpointName = optional()
     base_sha256: dict[str, str] = optional()  # by file
-    tasks: dict[str, Task] = Field({})
+    tasks: dict[Annotated[str, Field(min_length=1)], Task] = Field({})
     method: MethodName = optional()
     options: dict[str, Any] = Field({})
     scaling_coefficient: float = optional()
@@ -124,7 +131,7 @@ class Settings(Section):
     layers: int = optional()  # the number of blocks, in a file of mergekit
     output: Annotated[Path, Field(strict=False)] = optional()
     include_base: bool = False
-    choice: dict[str, Any] = optional()  # what was tried, in a recipe
+    choice: ChoiceRecord = optional()
 
     @property
     def spec(self) -> str:
@@ -161,6 +168,7 @@ OF_MERGE = ("scaling_coefficient", "weight", "density", "normalize", "trim", "ou
             "tokens", "dtype", "as_lora")  # fmt: skip
 OF_COMPRESS = ("include_base",)
 """Settings that only one of the commands has."""
+_ONLY_OPTIONS = ("choose", "score", "smaller", "score_timeout")
 
 
 def read_settings_file(path: Path, base: str | None, unsupported: Collection[str]) -> dict[str, Any]:
@@ -175,6 +183,8 @@ def read_settings_file(path: Path, base: str | None, unsupported: Collection[str
     if not isinstance(content, dict):
         raise OptionError(f"{path}: found {short(content)}, expected keys and values: {', '.join(KEYS)}")
     values = {str(key): value for key, value in content.items() if value is not None}
+    if ours := [key for key in values if key in _ONLY_OPTIONS]:
+        raise OptionError(f"{path}: {ours[0]} is no setting of a file; give it as --{ours[0].replace('_', '-')}")
     with option_errors():
         if not values.keys().isdisjoint(MERGEKIT):
             values = translated(values, path, base)

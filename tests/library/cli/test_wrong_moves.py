@@ -21,6 +21,10 @@ MODELS = ["--base", "base", "--task", "cars=cars", "--task", "dtd=dtd", "-o", "o
         (["merge", "--metod", "ties"], "'--method'"),
         (["merge", "--base", "x", "--task", "a=b", "--task", "a=c"], "--task a=...: found two values, b and c"),
         (["merge", "s.yaml", *MODELS, "ties"], "s.yaml: there is no key 'wieght'"),
+        (["merge", "c.yaml", *MODELS, "ties"], "c.yaml: choose is no setting of a file; give it as --choose"),
+        (["merge", "r.yaml", *MODELS, "ties"], "r.yaml: choice: there is no key 'keep'; expected command, tried"),
+        (["merge", *MODELS, "ties", "--method", "dare"], "--method: found two values, ties and dare"),
+        (["export", "out", "--task", "a", "--task", "b", "-o", "x"], "--task: found two values, a and b"),
         (["merge", *MODELS, "ties", "--density", "1e-30"], "density: found 1e-30"),
         (["merge", *MODELS, "iso_c", "--weight", "cars=1"], "iso_c does not support task weights"),
         (["merge", *MODELS, "weight_averaging", "--weight", "cars=1", "--weight", "dtd=-1"], "the weights sum to 0"),
@@ -34,14 +38,19 @@ def test_a_wrong_command_is_one_line(
     small: Path, capsys: pytest.CaptureFixture[str], words: list[str], fact: str
 ) -> None:
     """The mistake would be lost below a page of usage, or a setting be taken and not be followed."""
-    Path("s.yaml").write_text("wieght: 1\n")
+    for name, text in (("s", "wieght: 1"), ("c", "choose: {keep: [0.1, 0.2]}"), ("r", "choice: {keep: [0.1, 0.2]}")):
+        Path(f"{name}.yaml").write_text(f"{text}\n")
     assert fact in refusal(capsys, *words) and not Path("out").exists()
 
 
-def test_a_value_given_twice_is_refused(small: Path) -> None:
-    """One of the two would be dropped in silence."""
-    with pytest.raises(OptionError, match="bits is also given"):
-        tallmasks.compress("base", {"cars": "cars"}, "out", method="ties", bits=3, options={"bits": 4})
+def test_wrong_arguments_of_functions_are_refused(small: Path) -> None:
+    """One of two values would be dropped in silence, or a task have no name."""
+    for tasks, more, problem in (
+        ({"cars": "cars"}, {"bits": 3, "options": {"bits": 4}}, "bits is also given"),
+        ({"": "cars"}, {}, "tasks"),
+    ):
+        with pytest.raises(OptionError, match=problem):
+            tallmasks.compress("base", tasks, "out", method="ties", **more)
 
 
 def test_outputs_stay_out_of_inputs(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,6 +130,8 @@ EIGHT = {"a": torch.ones(5), "b.weight": torch.ones(3, 4).to(torch.float8_e4m3fn
         (lambda one: tallmasks.apply(one, one, float("inf")), "NaN or infinity"),
         (lambda one: tallmasks.apply({"a": np.full(5, 6e4, np.float16)}, {"a": 1e5 + one["a"]}), "tensor a .*float16"),
         (lambda one: tallmasks.merge([one], "consensus_ties"), "consensus_ties.*ties_mean"),
+        (lambda one: tallmasks.merge([one], None), "found None, expected the name of a merge"),
+        (lambda one: tallmasks.merge([one], "ties_sum", keep=np.float32(2)), "option keep: found 2.0, expected"),
         (lambda one: tallmasks.tall_mask(one, one, [0.4, 0.2]), "ascending"),
         (lambda one: tallmasks.tall_mask(one, one, "4"), "mask_lambda is '4'; expected a number"),
         (lambda one: tallmasks.task_vector(one, {**one, "b.weight": np.zeros((4, 3), np.float32)}), "shaped: b.weight"),

@@ -139,6 +139,9 @@ def test_what_snakemake_would_refuse_is_refused_at_once(
     assert "5 outputs," in error and "2 different labels" in error
     assert main([word.replace("one=", "a b=") for word in two_models(tmp_path / "space", NAMED, ["red", "blue"])]) == 1
     assert "data.a b: found 'a b', expected letters, digits, dots, dashes" in capsys.readouterr().err
+    words = two_models(tmp_path / "misspelt", NAMED, ["red", "blue"])
+    assert main([word.replace("/base", "/bass") for word in words]) == 1
+    assert "bass/config.json: missing" in capsys.readouterr().err
     with monkeypatch.context() as elsewhere:
         elsewhere.chdir(tmp_path)
         assert main(two_models(tmp_path / "elsewhere", NAMED, ["red", "blue"])) == 1

@@ -134,6 +134,14 @@ def test_texts_that_look_like_dates_stay_texts(tmp_path: Path) -> None:
     assert catalogue("text").tasks(params)["support"].classes == ("2023-01-01", "2024-01-01")
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_columns_of_lists_are_refused(suffix: str, tmp_path: Path) -> None:
+    """Arrow's error of this kind is no ValueError, and would be a traceback."""
+    rows = [{"body": ["two", "words"], "queue": ("it", "hr")[n % 2]} for n in range(28)]
+    with pytest.raises(TallmasksError, match=rf"cannot be read as \{suffix}: .*list"):
+        assert catalogue("text").tasks(params_of(tmp_path, rows, suffix))["support"].classes
+
+
 def test_a_split_column_and_pairs_of_texts(tmp_path: Path) -> None:
     """Published splits could not be used, or the second text of a pair be lost."""
     rows = [row | {"part": SPLITS[n % 9 // 3], "answer": f"yes {n}{PAIR}"} for n, row in enumerate(ROWS)]
