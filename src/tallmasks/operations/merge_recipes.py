@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tallmasks import __version__
 from tallmasks.io.markdown import code_block, code_span, plain_markdown
@@ -14,10 +15,12 @@ from tallmasks.io.yaml_files import yaml_text
 from tallmasks.methods import Fixed, Method, registry
 from tallmasks.methods.options import parse_spec
 from tallmasks.methods.weighting import Weighting
-from tallmasks.operations.merge_settings import ChoiceRecord
 from tallmasks.operations.opened_models import Models
 from tallmasks.vectors.checkpoints.checkpoint import Checkpoint
 from tallmasks.vectors.checkpoints.folders import CONFIG
+
+if TYPE_CHECKING:
+    from tallmasks.operations.merge_settings import ChoiceRecord  # its libraries are slow to import
 
 RECIPE, CARD = "merge.yaml", "README.md"
 THIS_FOLDER = "<this folder>"
