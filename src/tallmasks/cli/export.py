@@ -20,7 +20,7 @@ from tallmasks.bundles.bundle_models import model_of
 from tallmasks.bundles.manifest import task_files
 from tallmasks.cli.printed_models import print_copied, print_lora
 from tallmasks.cli.shared_options import AS_LORA, BUNDLES_BASE
-from tallmasks.errors import option_errors
+from tallmasks.errors import OptionError, option_errors
 from tallmasks.io.atomic_files import atomic_path, refuse_inside
 from tallmasks.io.markdown import code_span, plain_markdown
 from tallmasks.io.plain_files import expanded
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs, output = map(parser.add_argument_group, ("inputs", "output"))
     inputs.add_argument("bundle", type=expanded, metavar="BUNDLE", help="a folder, or a repository ORG/NAME[@REVISION]")
     tasks = inputs.add_mutually_exclusive_group(required=True)
-    tasks.add_argument("--task", help="name of the task")
+    tasks.add_argument("--task", action="append", help="name of the task")
     tasks.add_argument("--all", action="store_true", help="every task, each in a folder of its own inside OUT")
     inputs.add_argument("--base", **BUNDLES_BASE)
     output.add_argument("-o", "--output", required=True, metavar="OUT", help="new file or folder")
@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if len(arguments.task or ()) > 1:
+        raise OptionError(f"--task: found {' and '.join(arguments.task)}; expected one, or --all")
+    (arguments.task,) = arguments.task or (None,)
     output = Path(expanded(arguments.output))
     refuse_inside(output, arguments.bundle, arguments.base or "")
     bundle = load_bundle(arguments.bundle)

@@ -12,17 +12,6 @@ from typing import Any, NoReturn
 from tallmasks.errors import OptionError, nearest
 
 
-class _Once(argparse.Action):
-    """Stores a value, and refuses a second one, of which the first would be lost."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        given = namespace.__dict__.setdefault("_given", set())
-        if option and self.dest in given:
-            raise argparse.ArgumentError(self, f"found two values, {getattr(namespace, self.dest)} and {values}")
-        given.add(self.dest)
-        setattr(namespace, self.dest, values)
-
-
 class Parser(argparse.ArgumentParser):
     """The parser of a command: its help is the module's docstring, with the examples first; errors are OptionErrors."""
 
@@ -37,7 +26,6 @@ class Parser(argparse.ArgumentParser):
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
         )
         self._positionals.title = "inputs"
-        self.register("action", None, _Once)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Report unknown options before argparse reports missing arguments."""
